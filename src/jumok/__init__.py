@@ -1,0 +1,39 @@
+"""Jumok (주목, "attention"): the whole system of "Attention Is All You Need" as real software.
+
+>>> import jumok
+>>> run = jumok.train(source="train.en", target="train.de", recipe="tiny", minutes=10)
+>>> model = jumok.load("runs/tiny")
+>>> model.translate("A man rides a bike.").text
+
+Names are imported when first used, so that `import jumok` does not load torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jumok.config import Recipe
+    from jumok.errors import JumokError
+    from jumok.experiment import load, train
+    from jumok.translator import Translator
+
+__version__ = "0.1.0"
+__all__ = ["JumokError", "Recipe", "Translator", "load", "train"]
+
+_HOMES = {
+    "JumokError": "jumok.errors",
+    "Recipe": "jumok.config",
+    "Translator": "jumok.translator",
+    "load": "jumok.experiment",
+    "train": "jumok.experiment",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'jumok' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,153 @@
+"""Batches of sentences of like length, up to a budget of tokens; which batch comes when is a pure function.
+
+Sorting by both lengths leaves little padding; the order of equals and of batches is drawn anew every epoch from
+the key (seed, epoch).  The corpus is walked in windows, so that neither the plan nor the disk has to hold it whole.
+
+Shapes   B batch · S source · T target
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from jumok.data.store import Store
+from jumok.keys import generator, key
+from jumok.text.vocabulary import END, PAD, START, Vocabularies
+
+WINDOW = 1 << 20  # pairs that are sorted together
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sentence pairs as tensors: sources end with END, targets begin with START, labels end with END."""
+
+    source: Tensor  # (B, S)
+    target: Tensor  # (B, T)
+    labels: Tensor  # (B, T)
+    rows: Tensor  # (B,) places in the store
+    tokens: int  # labels that are not padding
+
+    @property
+    def padding(self) -> float:
+        """Share of the grid (both sides) that is padding."""
+        grid = self.source.numel() + self.labels.numel()
+        return 1.0 - (int((self.source != PAD).sum()) + self.tokens) / grid
+
+    def to(self, device: torch.device) -> "Batch":
+        moved = (tensor.to(device, non_blocking=True) for tensor in (self.source, self.target, self.labels, self.rows))
+        return Batch(*moved, self.tokens)
+
+
+class Place(NamedTuple):
+    """Where a run stands in its data: the next batch is number `index` of epoch `epoch`."""
+
+    epoch: int
+    index: int
+
+
+def pad(sentences: Sequence[Sequence[int] | np.ndarray], *, before: int | None = None, after: int | None = None) -> Tensor:
+    """Sentences as one grid (B, longest), PAD at the end, with an id put before or after each."""
+    extra = (before is not None) + (after is not None)
+    first = 1 if before is not None else 0
+    grid = np.full((len(sentences), max(map(len, sentences)) + extra), PAD, dtype=np.int64)
+    for row, ids in zip(grid, sentences, strict=True):
+        row[first : first + len(ids)] = ids
+        if after is not None:
+            row[first + len(ids)] = after
+    if before is not None:
+        grid[:, 0] = before
+    return torch.from_numpy(grid)
+
+
+def plan(source: np.ndarray, target: np.ndarray, *, tokens: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """Rows of each batch: neighbours in length, at most `tokens` padded tokens a side, in random order.
+
+    Sorted by target length, then by source length to and fro, so that neighbours are close in both.
+    """
+    snake = np.where(target % 2 == 0, source, -source)
+    order = np.lexsort((rng.random(len(source)), snake, target))
+    lengths = np.maximum(source, target)[order] + 1
+    batches, start = [], 0
+    while start < len(order):
+        stop = min(len(order), start + max(1, tokens // int(lengths[start])))
+        longest = np.maximum.accumulate(lengths[start:stop])
+        fits = longest * np.arange(1, stop - start + 1) <= tokens
+        stop = start + max(1, int(fits.sum()) if fits.all() else int(np.argmin(fits)))
+        batches.append(order[start:stop])
+        start = stop
+    shuffled = rng.permutation(len(batches))
+    return [batches[i] for i in shuffled]
+
+
+class Batches:
+    """All batches of a store, epoch after epoch."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        tokens: int,
+        seed: int,
+        vocabularies: Vocabularies | None = None,
+        sampling: float = 0.0,
+        window: int = WINDOW,
+    ) -> None:
+        self.store, self.tokens, self.seed = store, tokens, seed
+        self.vocabularies, self.sampling, self.window = vocabularies, sampling, window
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """Batches start, start + 1, … of an epoch."""
+        windows = -(-len(self.store) // self.window)
+        seen = 0
+        for number in generator(self.seed, "windows", epoch).permutation(windows):
+            first = int(number) * self.window
+            rows = self.window_plan(epoch, int(number))
+            for index in range(max(0, start - seen), len(rows)):
+                yield self.read(rows[index] + first, key(self.seed, "subwords", epoch, seen + index))
+            seen += len(rows)
+
+    def window_plan(self, epoch: int, number: int) -> list[np.ndarray]:
+        """Rows, counted from the window's first, of each batch of one window."""
+        first, last = number * self.window, min(len(self.store), (number + 1) * self.window)
+        source, target = self.store.source.lengths(first, last), self.store.target.lengths(first, last)
+        return plan(source, target, tokens=self.tokens, rng=generator(self.seed, "order", epoch, number))
+
+    def count(self, epoch: int) -> int:
+        """Batches in an epoch."""
+        windows = -(-len(self.store) // self.window)
+        return sum(len(self.window_plan(epoch, number)) for number in range(windows))
+
+    def walk(self, place: Place) -> Iterator[tuple[Place, Batch]]:
+        """Every batch from `place` on, for ever, each with the place after it."""
+        epoch, index = place
+        while True:
+            for batch in self.epoch(epoch, index):
+                index += 1
+                yield Place(epoch, index), batch
+            epoch, index = epoch + 1, 0
+
+    def read(self, rows: np.ndarray, draw: int) -> Batch:
+        """These rows as one batch; with subword sampling the segmentation is drawn by `draw`."""
+        rows = np.sort(rows)
+        source = [self.store.source[row] for row in rows]
+        target = [self.store.target[row] for row in rows]
+        if self.sampling and self.vocabularies is not None:
+            source = self._sampled(source, "source", draw)
+            target = self._sampled(target, "target", draw + 1)
+        labels = pad(target, after=END)
+        return Batch(
+            source=pad(source, after=END),
+            target=pad([ids for ids in target], before=START)[:, : labels.shape[1]],
+            labels=labels,
+            rows=torch.from_numpy(rows),
+            tokens=sum(map(len, target)) + len(target),
+        )
+
+    def _sampled(self, sentences: list[np.ndarray], side: str, draw: int) -> list[np.ndarray]:
+        vocabulary = getattr(self.vocabularies, side)
+        drawn = vocabulary.sample([ids.tolist() for ids in sentences], strength=self.sampling, key=draw)
+        return [np.array(ids) for ids in drawn]

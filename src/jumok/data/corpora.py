@@ -1,0 +1,144 @@
+"""Sentence pairs from wherever they are: the user's own files, or a corpus that jumok makes itself.
+
+A corpus can be walked any number of times and says by its digest whether it is still the same.  Which pairs train
+and which validate is decided here; whether a pair is fit for training is decided in store.py.
+"""
+
+import hashlib
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from jumok.config import DataConfig
+from jumok.data import phrasebook
+from jumok.errors import DataError, UnknownName, UsageError
+from jumok.text.lines import digest as digest_files
+from jumok.text.lines import is_table, read_pairs, read_table
+
+
+class Pair(NamedTuple):
+    """A sentence, its translation, and the line (from 1) where they stand."""
+
+    source: str
+    target: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Pairs that can be read again and again; `digest` changes when any of them does."""
+
+    name: str
+    read: Callable[[], Iterator[tuple[str, str]]]
+    digest: str
+
+    def __iter__(self) -> Iterator[Pair]:
+        for line, (source, target) in enumerate(self.read(), start=1):
+            yield Pair(source, target, line)
+
+
+def from_files(source: str | Path, target: str | Path) -> Corpus:
+    """Two files, line i of one is the translation of line i of the other."""
+    return Corpus(f"{source} + {target}", partial(read_pairs, source, target), digest_files([source, target]))
+
+
+def from_table(path: str | Path) -> Corpus:
+    """One .tsv or .jsonl with both sides."""
+    return Corpus(str(path), partial(read_table, path), digest_files([path]))
+
+
+def phrases(split: str, count: int, seed: int) -> Corpus:
+    """The embedded English–Korean phrasebook."""
+
+    def read() -> Iterator[tuple[str, str]]:
+        return ((phrase.english, phrase.korean) for phrase in phrasebook.phrases(split, count, seed=seed))
+
+    return Corpus(f"phrasebook {split}", read, _made("phrasebook", split, count, seed))
+
+
+def task(name: str, count: int, seed: int) -> Corpus:
+    """Copy, reverse or sort a few symbols: tasks that take seconds to learn."""
+    return Corpus(name, lambda: iter(phrasebook.task(name, count, seed=seed)), _made("task", name, count, seed))
+
+
+MADE_HERE: dict[str, Callable[[DataConfig, int], tuple[Corpus, Corpus | None]]] = {
+    "phrasebook": lambda data, seed: (phrases("train", data.pairs, seed), phrases("validation", 500, seed)),
+    "copy": lambda data, seed: (task("copy", data.pairs, seed), None),
+    "reverse": lambda data, seed: (task("reverse", data.pairs, seed), None),
+    "sort": lambda data, seed: (task("sort", data.pairs, seed), None),
+}
+
+
+def resolve(data: DataConfig, seed: int) -> tuple[Corpus, Corpus | None]:
+    """The training corpus a recipe names and its validation corpus, if it names one."""
+    given = [data.corpus, data.source or data.target, data.table]
+    if sum(part is not None for part in given) != 1:
+        raise UsageError(
+            "name the training text once: two files, one table, or a corpus made by jumok",
+            where="in data",
+            hint="try: jumok train --source train.en --target train.de   or: --corpus phrasebook",
+        )
+    if data.corpus is not None:
+        if data.corpus not in MADE_HERE:
+            raise UnknownName("corpus", data.corpus, MADE_HERE, where="in data.corpus")
+        train, valid = MADE_HERE[data.corpus](data, seed)
+    else:
+        train, valid = _from_paths(data.source, data.target, data.table, "source", "target"), None
+    if data.valid_source or data.valid_target or data.valid_table:
+        valid = _from_paths(data.valid_source, data.valid_target, data.valid_table, "valid-source", "valid-target")
+    return train, valid
+
+
+def _from_paths(source: str | None, target: str | None, table: str | None, first: str, second: str) -> Corpus:
+    if table is not None:
+        return from_table(table)
+    if source is None or target is None:
+        missing = first if source is None else second
+        raise UsageError(f"--{missing} is missing: a parallel text has two sides", hint=f"try: add --{missing} FILE")
+    return from_files(source, target)
+
+
+def spool(data: DataConfig, folder: Path, stream: object = None) -> DataConfig:
+    """Standard input can be read only once: a recipe that names it (`-`) gets a copy on disk instead."""
+    changes: dict[str, str] = {}
+    for field in ("source", "target", "table", "valid_source", "valid_target", "valid_table"):
+        if getattr(data, field) == "-":
+            copy = folder / ("stdin.tsv" if field.endswith("table") else "stdin.txt")
+            folder.mkdir(parents=True, exist_ok=True)
+            with open(copy, "wb") as file:
+                shutil.copyfileobj(sys.stdin.buffer, file)
+            changes[field] = str(copy)
+    if len(changes) > 1:
+        raise UsageError(f"standard input can be one file only, not {' and '.join(sorted(changes))}")
+    return data.model_copy(update=changes)
+
+
+def held_out(source: str, share: float) -> bool:
+    """Whether a pair is kept for validation: decided by its source sentence alone, so duplicates stay together."""
+    digest = hashlib.blake2b(source.strip().lower().encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") < share * 2**64
+
+
+def test_set(path_source: str | None, path_target: str | None, path_table: str | None = None) -> list[Pair]:
+    """All pairs of a test set, which must not be empty."""
+    pairs = list(_from_paths(path_source, path_target, path_table, "source", "target"))
+    if not pairs:
+        raise DataError("the test set is empty", where=f"in {path_source or path_table}")
+    return pairs
+
+
+def table_or_files(paths: list[str]) -> Corpus:
+    """One table or two parallel files, by their number and names."""
+    if len(paths) == 1 and is_table(paths[0]):
+        return from_table(paths[0])
+    if len(paths) == 2:
+        return from_files(paths[0], paths[1])
+    raise UsageError("give two parallel text files, or one .tsv or .jsonl", hint="try: jumok data stats a.en a.de")
+
+
+def _made(*parts: object) -> str:
+    return hashlib.sha256(":".join(map(str, parts)).encode()).hexdigest()

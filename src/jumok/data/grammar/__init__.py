@@ -1,0 +1,1 @@
+"""The grammar behind the phrasebook: words and endings, constituents, sentences about actions and states."""

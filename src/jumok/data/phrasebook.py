@@ -1,0 +1,299 @@
+"""The phrasebook: everyday English and Korean, generated from a grammar, with gold word alignments.
+
+English decides Korean: every English sentence has exactly one translation here.  Nobody is called: polite speech
+(해요).  A friend is called by name, or "Hey,": plain speech (해).  "Sir," or "Professor Kim,": formal speech (합니다).
+
+Splits   A Korean sentence belongs to one split by its hash, whatever the seed.  Some meetings of two words (this verb
+         with this object, this adjective with this noun) are kept from training altogether; a third of validation
+         and of test is made of sentences that hold one.
+Order    `phrases(split, 10)` are the first ten of `phrases(split, 100)`.
+Not here the words and the grammar (grammar/), corpora on disk (corpora.py).
+"""
+
+import re
+from bisect import bisect
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from hashlib import blake2b
+from itertools import accumulate, islice
+from random import Random
+
+from jumok.data.grammar import actions, frames, states, words
+from jumok.data.grammar.draft import Draft, Talk
+from jumok.data.grammar.endings import COPULAS, PARTICLES, copula_forms, pick, tail
+from jumok.data.grammar.nouns import ADJECTIVES_OF, a_call
+from jumok.errors import UnknownName, UsageError
+
+SPLITS = ("train", "validation", "test")
+UNSEEN_EVERY = 3  # every third sentence of validation and test holds an unseen combination
+HELD_OUT = 6  # one in six of a word's partners is held out
+SHORTEST, LONGEST = 3, 14  # English words
+TIRED = 20_000  # drafts in a row that bring nothing new: the split is exhausted
+
+Writer = Callable[[Talk, Draft], None]
+WRITERS: tuple[tuple[Writer, float], ...] = (
+    (actions.statement, 46),
+    (actions.question, 19),
+    (actions.request, 3.5),
+    (actions.prohibition, 2.5),
+    (actions.permission, 2),
+    (actions.suggestion, 3),
+    (actions.contrast, 3),
+    (actions.becoming, 1.5),
+    (states.quality, 4),
+    (states.comparison, 2),
+    (states.feeling, 1.5),
+    (states.job, 1.5),
+    (states.price, 1.5),
+    (states.possession, 3),
+    (states.existence, 2.5),
+    (states.location, 3),
+    (states.whereabouts, 2.5),
+    (states.floor, 0.7),
+    (states.weather, 2.5),
+    (states.event, 1.5),
+    (states.calendar, 1.5),
+)
+LINKS = tuple(tuple((i, j) for j in range(32)) for i in range(32))  # one object each, however many sentences
+STEPS = tuple(accumulate(weight for _, weight in WRITERS))
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """A sentence, its translation, which words of the two belong together, and whether training lacks a pairing."""
+
+    english: str
+    korean: str
+    alignment: tuple[tuple[int, int], ...]  # (English word, Korean word), 0-based, words between spaces
+    unseen: bool  # holds a word combination that training never shows
+
+
+# ---------------------------------------------------------------- sentences and splits
+
+
+def draft_sentence(random: Random) -> Draft:
+    """Draw one sentence: first whom one speaks to, then what one says."""
+    share = random.random()
+    talk = Talk(random, "polite" if share < 0.55 else "plain" if share < 0.82 else "formal")
+    writer = WRITERS[bisect(STEPS, random.random() * STEPS[-1])][0]
+    if writer is actions.suggestion and talk.level == "formal":  # nobody says "let's" to a professor
+        writer = actions.statement
+    draft = Draft()
+    a_call(talk, draft)
+    writer(talk, draft)
+    return draft
+
+
+def align(draft: Draft) -> tuple[tuple[int, int], ...]:
+    """Pair the words whose masks share a bit."""
+    ours = [mask for text, mask in draft.english_pieces() for _ in range(text.count(" ") + 1)]
+    theirs = [mask for _, _, mask in draft.korean_pieces()]
+    return tuple([LINKS[i][j] for i, mask in enumerate(ours) for j, other in enumerate(theirs) if mask & other])
+
+
+def digest(text: str) -> int:
+    """A number from 0 to 2^32 that depends on the text alone."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=4).digest())
+
+
+def split_of(korean: str, unseen: bool) -> str:
+    """A sixteenth of all sentences goes to validation, as many to test; unseen combinations half to each."""
+    bucket = digest(korean) % 16
+    if unseen:
+        return SPLITS[1 + bucket % 2]
+    return {0: "validation", 1: "test"}.get(bucket, "train")
+
+
+@cache
+def held_out() -> frozenset[str]:
+    """The word combinations that training never shows: for every word one in six of its partners, chosen by hash."""
+    partners: dict[str, list[str]] = {}
+    for frame in (*frames.THINGS, *frames.GIVING, *frames.MEETING, *frames.STAYING, *frames.TRAVELLING):
+        verb = frame.verb.stem.text + "다"
+        partners.setdefault(f"{verb}+", []).extend(each.korean for each in frame.objects)
+        partners.setdefault(f"{verb}@", []).extend(place.korean for place in frame.places)
+    for noun, adjectives in ADJECTIVES_OF.items():
+        for adjective in adjectives:
+            partners.setdefault(f"{adjective.stem.text}다+", []).append(noun.korean)
+    for adjective in words.PLACE_ADJECTIVES:
+        partners.setdefault(f"{adjective.stem.text}다+", []).extend(place.korean for place in words.BUILDINGS)
+    chosen = []
+    for word, others in partners.items():
+        ranked = sorted({word + other for other in others}, key=lambda key: (digest(key), key))
+        chosen += ranked[: len(ranked) // HELD_OUT]
+    return frozenset(chosen)
+
+
+def stream(split: str, seed: int) -> Iterator[Phrase]:
+    """Yield the distinct sentences of a split without end, or until it is exhausted."""
+    random = Random(f"phrasebook/{split}/{seed}")
+    kept, seen, idle = held_out(), set[str](), 0
+    while idle < TIRED:
+        idle += 1
+        draft = draft_sentence(random)
+        unseen = not kept.isdisjoint(draft.combinations)
+        if unseen and split == "train":
+            continue
+        english, korean = draft.spell()
+        if not SHORTEST <= english.count(" ") + 1 <= LONGEST:
+            continue
+        if english not in seen and split_of(korean, unseen) == split:
+            seen.add(english)
+            idle = 0
+            yield Phrase(english, korean, align(draft), unseen)
+
+
+def mixed(stream: Iterator[Phrase]) -> Iterator[Phrase]:
+    """Reorder a stream so that exactly every third sentence is an unseen one."""
+    waiting: dict[bool, deque[Phrase]] = {True: deque(), False: deque()}
+    turn = 0
+    for phrase in stream:
+        waiting[phrase.unseen].append(phrase)
+        while waiting[turn % UNSEEN_EVERY == 0]:
+            yield waiting[turn % UNSEEN_EVERY == 0].popleft()
+            turn += 1
+
+
+def phrases(split: str, count: int, *, seed: int = 1) -> list[Phrase]:
+    """Return `count` distinct sentences of "train", "validation" or "test"."""
+    if split not in SPLITS:
+        raise UnknownName("split of the phrasebook", split, SPLITS)
+    _check(count)
+    endless = stream(split, seed)
+    found = list(islice(endless if split == "train" else mixed(endless), count))
+    if len(found) < count:
+        raise UsageError(
+            f"the phrasebook has no {count:,} sentences for {split}", hint=f"ask for {len(found):,} or fewer"
+        )
+    return found
+
+
+def _check(count: int) -> None:
+    if count < 0:
+        raise UsageError(f"cannot give {count} sentences", hint="ask for 0 or more")
+
+
+# ---------------------------------------------------------------- particles
+
+NUMBERED = re.compile(r"\d+(?:년|월|일)")
+CLOSING = ",.?!"
+OTHERS = "저 제 나 내 누 누구 우리 씨 무엇 어디 언제 얼마 시 분 반 원 층 전 후 오늘 내일 지금 생일 비 눈 배 목"
+
+
+@cache
+def stems() -> frozenset[str]:
+    """Every word of the phrasebook that can bear a particle."""
+    found = [noun.korean for noun in words.NOUNS] + [noun.unit for noun in words.NOUNS if noun.unit]
+    found += [place.korean for place in words.PLACES.values()]
+    found += [korean for _, korean in frames.TOOLS.values()]
+    people = (*words.NAMES, *words.RELATIVES, *words.ELDERS, *words.CROWDS, *words.JOBS)
+    found += [korean for _, korean in (*people, *words.EVENTS, *words.WEEKDAYS)]
+    found += [korean + pick(korean, ("", "이")) for _, korean in words.NAMES]
+    adverbials = (
+        *words.NEAR_PAST,
+        *words.FAR_PAST,
+        *words.NEAR_FUTURE,
+        *words.FAR_FUTURE,
+        *words.HABITS,
+        *words.DAY_PARTS,
+    )
+    found += [word.partition("/")[0] for _, korean in adverbials for word in korean.split() if "/" in word]
+    found += [spot for _, spot, _ in words.SPOTS]
+    found += OTHERS.split()
+    return frozenset(found)
+
+
+@cache
+def named() -> frozenset[str]:
+    """The words that end a sentence with the copula; only these, for 주세요 is no copula after 주."""
+    return frozenset(korean for _, korean in (*words.JOBS, *words.WEEKDAYS)) | set(
+        ["시", "분", "반", "원", "언제", "얼마"]
+    )
+
+
+@cache
+def copulas() -> frozenset[str]:
+    return frozenset(form for ending in COPULAS.values() for form in copula_forms(ending))
+
+
+@cache
+def _after() -> dict[str, frozenset[str]]:
+    """Which final sounds a particle may follow: "-" a vowel, ㄹ, "+" any other consonant."""
+    after: dict[str, set[str]] = {}
+    for vowel, consonant in (*PARTICLES.values(), *(copula_forms(ending) for ending in COPULAS.values())):
+        after.setdefault(vowel, set()).update("-ㄹ" if vowel == "로" else "-")
+        after.setdefault(consonant, set()).update("+" if vowel == "로" else "ㄹ+")
+    return {particle: frozenset(finals) for particle, finals in after.items()}
+
+
+def particle_fits(stem: str, particle: str) -> bool:
+    """Tell whether the particle agrees with the final sound of its stem: 사과를, 책을, 서울로."""
+    if particle not in _after():
+        raise UnknownName("particle", particle, _after())
+    final = tail(stem)
+    if not final:  # digits or letters: only what never changes is sure
+        return len(_after()[particle]) == 3
+    return (final if final in "-ㄹ" else "+") in _after()[particle]
+
+
+def particles(korean: str) -> list[tuple[str, str]]:
+    """Return every (stem, particle) of a sentence of this phrasebook, right or wrong: [("사과", "을")].
+
+    A word counts when all but a particle of it is a word of the phrasebook that bears particles, so 같이, 고양이 or
+    가을 do not; the longest such stem wins (지민이랑 is 지민이 with 랑).
+    """
+    found = (_divide(word.rstrip(CLOSING)) for word in korean.split())
+    return [each for each in found if each]
+
+
+@cache
+def _divide(word: str) -> tuple[str, str] | None:
+    if word in stems():
+        return None
+    for cut in range(len(word) - 1, 0, -1):
+        stem, particle = word[:cut], word[cut:]
+        if particle in _after() and _bears(stem, particle):
+            return stem, particle
+    return None
+
+
+def _bears(stem: str, particle: str) -> bool:
+    """Tell whether the phrasebook puts this kind of particle behind this word; 야 is also the copula of 반말."""
+    if NUMBERED.fullmatch(stem):
+        return True
+    if particle in copulas() and stem in named():
+        return True
+    return stem in stems() and particle in _roles()
+
+
+@cache
+def _roles() -> frozenset[str]:
+    return frozenset(form for forms in PARTICLES.values() for form in forms)
+
+
+def particles_right(hypothesis: str, reference: str) -> bool:
+    """Tell whether every particle fits its stem and the same stems bear the same particles as in the reference."""
+    found = particles(hypothesis)
+    return all(particle_fits(*each) for each in found) and Counter(found) == Counter(particles(reference))
+
+
+# ---------------------------------------------------------------- toy tasks
+
+TASKS: dict[str, Callable[[list[str]], list[str]]] = {
+    "copy": list,
+    "reverse": lambda symbols: symbols[::-1],
+    "sort": sorted,
+}
+ALPHABET = "abcdefghij"
+
+
+def task(name: str, count: int, *, seed: int = 1) -> list[tuple[str, str]]:
+    """Return `count` pairs of 4 to 10 symbols, copied, reversed or sorted: tasks that are learnt in seconds."""
+    if name not in TASKS:
+        raise UnknownName("task", name, TASKS)
+    _check(count)
+    random = Random(f"task/{name}/{seed}")
+    drawn = (random.choices(ALPHABET, k=random.randint(4, 10)) for _ in range(count))
+    return [(" ".join(symbols), " ".join(TASKS[name](symbols))) for symbols in drawn]

@@ -1,0 +1,175 @@
+"""Token ids on disk: built once from a corpus, then memory-mapped, so that a corpus may be larger than memory.
+
+A store is a folder of flat arrays: the ids of both sides end to end, where each sentence begins, and the line it
+came from.  It is written beside its place and renamed when whole, and its name is a hash of the text, the
+vocabulary and the filters, so a store that exists is the right one.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from jumok.data.corpora import Pair
+from jumok.errors import DataError, DiskError, ModelFileError
+from jumok.text.vocabulary import Vocabularies
+
+CHUNK = 8_192  # pairs encoded at a time
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Which pairs are fit for training; what is left out is counted by reason."""
+
+    longest: int
+    ratio: float
+
+    def reason(self, source: int, target: int) -> str | None:
+        """Why a pair of these lengths in subwords is left out, or None."""
+        if source == 0 or target == 0:
+            return "empty side"
+        if max(source, target) > self.longest:
+            return f"longer than {self.longest} subwords"
+        if max(source, target) > self.ratio * min(source, target) and max(source, target) > 10:
+            return f"length ratio over {self.ratio:g}"
+        return None
+
+
+class Side:
+    """One language of a store: sentence i is ids[begins[i] : begins[i + 1]]."""
+
+    def __init__(self, folder: Path, name: str, dtype: str) -> None:
+        self.ids = _map(folder / f"{name}.ids", dtype)
+        self.begins = _map(folder / f"{name}.begins", "uint64")
+
+    def __getitem__(self, row: int) -> np.ndarray:
+        return self.ids[int(self.begins[row]) : int(self.begins[row + 1])]
+
+    def lengths(self, start: int, stop: int) -> np.ndarray:
+        """Subwords of sentences start … stop - 1."""
+        return np.diff(self.begins[start : stop + 1].astype(np.int64))
+
+
+class Store:
+    """The encoded pairs of a corpus, mapped from disk."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            meta = json.loads((folder / "meta.json").read_text())
+            self.count, self.left_out, dtype = int(meta["count"]), dict(meta["left_out"]), str(meta["dtype"])
+        except (OSError, ValueError, KeyError) as error:
+            raise ModelFileError(
+                f"the token store is not whole: {error}", where=f"in {folder}", hint=f"try: rm -r {folder}"
+            ) from None
+        self.folder = folder
+        self.source, self.target = Side(folder, "source", dtype), Side(folder, "target", dtype)
+        self.lines = _map(folder / "lines", "uint64")
+
+    def __len__(self) -> int:
+        return self.count
+
+    def tokens(self) -> tuple[int, int]:
+        """Subwords of each side."""
+        return len(self.source.ids), len(self.target.ids)
+
+
+def build(
+    pairs: Iterable[Pair],
+    vocabularies: Vocabularies,
+    filters: Filters,
+    folder: Path,
+    *,
+    identity: str,
+    progress: Callable[[int], None] = lambda pairs: None,
+) -> Store:
+    """The store of these pairs under `folder`; made unless one with the same identity is there."""
+    name = hashlib.sha256(f"{FORMAT}:{identity}:{vocabularies.digest}:{filters}".encode()).hexdigest()[:16]
+    place = folder / name
+    if (place / "meta.json").exists():
+        return Store(place)
+    beside = folder / f"{name}.partial"
+    try:
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir(parents=True)
+        left_out = _write(pairs, vocabularies, filters, beside, progress)
+        beside.rename(place)
+    except OSError as error:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise DiskError(f"cannot write the token store: {error.strerror}", where=f"in {folder}") from None
+    store = Store(place)
+    if not len(store):
+        counts = ", ".join(f"{reason}: {count:,}" for reason, count in left_out.items()) or "the files are empty"
+        raise DataError("no sentence pair is left to train on", where=counts, hint="try: jumok data check FILES")
+    return store
+
+
+def _write(
+    pairs: Iterable[Pair],
+    vocabularies: Vocabularies,
+    filters: Filters,
+    folder: Path,
+    progress: Callable[[int], None],
+) -> Counter[str]:
+    """Encode in chunks and append; memory holds one chunk, whatever the corpus."""
+    symbols = max(len(vocabularies.source), len(vocabularies.target))
+    dtype = "uint16" if symbols <= 65_535 else "uint32"
+    left_out: Counter[str] = Counter()
+    ends, count = [0, 0], 0
+    names = ("source.ids", "target.ids", "source.begins", "target.begins", "lines")
+    files = [open(folder / name, "wb") for name in names]  # noqa: SIM115 - closed together below
+    try:
+        for file in files[2:4]:
+            file.write(np.zeros(1, "uint64").tobytes())
+        for chunk in _chunks(pairs):
+            sides = (
+                vocabularies.source.encode_all([pair.source for pair in chunk]),
+                vocabularies.target.encode_all([pair.target for pair in chunk]),
+            )
+            reasons = [filters.reason(len(s), len(t)) for s, t in zip(*sides, strict=True)]
+            left_out.update(reason for reason in reasons if reason is not None)
+            kept = [i for i, reason in enumerate(reasons) if reason is None]
+            count += len(kept)
+            for side, encoded in enumerate(sides):
+                sentences = [encoded[i] for i in kept]
+                lengths = np.array([len(ids) for ids in sentences], "uint64")
+                files[side].write(np.array([i for ids in sentences for i in ids], dtype).tobytes())
+                files[2 + side].write((np.cumsum(lengths, dtype="uint64") + np.uint64(ends[side])).tobytes())
+                ends[side] += int(lengths.sum())
+            files[4].write(np.array([chunk[i].line for i in kept], "uint64").tobytes())
+            progress(len(chunk))
+        for file in files:
+            file.flush()
+            os.fsync(file.fileno())
+    finally:
+        for file in files:
+            file.close()
+    meta = {"format": FORMAT, "count": count, "dtype": dtype, "left_out": dict(left_out)}
+    with open(folder / "meta.json", "w") as whole:
+        json.dump(meta, whole)
+        whole.flush()
+        os.fsync(whole.fileno())
+    return left_out
+
+
+def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
+    walk = iter(pairs)
+    while chunk := list(islice(walk, CHUNK)):
+        yield chunk
+
+
+def _map(path: Path, dtype: str) -> np.ndarray:
+    """A read-only array on disk; an empty file is an empty array."""
+    try:
+        if path.stat().st_size == 0:
+            return np.empty(0, dtype)
+        return np.memmap(path, dtype, mode="r")
+    except (OSError, ValueError) as error:
+        raise ModelFileError(f"the token store is not whole: {error}", where=f"in {path}") from None

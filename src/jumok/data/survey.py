@@ -1,0 +1,132 @@
+"""What is in a corpus and what is wrong with it, for `jumok data stats` and `jumok data check`; one pass, bounded memory."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from jumok.data.corpora import Corpus
+from jumok.errors import DataError
+from jumok.text import lines
+from jumok.text.lines import Finding, is_table, read_pairs, read_table
+
+REMEMBERED = 5_000_000  # sentences whose hashes are kept to find repetitions
+
+
+@dataclass
+class SideStats:
+    """Counts of one language."""
+
+    words: int = 0
+    characters: int = 0
+    empty: int = 0
+    repeated: int = 0
+    lengths: Counter[int] = field(default_factory=Counter)  # words a line, from 256 on together
+    alphabet: Counter[str] = field(default_factory=Counter)
+    seen: set[bytes] = field(default_factory=set, repr=False)
+
+    def add(self, text: str) -> None:
+        words = len(text.split())
+        self.words += words
+        self.characters += len(text)
+        self.empty += not text.strip()
+        self.lengths[min(words, 256)] += 1
+        self.alphabet.update(text)
+        mark = hashlib.blake2b(text.encode(), digest_size=8).digest()
+        self.repeated += mark in self.seen
+        if len(self.seen) < REMEMBERED:
+            self.seen.add(mark)
+
+    def percentile(self, share: float) -> int:
+        """The number of words that this share of the lines does not exceed."""
+        wanted, so_far = share * self.lengths.total(), 0
+        for length in sorted(self.lengths):
+            so_far += self.lengths[length]
+            if so_far >= wanted:
+                return length
+        return 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "words": self.words,
+            "characters": self.characters,
+            "different_characters": len(self.alphabet),
+            "empty_lines": self.empty,
+            "repeated_lines": self.repeated,
+            "words_per_line": {f"p{round(100 * s)}": self.percentile(s) for s in (0.05, 0.5, 0.95, 0.99)},
+        }
+
+
+@dataclass
+class CorpusStats:
+    """Counts of a parallel corpus."""
+
+    name: str
+    pairs: int = 0
+    identical: int = 0  # both sides the same text
+    repeated: int = 0  # the same pair again
+    far: int = 0  # one side more than three times as many characters as the other
+    source: SideStats = field(default_factory=SideStats)
+    target: SideStats = field(default_factory=SideStats)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "pairs": self.pairs,
+            "identical_sides": self.identical,
+            "repeated_pairs": self.repeated,
+            "length_ratio_over_3": self.far,
+            "source": self.source.to_json(),
+            "target": self.target.to_json(),
+        }
+
+    def lines(self) -> list[str]:
+        """The counts as a table."""
+        head = [f"{self.name}: {self.pairs:,} pairs"]
+        head.append(
+            f"  {self.repeated:,} repeated pairs, {self.identical:,} with both sides the same, "
+            f"{self.far:,} with one side over 3 times as long"
+        )
+        rows = [f"  {'':<22}{'source':>14}{'target':>14}"]
+        source, target = self.source.to_json(), self.target.to_json()
+        for name in ("words", "characters", "different_characters", "empty_lines", "repeated_lines"):
+            rows.append(f"  {name.replace('_', ' '):<22}{source[name]:>14,}{target[name]:>14,}")
+        for name, count in source["words_per_line"].items():
+            rows.append(f"  {'words a line, ' + name:<22}{count:>14,}{target['words_per_line'][name]:>14,}")
+        return head + rows
+
+
+def stats(corpus: Corpus) -> CorpusStats:
+    """Count everything in one pass."""
+    found, seen = CorpusStats(corpus.name), set()
+    for source, target, _ in corpus:
+        found.pairs += 1
+        found.source.add(source)
+        found.target.add(target)
+        found.identical += source == target
+        short, long = sorted((len(source), len(target)))
+        found.far += long > 3 * short and long > 20
+        mark = hashlib.blake2b(f"{source}\n{target}".encode(), digest_size=8).digest()
+        found.repeated += mark in seen
+        if len(seen) < REMEMBERED:
+            seen.add(mark)
+    if not found.pairs:
+        raise DataError("the corpus is empty", where=f"in {corpus.name}")
+    return found
+
+
+def check(files: Iterable[str]) -> list[Finding]:
+    """All findings of the files, and of the pair if there are two or one table."""
+    listed = list(files)
+    findings = [finding for file in listed for finding in lines.check(file)]
+    if any(finding.severity == "error" for finding in findings):
+        return findings
+    try:
+        if len(listed) == 2:
+            sum(1 for _ in read_pairs(*listed))
+        elif len(listed) == 1 and is_table(listed[0]):
+            sum(1 for _ in read_table(listed[0]))
+    except DataError as error:
+        findings.append(Finding(" + ".join(listed), 0, 0, f"{error.what} ({error.where})", error.hint, "error"))
+    return findings

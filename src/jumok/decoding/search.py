@@ -1,0 +1,261 @@
+"""Search: greedy, beam and sampling over a step function; it sees a function and a state, never a model.
+
+Paper: section 6.1: beam 4, length penalty alpha 0.6 in the form score = log P / ((5 + n) / 6)^alpha (Wu et al. 2016),
+output at most 50 longer than the input, ended early when possible.  n counts the tokens of the output with its END.
+
+Rows are the hypotheses of all sentences, neighbours of one sentence together.  A sentence that has what it wants
+leaves; the state is narrowed to those that go on.
+
+Shapes   B sentences · W beam · N = B·W rows · V vocabulary · C candidates
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from jumok.decoding.rules import Rule
+from jumok.models.base import END, PAD, START, UNKNOWN, State
+
+Step = Callable[[Tensor, State], tuple[Tensor, State]]
+NEVER = (PAD, UNKNOWN, START, 4, 5, 6, 7)  # no output holds these
+MINUS = -float("inf")
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """Output ids without START, with END where it was reached; `score` is what search ranked by."""
+
+    ids: tuple[int, ...]
+    score: float
+    log_probability: float
+    token_scores: tuple[float, ...] = ()
+
+    @property
+    def ended(self) -> bool:
+        return bool(self.ids) and self.ids[-1] == END
+
+    @property
+    def body(self) -> tuple[int, ...]:
+        """Ids without END."""
+        return self.ids[:-1] if self.ended else self.ids
+
+
+def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:
+    """((5 + n) / 6)^alpha: what log P is divided by."""
+    return ((5.0 + length) / 6.0) ** alpha
+
+
+def candidates(logits: Tensor, count: int, rules: Sequence[Rule], step: int) -> tuple[Tensor, Tensor]:
+    """Log-probabilities and tokens (N, C) of the likeliest allowed continuations of every row."""
+    normalizer = logits.logsumexp(dim=-1, keepdim=True)  # (N, 1)
+    logits[:, list(NEVER)] = MINUS
+    for rule in rules:
+        rule(logits, step)
+    top, tokens = logits.topk(min(count, logits.shape[-1]), dim=-1)  # (N, C)
+    return top - normalizer, tokens
+
+
+@torch.inference_mode()
+def beam(
+    step: Step,
+    state: State,
+    limits: Sequence[int],
+    *,
+    width: int,
+    alpha: float = 0.6,
+    best: int = 1,
+    exact: bool = False,
+    rules: Sequence[Rule] = (),
+    device: torch.device | None = None,
+) -> list[list[Hypothesis]]:
+    """The `best` hypotheses of each sentence, best first; limits[b] is the longest output of sentence b.
+
+    A sentence is done when `width` hypotheses have ended, or when no living one can still beat the best (it would
+    need a score above log P / penalty(limit)).  `exact` waits for the second reason only.
+    """
+    if width == 1 and best == 1:
+        return [[h] for h in greedy(step, state, limits, alpha=alpha, rules=rules, device=device)]
+    sentences = len(limits)
+    state = state.select(torch.arange(sentences, device=device).repeat_interleave(width))
+    limit = torch.tensor(limits, device=device)  # (B,)
+    number = torch.arange(sentences, device=device)  # (B,) which sentence row block b is
+    score = torch.full((sentences, width), MINUS, device=device)  # (B, W) log P of the living
+    score[:, 0] = 0.0
+    token = torch.full((sentences * width,), START, device=device)
+    history = torch.empty(sentences, width, 0, dtype=torch.long, device=device)  # (B, W, t)
+    gains = torch.empty(sentences, width, 0, device=device)  # (B, W, t) log-probability of each token
+    ended: list[list[Hypothesis]] = [[] for _ in limits]
+    for t in range(max(limits)):
+        logits, state = step(token, state)
+        gain, tokens = candidates(logits, 2 * width, rules, t)  # (N, C)
+        count, each = len(number), gain.shape[-1]
+        total = (score.view(-1, 1) + gain).view(count, width * each)
+        total, flat = total.topk(min(2 * width, width * each), dim=-1)  # (B, C)
+        origin = flat // each  # (B, C) which of the W rows it continues
+        tokens = tokens.view(count, -1).gather(1, flat)
+        gain = gain.view(count, -1).gather(1, flat)
+        last = t + 1 >= limit  # (B,) no more room after this token
+        ending = (tokens == END) & (total > MINUS)
+        ending[:, width:] = False  # only the first W candidates may end
+        closing = ending | (last[:, None] & (total > MINUS) & (torch.arange(total.shape[1], device=device) < width))
+        if closing.any():
+            _collect(closing, origin, tokens, gain, total, history, gains, number, ended, alpha)
+        living = total.masked_fill(tokens == END, MINUS)
+        score, order = living.topk(width, dim=-1) if living.shape[1] > width else (living, None)  # (B, W)
+        if order is not None:
+            origin, tokens, gain = (x.gather(1, order) for x in (origin, tokens, gain))
+        done = last | _done(score, number, ended, limits, width, alpha, best, exact)
+        keep = (~done).nonzero().squeeze(1)
+        if len(keep) == 0:
+            break
+        history = torch.cat([_follow(history, origin), tokens[:, :, None]], dim=2)[keep]
+        gains = torch.cat([_follow(gains, origin), gain[:, :, None]], dim=2)[keep]
+        rows = (origin + torch.arange(count, device=device)[:, None] * width)[keep].flatten()
+        number, limit, score, token = number[keep], limit[keep], score[keep], tokens[keep].flatten()
+        state = state.select(rows)
+    return [sorted(found, key=lambda h: -h.score)[:best] for found in ended]
+
+
+def _follow(history: Tensor, origin: Tensor) -> Tensor:
+    return history.gather(1, origin[:, :, None].expand(-1, -1, history.shape[2]))
+
+
+def _collect(
+    closing: Tensor,
+    origin: Tensor,
+    tokens: Tensor,
+    gain: Tensor,
+    total: Tensor,
+    history: Tensor,
+    gains: Tensor,
+    number: Tensor,
+    ended: list[list[Hypothesis]],
+    alpha: float,
+) -> None:
+    """Turn the candidates that close into hypotheses of their sentences."""
+    for b, c in closing.nonzero().tolist():
+        w = int(origin[b, c])
+        ids = (*history[b, w].tolist(), int(tokens[b, c]))
+        log_probability = float(total[b, c])
+        score = log_probability / float(length_penalty(len(ids), alpha))
+        ended[int(number[b])].append(
+            Hypothesis(ids, score, log_probability, (*gains[b, w].tolist(), float(gain[b, c])))
+        )
+
+
+def _done(
+    score: Tensor,
+    number: Tensor,
+    ended: list[list[Hypothesis]],
+    limits: Sequence[int],
+    width: int,
+    alpha: float,
+    best: int,
+    exact: bool,
+) -> Tensor:
+    """Which sentences (B,) need not go on."""
+    done = []
+    for sentence, top in zip(number.tolist(), score[:, 0].tolist(), strict=True):
+        found = ended[sentence]
+        if top == MINUS or (len(found) >= width and not exact):
+            done.append(True)
+        elif len(found) >= best:
+            worst_kept = sorted((h.score for h in found), reverse=True)[best - 1]
+            done.append(worst_kept >= top / float(length_penalty(limits[sentence], alpha)))
+        else:
+            done.append(False)
+    return torch.tensor(done, dtype=torch.bool, device=score.device)
+
+
+Choose = Callable[[Tensor, Tensor, int], Tensor]
+
+
+@torch.inference_mode()
+def tokens_one_by_one(
+    step: Step,
+    state: State,
+    limits: Sequence[int],
+    choose: Choose,
+    *,
+    rules: Sequence[Rule] = (),
+    device: torch.device | None = None,
+) -> Iterator[list[tuple[int, int, float]]]:
+    """Extend every sentence by one chosen token at a time; yields (sentence, token, log-probability) of each step.
+
+    `choose` gets the allowed logits (N, V), the sentence of each row (N,) and the step, and returns tokens (N,).
+    """
+    number = torch.arange(len(limits), device=device)  # (N,)
+    limit = torch.tensor(limits, device=device)
+    token = torch.full((len(limits),), START, device=device)
+    for t in range(max(limits)):
+        logits, state = step(token, state)
+        normalizer = logits.logsumexp(dim=-1)  # (N,)
+        logits[:, list(NEVER)] = MINUS
+        for rule in rules:
+            rule(logits, t)
+        token = choose(logits, number, t)  # (N,)
+        gain = logits.gather(1, token[:, None]).squeeze(1) - normalizer
+        yield list(zip(number.tolist(), token.tolist(), gain.tolist(), strict=True))
+        keep = ((token != END) & (t + 1 < limit)).nonzero().squeeze(1)
+        if len(keep) == 0:
+            return
+        if len(keep) < len(token):
+            number, limit, token, state = number[keep], limit[keep], token[keep], state.select(keep)
+
+
+def likeliest(logits: Tensor, number: Tensor, t: int) -> Tensor:
+    """Greedy: the most probable token."""
+    return logits.argmax(dim=-1)
+
+
+def drawn(
+    uniforms: Tensor, *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0
+) -> Choose:
+    """Draw by inverse transform from the numbers uniforms[sentence, step] in [0, 1); temperature 0 is greedy.
+
+    `top_k` keeps the k likeliest tokens (0 keeps all), `top_p` the fewest that hold a share p of the probability.
+    """
+    if temperature == 0.0:
+        return likeliest
+
+    def choose(logits: Tensor, number: Tensor, t: int) -> Tensor:
+        ordered, tokens = (logits / temperature).sort(dim=-1, descending=True)  # (N, V)
+        if top_k:
+            ordered[:, top_k:] = MINUS
+        share = ordered.softmax(dim=-1).cumsum(dim=-1)  # (N, V)
+        if top_p < 1.0:
+            beyond = share.roll(1, dims=-1) >= top_p
+            beyond[:, 0] = False
+            share = ordered.masked_fill(beyond, MINUS).softmax(dim=-1).cumsum(dim=-1)
+        u = uniforms[number, t % uniforms.shape[1]][:, None] * share[:, -1:]
+        place = torch.searchsorted(share, u, right=True).clamp(max=logits.shape[-1] - 1)
+        chosen: Tensor = tokens.gather(1, place).squeeze(1)
+        return chosen
+
+    return choose
+
+
+def greedy(
+    step: Step,
+    state: State,
+    limits: Sequence[int],
+    *,
+    choose: Choose = likeliest,
+    alpha: float = 0.6,
+    rules: Sequence[Rule] = (),
+    device: torch.device | None = None,
+) -> list[Hypothesis]:
+    """One hypothesis a sentence, extended token by token (greedily, or as `choose` draws)."""
+    ids: list[list[int]] = [[] for _ in limits]
+    gains: list[list[float]] = [[] for _ in limits]
+    for extended in tokens_one_by_one(step, state, limits, choose, rules=rules, device=device):
+        for sentence, token, gain in extended:
+            ids[sentence].append(token)
+            gains[sentence].append(gain)
+    totals = [sum(gain) for gain in gains]
+    return [
+        Hypothesis(tuple(i), total / float(length_penalty(len(i), alpha)), total, tuple(g))
+        for i, g, total in zip(ids, gains, totals, strict=True)
+    ]

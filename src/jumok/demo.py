@@ -1,0 +1,102 @@
+"""The main job on the embedded corpus: train English to Korean, score it, show ten translations and the attention."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jumok import metrics
+from jumok.data import phrasebook
+from jumok.evaluate import alignment_errors
+from jumok.events import Sink
+from jumok.experiment import load, train
+from jumok.text.lines import write_lines
+from jumok.viz import attention_page, heatmap_svg, terminal
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the demo found on sentences that training never showed."""
+
+    bleu: metrics.Score
+    chrf: metrics.Score
+    exact: float  # share of translations equal to the reference
+    exact_unseen: float  # the same, where the sentence holds a word combination that training never showed
+    particles: float  # share of sentences with every particle right
+    aer: float  # alignment error rate of the best head of cross-attention
+    aer_head: tuple[int, int]  # its layer and head, counted from 1
+    examples: tuple[tuple[str, str, str], ...]  # English, translation, reference
+    page: Path
+
+    def lines(self) -> list[str]:
+        """The report as text."""
+        layer, head = self.aer_head
+        shown = [
+            f"  {english}\n    {ours}" + ("" if ours == reference else f"      (expected: {reference})")
+            for english, ours, reference in self.examples
+        ]
+        return [
+            "Ten test sentences, none of them seen in training:",
+            *shown,
+            "",
+            f"test BLEU {self.bleu.value:.2f}   ({self.bleu.signature})",
+            f"test chrF {self.chrf.value:.2f}   ({self.chrf.signature})",
+            f"exactly right: {self.exact:.1%}   with unseen word combinations: {self.exact_unseen:.1%}",
+            f"all particles right: {self.particles:.1%} of sentences",
+            f"alignment error rate of the best cross-attention head (layer {layer}, head {head}): {self.aer:.1%}",
+            "",
+            f"attention page: {self.page.resolve()}",
+        ]
+
+
+def run(
+    out: Path, *, minutes: float | None = None, sinks: Sequence[Sink] = (), stop: Callable[[], bool] = lambda: False
+) -> Report:
+    """Train (or find the finished run in `out`) and report on 1,000 test sentences."""
+    if not (out / "model" / "MANIFEST.json").exists():
+        changes: dict[str, Any] = {} if minutes is None else {"training.minutes": minutes}
+        train(recipe="demo", out=out, changes=changes, sinks=sinks, stop=stop)
+    return report(out)
+
+
+def report(out: Path, *, sentences: int = 1_000) -> Report:
+    """Score the model in `out` on the phrasebook's test split and write its attention page."""
+    model = load(out)
+    phrases = phrasebook.phrases("test", sentences)
+    ours = [translation.text for translation in model.lines([phrase.english for phrase in phrases])]
+    references = [phrase.korean for phrase in phrases]
+    right = np.array([a == b for a, b in zip(ours, references, strict=True)])
+    unseen = np.array([phrase.unseen for phrase in phrases])
+    particles = [phrasebook.particles_right(a, b) for a, b in zip(ours, references, strict=True)]
+    rates = alignment_errors(model, phrases[:200])
+    layer, head = np.unravel_index(rates.argmin(), rates.shape)
+    examples = tuple((p.english, o, p.korean) for p, o in zip(phrases[:10], ours, strict=False))
+    page = out / "attention.html"
+    views = [model.attention(phrase.english) for phrase in phrases[:6]]
+    write_lines(page, [attention_page(views, title="Jumok demo")])
+    best = views[0]
+    drawing = heatmap_svg(best.map("cross", layer=int(layer), head=int(head)), *best.labels("cross"), title=best.text)
+    write_lines(out / "attention.svg", [drawing])
+    return Report(
+        bleu=metrics.bleu(ours, references),
+        chrf=metrics.chrf(ours, references),
+        exact=float(right.mean()),
+        exact_unseen=float(right[unseen].mean()) if unseen.any() else float("nan"),
+        particles=float(np.mean(particles)),
+        aer=float(rates.min()),
+        aer_head=(int(layer) + 1, int(head) + 1),
+        examples=examples,
+        page=page,
+    )
+
+
+def drawing(out: Path, *, width: int, color: bool) -> str:
+    """The best aligning head on the first test sentence, for the terminal."""
+    model = load(out)
+    phrases = phrasebook.phrases("test", 50)
+    rates = alignment_errors(model, phrases)
+    layer, head = np.unravel_index(rates.argmin(), rates.shape)
+    view = model.attention(phrases[0].english)
+    return terminal(view, "cross", layer=int(layer), head=int(head), width=width, color=color)

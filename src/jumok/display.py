@@ -1,0 +1,99 @@
+"""Training as a person sees it: stages, one live line with the time left, a table row and a sample per validation.
+
+Everything goes to standard error.  Without a terminal there is no live line, only what stays.
+"""
+
+import time
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.text import Text
+
+from jumok.events import Event
+
+HEADER = f"{'step':>8} {'epoch':>6} {'time':>7} {'loss':>7} {'valid':>7} {'ppl':>8} {'BLEU':>6} {'tokens/s':>9}"
+
+
+def clock(seconds: float) -> str:
+    """1:02:03 or 4:05."""
+    minutes, rest = divmod(max(0, round(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+class TimeLeft(ProgressColumn):
+    """Time to the horizon at the pace so far."""
+
+    def render(self, task: Task) -> Text:
+        left = task.fields.get("left")
+        return Text("" if left is None else f"{clock(left)} left", style="cyan")
+
+
+class TrainingDisplay:
+    """A sink of events that draws them."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True, highlight=False)
+        self.bar: Progress | None = None
+        self.headed = False
+        self.speed, self.loss = 0.0, 0.0
+        self.last = (0.0, 0)  # seconds and tokens when the speed was last measured
+        self.tokens = 0
+        self.shown = 0.0
+
+    def __call__(self, event: Event) -> None:
+        getattr(self, f"on_{event['event']}", lambda event: None)(event)
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+            self.bar = None
+
+    def say(self, text: str, style: str = "") -> None:
+        self.console.print(Text(text, style=style), soft_wrap=True)
+
+    def on_stage(self, event: Event) -> None:
+        self.say(f"{event['text']}", "bold" if event.get("main") else "")
+
+    def on_note(self, event: Event) -> None:
+        self.say(f"note: {event['text']}", "yellow")
+
+    def on_step(self, event: Event) -> None:
+        self.tokens += event["tokens"]
+        smooth = 0.95 if self.loss else 0.0
+        self.loss = smooth * self.loss + (1 - smooth) * (event["loss"] if event["loss"] is not None else self.loss)
+        seconds, tokens = self.last
+        if event["seconds"] - seconds > 2.0:
+            self.speed = (self.tokens - tokens) / (event["seconds"] - seconds)
+            self.last = (event["seconds"], self.tokens)
+        if not self.console.is_terminal or time.monotonic() - self.shown < 0.2:
+            return
+        self.shown = time.monotonic()
+        if self.bar is None:
+            columns = (TextColumn("{task.description}"), BarColumn(bar_width=30), TimeLeft())
+            self.bar = Progress(*columns, console=self.console, transient=True, redirect_stdout=False)
+            self.bar.add_task("", total=1.0)
+            self.bar.start()
+        horizon = event["horizon"] or 0
+        left = event["seconds"] / event["step"] * (horizon - event["step"]) if horizon else None
+        words = f"step {event['step']:,}  loss {self.loss:.3f}  {self.speed:,.0f} tokens/s"
+        if event["skipped"]:
+            words += f"  {event['skipped']} skipped"
+        task = self.bar.task_ids[0]
+        self.bar.update(task, description=words, completed=event["step"], total=horizon or None, left=left)
+
+    def on_validation(self, event: Event) -> None:
+        if not self.headed:
+            self.say(HEADER, "dim")
+            self.headed = True
+        bleu = f"{event['bleu']:6.2f}" if event.get("bleu") is not None else f"{'–':>6}"
+        perplexity = min(event["perplexity"], 99_999_999)
+        row = f"{event['step']:>8,} {event['epoch']:>6} {clock(event['seconds']):>7} {self.loss:>7.3f} "
+        row += f"{event['loss']:>7.3f} {perplexity:>8.2f} {bleu} {self.speed:>9,.0f}"
+        self.say(row + ("  best" if event.get("better") else ""))
+        if event.get("sample"):
+            self.say(f"{'':>9}{event['sample']}", "italic green")
+
+    def on_finished(self, event: Event) -> None:
+        self.close()
+        self.say(event["text"], "bold")

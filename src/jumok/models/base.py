@@ -1,0 +1,60 @@
+"""All that training and search may know about an architecture.
+
+A model knows sizes, not vocabularies or losses; search knows `start` and `step`, not the model behind them.
+
+Shapes   B batch · S source · T target · N rows (hypotheses) · D width · V target vocabulary · L layers · H heads
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+from torch import Tensor
+
+PAD, UNKNOWN, START, END = 0, 1, 2, 3  # the same in every vocabulary, for ever
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Every map of one batch: encoder (B, L, H, S, S), decoder (B, L, H, T, T), cross (B, L, H, T, S)."""
+
+    encoder: Tensor
+    decoder: Tensor
+    cross: Tensor
+
+
+class State(Protocol):
+    """What a decoder remembers between steps; row n belongs to hypothesis n."""
+
+    def select(self, rows: Tensor) -> Self:
+        """The state whose row n continues this one's row rows[n]; rows of one sentence stay neighbours."""
+        ...
+
+
+class Seq2Seq(Protocol):
+    """A sequence-to-sequence model.  Sources end with END and are padded with PAD; targets begin with START."""
+
+    def hidden(self, source: Tensor, target: Tensor) -> Tensor:
+        """Teacher-forced hidden states (B, T, D): row t has read target[: t + 1]."""
+        ...
+
+    def output(self) -> tuple[Tensor, Tensor | None]:
+        """The matrix (V, D) and the bias (V,) that turn hidden states into logits."""
+        ...
+
+    def project(self, hidden: Tensor) -> Tensor:
+        """Logits (…, V) of hidden states (…, D)."""
+        ...
+
+    def start(self, source: Tensor) -> State:
+        """Encode (B, S) once; the state has one row a sentence."""
+        ...
+
+    def step(self, token: Tensor, state: State) -> tuple[Tensor, State]:
+        """Read one token a row (N,); give the logits of the next (N, V) and the state after it."""
+        ...
+
+    def attention(self, source: Tensor, target: Tensor) -> Attention:
+        """All attention maps of a teacher-forced pass."""
+        ...

@@ -1,0 +1,219 @@
+"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017): an encoder and a decoder of attention alone.
+
+    source ─ embed ─ [self-attention, feed-forward] × 6 ────────────┐ memory
+    target ─ embed ─ [masked self-attention, attention over memory, feed-forward] × 6 ─ output matrix ─ softmax
+
+Read figure 1 beside it.  The parts are in nn/: attention.py, positions.py, layers.py.  Which of them are used is
+decided once, in the constructors; `forward` has no modes.
+
+Shapes   B batch · S source · T target · N rows (hypotheses) · D width · V vocabulary · L layers · H heads
+Not here losses (training/), search (decoding/), text (text/).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from jumok.config import TransformerConfig
+from jumok.models.base import PAD, Attention, State
+from jumok.nn.attention import Cache, CrossAttention, SelfAttention
+from jumok.nn.layers import NORMS, WRAPS, Dropout, PostNorm, add, feed_forward, replace
+from jumok.nn.positions import JOINS, POSITIONS, Rotary
+
+
+def wrap(config: TransformerConfig) -> PostNorm:
+    """Residual, dropout and norm around one sub-layer."""
+    join = add if config.residual else replace
+    return WRAPS[config.norm_place](NORMS[config.norm](config.d_model), Dropout(config.dropout), join)
+
+
+def last_norm(config: TransformerConfig) -> nn.Module:
+    """A pre-norm stack ends with one more norm; a post-norm stack has just done it."""
+    return NORMS[config.norm if config.norm_place == "pre" else "none"](config.d_model)
+
+
+def self_attention(config: TransformerConfig) -> SelfAttention:
+    rotary = Rotary(config.key_width) if config.positions == "rotary" else None
+    sizes = (config.d_model, config.heads, config.key_width, config.value_width)
+    return SelfAttention(*sizes, score=config.score, bias=config.bias, rotary=rotary)
+
+
+def cross_attention(config: TransformerConfig) -> CrossAttention:
+    sizes = (config.d_model, config.heads, config.key_width, config.value_width)
+    return CrossAttention(*sizes, score=config.score, bias=config.bias)
+
+
+class Embedding(nn.Module):
+    """Token vectors times sqrt(d_model), joined with positions, dropped out (sections 3.4, 3.5, 5.4)."""
+
+    def __init__(self, symbols: int, config: TransformerConfig, weight: nn.Parameter | None = None) -> None:
+        super().__init__()
+        self.scale = config.d_model**0.5
+        self.weight = weight if weight is not None else nn.Parameter(torch.empty(symbols, config.d_model))
+        self.positions = POSITIONS[config.positions](config.d_model, config.longest)
+        self.join = JOINS[config.join](config.d_model, self.positions.width)
+        self.dropout = Dropout(config.dropout)
+        if weight is None:
+            nn.init.normal_(self.weight, std=config.d_model**-0.5)
+
+    def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
+        """Tokens (B, T) at positions start, start + 1, … as vectors (B, T, D)."""
+        vectors = nn.functional.embedding(tokens, self.weight) * self.scale  # (B, T, D)
+        joined = self.join(vectors, self.positions(start, tokens.shape[1]))  # (B, T, D)
+        dropped: Tensor = self.dropout(joined)
+        return dropped
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then the feed-forward net, each with its residual path (section 3.1)."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.attention, self.attention_path = self_attention(config), wrap(config)
+        self.feed_forward = feed_forward(config.activation, config.d_model, config.d_ff)
+        self.feed_forward_path = wrap(config)
+
+    def forward(self, x: Tensor, mask: Tensor | None, keep: Tensor | None, maps: list[Tensor] | None) -> Tensor:
+        x = self.attention_path(x, lambda y: self.attention(y, mask, maps=maps), keep)  # (B, S, D)
+        x = self.feed_forward_path(x, self.feed_forward, keep)  # (B, S, D)
+        return x
+
+
+class DecoderLayer(nn.Module):
+    """Masked self-attention, attention over the encoder's output, feed-forward (section 3.1)."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.attention, self.attention_path = self_attention(config), wrap(config)
+        self.cross, self.cross_path = cross_attention(config), wrap(config)
+        self.feed_forward = feed_forward(config.activation, config.d_model, config.d_ff)
+        self.feed_forward_path = wrap(config)
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        mask: Tensor | None,
+        keep: Tensor | None,
+        maps: tuple[list[Tensor], list[Tensor]] | None,
+    ) -> Tensor:
+        own, other = maps if maps is not None else (None, None)
+        keys, values = self.cross.remember(memory)
+        x = self.attention_path(x, lambda y: self.attention(y, None, causal=True, maps=own), keep)  # (B, T, D)
+        x = self.cross_path(x, lambda y: self.cross(y, keys, values, mask, maps=other), keep)  # (B, T, D)
+        x = self.feed_forward_path(x, self.feed_forward, keep)  # (B, T, D)
+        return x
+
+    def step(self, x: Tensor, cache: Cache, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+        """One position of N rows (N, 1, D); extends the cache."""
+        x = self.attention_path(x, lambda y: self.attention.step(y, cache))
+        x = self.cross_path(x, lambda y: self.cross.step(y, keys, values, mask))
+        x = self.feed_forward_path(x, self.feed_forward)
+        return x
+
+
+@dataclass
+class DecoderState:
+    """Cached keys and values: those of the target a row each, those of the source once a sentence."""
+
+    caches: list[Cache]  # L × (N, H, t, K)
+    memories: list[tuple[Tensor, Tensor]]  # L × (B, H, S, K)
+    mask: Tensor | None  # (B, 1, 1, S)
+    sentence: Tensor  # (N,) the memory that each row looks at, ascending
+
+    def select(self, rows: Tensor) -> DecoderState:
+        sentence, kept = self.sentence[rows], len(self.memories[0][0])
+        caches = [cache.select(rows) for cache in self.caches]
+        alive = sentence.unique_consecutive()
+        if len(alive) == kept:  # every sentence is still there: the memories stay where they are
+            return DecoderState(caches, self.memories, self.mask, sentence)
+        memories = [(k.index_select(0, alive), v.index_select(0, alive)) for k, v in self.memories]
+        mask = None if self.mask is None else self.mask.index_select(0, alive)
+        return DecoderState(caches, memories, mask, torch.searchsorted(alive, sentence))
+
+
+class Transformer(nn.Module):
+    """Figure 1.  Implements `models.base.Seq2Seq`."""
+
+    def __init__(self, config: TransformerConfig, source_symbols: int, target_symbols: int) -> None:
+        super().__init__()
+        self.config = config
+        self.source = Embedding(source_symbols, config)
+        shared = self.source.weight if config.tied == "all" else None
+        self.target = Embedding(target_symbols, config, shared)
+        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        self.encoder_norm, self.decoder_norm = last_norm(config), last_norm(config)
+        self.matrix = self.target.weight
+        if config.tied == "none":
+            self.matrix = nn.Parameter(torch.empty(target_symbols, config.d_model))
+            nn.init.xavier_uniform_(self.matrix)
+
+    def encode(self, source: Tensor, maps: list[Tensor] | None = None) -> tuple[Tensor, Tensor | None]:
+        """The memory (B, S, D) and who may be looked at (B, 1, 1, S); None when nothing is padding."""
+        keep = source != PAD  # (B, S)
+        real = None if bool(keep.all()) else keep
+        mask = None if real is None else real[:, None, None, :]
+        x = self.source(source)  # (B, S, D)
+        for layer in self.encoder:
+            x = layer(x, mask, real, maps)  # (B, S, D)
+        x = self.encoder_norm(x, real)  # (B, S, D)
+        return x, mask
+
+    def decode(
+        self,
+        target: Tensor,
+        memory: Tensor,
+        mask: Tensor | None,
+        maps: tuple[list[Tensor], list[Tensor]] | None = None,
+    ) -> Tensor:
+        """Hidden states (B, T, D) of a target that begins with START.
+
+        Padding stands at the end, where the look-ahead mask already hides it from every real token.
+        """
+        keep = target != PAD  # (B, T)
+        x = self.target(target)  # (B, T, D)
+        for layer in self.decoder:
+            x = layer(x, memory, mask, keep, maps)  # (B, T, D)
+        x = self.decoder_norm(x, keep)  # (B, T, D)
+        return x
+
+    def hidden(self, source: Tensor, target: Tensor) -> Tensor:
+        memory, mask = self.encode(source)
+        return self.decode(target, memory, mask)
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """`hidden`, under the name that torch's wrappers (compile, DistributedDataParallel) call."""
+        return self.hidden(source, target)
+
+    def output(self) -> tuple[Tensor, Tensor | None]:
+        return self.matrix, None
+
+    def project(self, hidden: Tensor) -> Tensor:
+        return nn.functional.linear(hidden, self.matrix)
+
+    def start(self, source: Tensor) -> DecoderState:
+        memory, mask = self.encode(source)
+        layers: list[DecoderLayer] = list(self.decoder)  # type: ignore[arg-type]
+        caches = [layer.attention.cache(len(source), memory) for layer in layers]
+        memories = [layer.cross.remember(memory) for layer in layers]
+        return DecoderState(caches, memories, mask, torch.arange(len(source), device=source.device))
+
+    def step(self, token: Tensor, state: State) -> tuple[Tensor, DecoderState]:
+        assert isinstance(state, DecoderState)
+        x = self.target(token[:, None], state.caches[0].length)  # (N, 1, D)
+        for layer, cache, (keys, values) in zip(self.decoder, state.caches, state.memories, strict=True):
+            x = layer.step(x, cache, keys, values, state.mask)  # type: ignore[operator]
+        x = self.decoder_norm(x)  # (N, 1, D)
+        return self.project(x[:, 0]), state
+
+    def attention(self, source: Tensor, target: Tensor) -> Attention:
+        encoder: list[Tensor] = []
+        decoder: list[Tensor] = []
+        cross: list[Tensor] = []
+        memory, mask = self.encode(source, encoder)
+        self.decode(target, memory, mask, (decoder, cross))
+        return Attention(*(torch.stack(maps, dim=1) for maps in (encoder, decoder, cross)))

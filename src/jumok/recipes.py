@@ -1,0 +1,141 @@
+"""Complete named runs: demo, tiny, small, base, big, and every row of the paper's table 3.
+
+A recipe is a function that returns a whole value; users write the same thing as TOML.  `base` and `big` are the
+paper's; the small ones are for corpora of a few ten thousand pairs on an ordinary CPU.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from jumok.config import (
+    DataConfig,
+    DecodingConfig,
+    Recipe,
+    TrainingConfig,
+    TransformerConfig,
+    VocabularyConfig,
+    read_recipe,
+)
+from jumok.errors import UnknownName
+
+
+def demo() -> Recipe:
+    """English to Korean on the embedded phrasebook: a few minutes on two cores."""
+    return Recipe(
+        name="demo",
+        data=DataConfig(corpus="phrasebook", pairs=50_000, tokens_per_batch=2_048),
+        vocabulary=VocabularyConfig(size=2_000, kind="unigram"),
+        model=TransformerConfig(encoder_layers=3, decoder_layers=3, d_model=128, d_ff=256, heads=4),
+        training=TrainingConfig(
+            steps=1_000_000, minutes=4.0, schedule="linear", peak=3e-3, warmup=300, tokens_per_update=2_048,
+            validations=8, average=2, valid_pairs=200,
+        ),
+    )  # fmt: skip
+
+
+def tiny() -> Recipe:
+    """About 30,000 pairs on a CPU: 4 + 4 layers, width 128, half an hour."""
+    return Recipe(
+        name="tiny",
+        data=DataConfig(tokens_per_batch=2_048),
+        vocabulary=VocabularyConfig(size=8_000),
+        model=TransformerConfig(encoder_layers=4, decoder_layers=4, d_model=128, d_ff=256, heads=4, dropout=0.2),
+        training=TrainingConfig(
+            steps=1_000_000, minutes=30.0, schedule="linear", peak=4e-3, warmup=600, tokens_per_update=2_048,
+            validations=20, average=4,
+        ),
+        decoding=DecodingConfig(beam=5),
+    )  # fmt: skip
+
+
+def small() -> Recipe:
+    """About 200,000 pairs on a CPU: 5 + 5 layers, width 256, two hours."""
+    return tiny().change(
+        {
+            "name": "small",
+            "model.encoder_layers": 5,
+            "model.decoder_layers": 5,
+            "model.d_model": 256,
+            "model.d_ff": 1_024,
+            "model.dropout": 0.1,
+            "vocabulary.size": 16_000,
+            "training.minutes": 120.0,
+            "training.peak": 2e-3,
+            "training.warmup": 1_000,
+            "training.tokens_per_update": 4_096,
+            "data.tokens_per_batch": 4_096,
+        }
+    )
+
+
+def base() -> Recipe:
+    """The paper's base model (table 2: 27.3 BLEU en-de after 100,000 steps of 25,000 tokens)."""
+    return Recipe(
+        name="base",
+        data=DataConfig(tokens_per_batch=4_096, longest=256),
+        vocabulary=VocabularyConfig(size=37_000, kind="bpe"),
+        model=TransformerConfig(),
+        training=TrainingConfig(steps=100_000, warmup=4_000, tokens_per_update=25_000, clip=0.0, validations=100),
+    )
+
+
+def big() -> Recipe:
+    """The big model: twice as wide, three times as long, dropout 0.3, mean of the last 20 checkpoints."""
+    return base().change(
+        {
+            "name": "big",
+            "model.d_model": 1_024,
+            "model.d_ff": 4_096,
+            "model.heads": 16,
+            "model.dropout": 0.3,
+            "training.steps": 300_000,
+            "training.validations": 300,
+            "training.average": 20,
+        }
+    )
+
+
+TABLE_3: dict[str, dict[str, object]] = {
+    "A-h1": {"model.heads": 1, "model.d_k": 512, "model.d_v": 512},
+    "A-h4": {"model.heads": 4, "model.d_k": 128, "model.d_v": 128},
+    "A-h16": {"model.heads": 16, "model.d_k": 32, "model.d_v": 32},
+    "A-h32": {"model.heads": 32, "model.d_k": 16, "model.d_v": 16},
+    "B-dk16": {"model.d_k": 16, "model.d_v": 64},
+    "B-dk32": {"model.d_k": 32, "model.d_v": 64},
+    "C-n2": {"model.encoder_layers": 2, "model.decoder_layers": 2},
+    "C-n4": {"model.encoder_layers": 4, "model.decoder_layers": 4},
+    "C-n8": {"model.encoder_layers": 8, "model.decoder_layers": 8},
+    "C-d256": {"model.d_model": 256, "model.d_k": 32, "model.d_v": 32},
+    "C-d1024": {"model.d_model": 1_024, "model.d_k": 128, "model.d_v": 128},
+    "C-ff1024": {"model.d_ff": 1_024},
+    "C-ff4096": {"model.d_ff": 4_096},
+    "D-p0": {"model.dropout": 0.0},
+    "D-p0.2": {"model.dropout": 0.2},
+    "D-ls0": {"training.label_smoothing": 0.0},
+    "D-ls0.2": {"training.label_smoothing": 0.2},
+    "E-learned": {"model.positions": "learned"},
+}
+
+
+def table_3(row: str) -> Recipe:
+    """A row of table 3: base with one thing changed, and no checkpoint averaging."""
+    return base().change({"name": f"table3-{row}", "training.average": 1, **TABLE_3[row]})
+
+
+NAMED: dict[str, Callable[[], Recipe]] = {"demo": demo, "tiny": tiny, "small": small, "base": base, "big": big}
+
+
+def names() -> list[str]:
+    """Every shipped recipe."""
+    return [*NAMED, *(f"table3-{row}" for row in TABLE_3)]
+
+
+def get(name: str) -> Recipe:
+    """A recipe by its name, or from a .toml file."""
+    if name.endswith(".toml") or Path(name).is_file():
+        return read_recipe(name)
+    if name in NAMED:
+        return NAMED[name]()
+    if name.removeprefix("table3-") in TABLE_3:
+        return table_3(name.removeprefix("table3-"))
+    raise UnknownName("recipe", name, names(), hint="try: jumok train --recipe tiny, or a file such as my.toml")

@@ -1,0 +1,1 @@
+"""Strings to ids and exactly back; no torch."""

@@ -1,0 +1,304 @@
+"""The bytes of a text file, cut into whole lines, with the place of everything that is wrong.
+
+Contract: D1.  Under lines.py (the public names) and check.py; reads plain, .gz, .xz and .zst files and standard input.
+
+Memory   one block and one line, whatever the size of the file and of what it unpacks to
+Places   lines count from 1; bytes count from 0, in the text after decompression (what `xxd -s N` takes)
+"""
+
+import contextlib
+import difflib
+import gzip
+import io
+import lzma
+import os
+import re
+import shlex
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Literal, cast
+
+from jumok.errors import DataError, DiskError
+
+BLOCK = 1 << 20  # bytes read at once
+LONGEST = 1_000_000  # bytes in a line; a file of one endless line is a mistake, not a sentence
+PACKED = {".gz": "gzip", ".xz": "xz", ".zst": "zstd"}  # suffix -> the command that unpacks it
+UTF8_MARK = b"\xef\xbb\xbf"
+
+_WIDE_MARKS = [  # a UTF-32 mark begins like a UTF-16 one, so it comes first
+    (b"\xff\xfe\x00\x00", "UTF-32"),
+    (b"\x00\x00\xfe\xff", "UTF-32"),
+    (b"\xff\xfe", "UTF-16"),
+    (b"\xfe\xff", "UTF-16"),
+]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong or odd in a file.  Only `check` gives one with a `count` above 1: that many more."""
+
+    file: str
+    line: int
+    byte: int
+    problem: str
+    hint: str
+    severity: Literal["error", "warning"] = "error"
+    kind: str = ""
+    count: int = 1
+
+    def error(self) -> DataError:
+        return DataError(self.problem, where=f"{self.file}, line {self.line}, byte {self.byte}", hint=self.hint)
+
+
+# ------------------------------------------------------------------------------------------ blocks
+
+
+def blocks(path: str | Path, size: int) -> Iterator[bytes]:
+    """The bytes of a file after decompression, about `size` at a time; every failure comes out as a JumokError."""
+    done = 0
+    with faults_named(path, lambda: done), _opened(path, size) as read:
+        while block := read(size):
+            done += len(block)
+            yield block
+
+
+@contextlib.contextmanager
+def _opened(path: str | Path, size: int) -> Iterator[Callable[[int], bytes]]:
+    """A function that reads the next bytes, b"" at the end."""
+    if str(path) == "-":
+        if sys.stdin is None:
+            raise DataError("there is no standard input", where="standard input", hint="name a file instead of -")
+        yield cast(io.BufferedReader, sys.stdin.buffer).read1  # what has arrived: a person may be typing
+        return
+    suffix = Path(path).suffix.lower()
+    with open(path, "rb") as raw:
+        if suffix in PACKED and not raw.peek(1):
+            raise EOFError  # gzip and zstandard would take no bytes at all for a whole, empty text
+        if suffix == ".gz":
+            with gzip.open(raw) as text:
+                yield text.read
+        elif suffix == ".xz":
+            with lzma.open(raw) as text:
+                yield text.read
+        elif suffix == ".zst":
+            pieces = _unzstd(raw, size)
+            yield lambda _: next(pieces, b"")
+        else:
+            yield raw.read
+
+
+def _unzstd(stream: IO[bytes], size: int) -> Iterator[bytes]:
+    """Unpack zstd frames.  Not by zstandard's stream_reader: that one ends quietly where a truncated file ends."""
+    import zstandard
+
+    frame, ready = None, io.BytesIO()
+    while packed := stream.read(1024):  # 1 KiB unpacks to 32 MiB at most, whatever the file says
+        while packed:
+            frame = frame or zstandard.ZstdDecompressor().decompressobj()
+            try:
+                ready.write(frame.decompress(packed))
+            except zstandard.ZstdError as error:
+                raise lzma.LZMAError(str(error)) from error
+            packed, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
+        if ready.tell() >= size:
+            yield from _slices(ready.getvalue(), size)
+            ready = io.BytesIO()
+    if frame is not None:
+        raise EOFError
+    yield from _slices(ready.getvalue(), size)
+
+
+def _slices(data: bytes, size: int) -> Iterator[bytes]:
+    return (data[start : start + size] for start in range(0, len(data), size))
+
+
+@contextlib.contextmanager
+def faults_named(path: str | Path, done: Callable[[], int] = lambda: 0) -> Iterator[None]:
+    """Turn what can go wrong while reading `path` into an error that says where and what to try."""
+    name = named(path)
+    unpack = PACKED.get(Path(path).suffix.lower(), "")
+    try:
+        yield
+    except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
+        state = "cut off before its end" if isinstance(error, EOFError) else f"not whole {unpack} data ({error})"
+        where = f"{name}, after byte {done()} of its text"
+        hint = attempt(f"{unpack} -t", path) + ", then fetch or make the file again"
+        raise DataError(f"{name} is {state}", where=where, hint=hint) from error
+    except FileNotFoundError as error:
+        where = str(Path(path).absolute())
+        raise DataError(f"there is no file {name}", where=where, hint=_nearest(Path(path))) from error
+    except IsADirectoryError as error:
+        raise DataError(f"{name} is a folder, not a file", where=name, hint=attempt("ls", path)) from error
+    except PermissionError as error:
+        raise DataError(f"you may not read {name}", where=name, hint=attempt("ls -l", path)) from error
+    except OSError as error:
+        where = f"{name}, after byte {done()}"
+        hint = attempt("ls -l", path)
+        raise DiskError(f"cannot read {name}: {error.strerror or error}", where=where, hint=hint) from error
+
+
+def _nearest(path: Path) -> str:
+    """A hint: the file of that folder whose name is most like this one."""
+    try:
+        names = os.listdir(path.parent)
+    except OSError:
+        names = []
+    near = difflib.get_close_matches(path.name, names, n=1)
+    return f"did you mean {path.parent / near[0]}?" if near else attempt("ls", path.parent)
+
+
+# ------------------------------------------------------------------------------------------ lines
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Whole lines as bytes; `number` and `offset` are those of the first.  `cut`: the start of one over-long line."""
+
+    number: int
+    offset: int
+    raw: bytes
+    cut: bool = False
+
+    def lines(self) -> Iterator[tuple[int, int, bytes]]:
+        """Yield number, offset and bytes of each line, without its end."""
+        start, number = 0, self.number
+        while start < len(self.raw):
+            end = self.raw.find(b"\n", start)
+            stop = len(self.raw) if end < 0 else end
+            line = self.raw[start:stop]
+            yield number, self.offset + start, line if end < 0 else line.removesuffix(b"\r")
+            start, number = stop + 1, number + 1
+
+
+def chunks(path: str | Path, *, longest: int, block: int) -> Iterator[Chunk]:
+    """Cut the blocks of a file at their last 0x0A.  What lies beyond `longest` in an over-long line is passed over."""
+    number, offset = 1, 0
+    held: list[bytes] = []  # the beginning of a line whose end has not been seen
+    length, skipping = 0, False
+    for data in blocks(path, block):
+        if skipping:
+            end = data.find(b"\n") + 1
+            offset += end or len(data)
+            if not end:
+                continue
+            number, skipping, data = number + 1, False, data[end:]
+        if cut := data.rfind(b"\n") + 1:
+            raw = b"".join([*held, data[:cut]])
+            yield Chunk(number, offset, raw)
+            number, offset, held, length = number + raw.count(b"\n"), offset + len(raw), [], 0
+            data = data[cut:]
+        if data:
+            held.append(data)
+            length += len(data)
+        if length > longest + 1:  # + 1: the last byte may be the CR before a 0x0A
+            yield Chunk(number, offset, b"".join(held), cut=True)
+            offset, held, length, skipping = offset + length, [], 0, True
+    if held:
+        yield Chunk(number, offset, b"".join(held))
+
+
+def decoded(path: str | Path, chunk: Chunk, longest: int) -> Iterable[str]:
+    """The lines of a chunk: at once if all is well, else one by one up to the fault."""
+    lines = clean(chunk, longest)
+    return _one_by_one(path, chunk, longest) if lines is None else lines
+
+
+def clean(chunk: Chunk, longest: int) -> list[str] | None:
+    """The lines of a chunk, or None if anything is wrong with any of them."""
+    raw = chunk.raw
+    if chunk.cut or b"\0" in raw or raw.startswith(UTF8_MARK):
+        return None
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    lines = text.replace("\r\n", "\n").split("\n")
+    if raw.endswith(b"\n"):
+        lines.pop()
+    suspect = len(raw) > longest and 4 * max(map(len, lines)) > longest  # a character has 4 bytes at most
+    return None if suspect and any(len(line.encode()) > longest for line in lines) else lines
+
+
+def _one_by_one(path: str | Path, chunk: Chunk, longest: int) -> Iterator[str]:
+    for number, offset, raw in chunk.lines():
+        if found := fault(path, number, offset, raw, longest):
+            raise found.error()
+        yield raw.decode("utf-8")
+
+
+def fault(path: str | Path, number: int, offset: int, raw: bytes, longest: int) -> Finding | None:
+    """What makes a line unreadable, if anything does."""
+    here = Finding(named(path), number, offset, "", attempt("jumok data check", path))
+    if offset == 0:
+        wide = next((encoding for mark, encoding in _WIDE_MARKS if raw.startswith(mark)), "")
+        if wide:
+            problem = f"{here.file} is {wide}, not UTF-8: it begins with the byte order mark of {wide}"
+            return replace(here, problem=problem, hint=_iconv(wide, path), kind="wrong encoding")
+        if raw.startswith(UTF8_MARK):
+            problem = f"{here.file} begins with a byte order mark of UTF-8"
+            hint = _filtered(r"sed '1s/^\xEF\xBB\xBF//'", path)
+            return replace(here, problem=problem, hint=hint, kind="byte order mark")
+    if len(raw) > longest:
+        return replace(here, problem=f"a line is longer than {longest:,} bytes", kind="over-long line")
+    try:
+        raw.decode("utf-8")
+        bad = len(raw)
+    except UnicodeDecodeError as error:
+        bad = error.start
+    nul = raw.find(b"\0")
+    if 0 <= nul < bad:
+        wide = "UTF-16LE" if (offset + nul) % 2 else "UTF-16BE"
+        hint = _iconv(wide, path) if raw.count(b"\0") * 3 > len(raw) else here.hint
+        return replace(here, byte=offset + nul, problem="there is a NUL byte in the text", hint=hint, kind="NUL")
+    if bad < len(raw):
+        problem = f"{here.file} is not UTF-8: byte 0x{raw[bad]:02x} does not fit there"
+        encoding = _likely_encoding(raw)
+        hint = _iconv(encoding, path) if encoding else here.hint
+        return replace(here, byte=offset + bad, problem=problem, hint=hint, kind="not UTF-8")
+    return None
+
+
+def _likely_encoding(raw: bytes) -> str:
+    """The likeliest encoding of a line that is not UTF-8; "" if it is UTF-8 with a few bytes spoilt."""
+    high = len(raw) - len(raw.translate(None, bytes(range(0x80, 0x100))))
+    good = len(raw.decode("utf-8", errors="ignore").encode()) - (len(raw) - high)
+    if good * 2 > high:
+        return ""
+    hangul = re.findall(rb"[\xb0-\xc8][\xa1-\xfe]", raw)
+    if len(hangul) * 4 > high:
+        with contextlib.suppress(UnicodeDecodeError):
+            raw.decode("cp949")
+            return "CP949"
+    return "WINDOWS-1252" if re.search(rb"[\x80-\x9f]", raw) else "LATIN1"
+
+
+# ------------------------------------------------------------------------------------------ words
+
+
+def named(path: str | Path) -> str:
+    return "standard input" if str(path) == "-" else str(path)
+
+
+def attempt(command: str, *paths: str | Path) -> str:
+    """A hint: the command line to try."""
+    names = ["FILE" if str(path) == "-" else shlex.quote(str(path)) for path in paths]
+    return f"try: {command} {' '.join(names)}" + " (save standard input as FILE first)" * ("FILE" in names)
+
+
+def _filtered(command: str, path: str | Path) -> str:
+    """A hint: the command line that sends the text of a file through `command` into another file."""
+    if str(path) == "-":
+        return f"try: ... | {command} | ..."
+    suffix = Path(path).suffix
+    bare = Path(path).with_suffix("") if suffix.lower() in PACKED else Path(path)
+    new = shlex.quote(str(bare.with_name(f"{bare.stem}.utf8{bare.suffix}")))
+    if suffix.lower() in PACKED:
+        return f"{attempt(f'{PACKED[suffix.lower()]} -dc', path)} | {command} > {new}"
+    return f"{attempt(command, path)} > {new}"
+
+
+def _iconv(encoding: str, path: str | Path) -> str:
+    return _filtered(f"iconv -f {encoding} -t utf-8", path)

@@ -1,0 +1,188 @@
+"""Subwords: strings to ids and exactly back, by a SentencePiece model trained on the corpus itself.
+
+Bytes stand in for characters the corpus did not have, so nothing is ever unknown.  Eight ids are fixed for ever:
+PAD 0, UNKNOWN 1, START 2, END 3, and four kept for later models.  decode(encode(text)) == normalize(text).
+"""
+
+import hashlib
+import io
+import os
+import re
+import threading
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import sentencepiece
+
+from jumok.errors import DataError, DiskError, ModelFileError, UsageError
+
+PAD, UNKNOWN, START, END = 0, 1, 2, 3
+RESERVED = ("<sep>", "<cls>", "<mask>", "<extra>")  # ids 4 … 7
+SPECIALS = 4 + len(RESERVED)
+SPACE = "\u2581"  # SentencePiece's mark for a space; in user text it is a space
+
+
+def normalize(text: str) -> str:
+    """Unicode NFC, white space collapsed to single spaces: all that encoding changes."""
+    return " ".join(unicodedata.normalize("NFC", text.replace(SPACE, " ")).split())
+
+
+class Vocabulary:
+    """One SentencePiece model."""
+
+    def __init__(self, model: bytes, *, where: str = "") -> None:
+        self.model = model
+        self.digest = hashlib.sha256(model).hexdigest()
+        self._processor = sentencepiece.SentencePieceProcessor()
+        try:
+            self._processor.LoadFromSerializedProto(model)
+            specials = [self._processor.id_to_piece(i) for i in range(SPECIALS)]
+        except (RuntimeError, IndexError) as error:
+            raise ModelFileError(f"not a SentencePiece model: {error}", where=where) from None
+        if specials != ["<pad>", "<unk>", "<s>", "</s>", *RESERVED]:
+            raise ModelFileError(
+                f"its first {SPECIALS} symbols are {specials}, not those of a vocabulary made by jumok", where=where
+            )
+
+    def __len__(self) -> int:
+        return int(self._processor.get_piece_size())
+
+    @classmethod
+    def train(
+        cls, sentences: Iterable[str], *, size: int, kind: Literal["unigram", "bpe"] = "unigram", where: str = ""
+    ) -> "Vocabulary":
+        """Learn `size` subwords from sentences, all of which are held in memory meanwhile."""
+        lines = [line for line in map(normalize, sentences) if line]
+        if not lines:
+            raise DataError("there is no text to learn a vocabulary from", where=where)
+        characters = len(set().union(*lines))
+        coverage = 1.0 if 4 * characters < size - SPECIALS - 256 else 0.9995
+        model = io.BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(lines), model_writer=model, vocab_size=size, model_type=kind,
+                character_coverage=coverage, byte_fallback=True, normalization_rule_name="identity",
+                pad_id=PAD, unk_id=UNKNOWN, bos_id=START, eos_id=END, control_symbols=list(RESERVED),
+                max_sentence_length=16_384, num_threads=4, minloglevel=2,
+            )  # fmt: skip
+        except RuntimeError as error:
+            raise _explain(error, size, len(lines), where) from None
+        return cls(model.getvalue())
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Vocabulary":
+        """A vocabulary from a file of at most 64 MB."""
+        path = Path(path)
+        try:
+            if path.stat().st_size > 64_000_000:
+                raise ModelFileError("a vocabulary of more than 64 MB is not one of ours", where=f"in {path}")
+            return cls(path.read_bytes(), where=f"in {path}")
+        except OSError as error:
+            raise ModelFileError(f"cannot read the vocabulary: {error.strerror}", where=f"in {path}") from None
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of the best segmentation, without START and END."""
+        ids: list[int] = self._processor.encode(normalize(text))
+        return ids
+
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` of many sentences at once, on all cores."""
+        ids: list[list[int]] = self._processor.encode([normalize(text) for text in texts], num_threads=-1)
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids; specials leave no trace, an incomplete character becomes U+FFFD."""
+        return str(self._processor.decode([int(i) for i in ids if i >= SPECIALS]))
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The subwords as SentencePiece writes them: ▁ begins a word."""
+        return [self._processor.id_to_piece(int(i)) for i in ids]
+
+    def sample(self, sentences: Sequence[Sequence[int]], *, strength: float, key: int) -> list[list[int]]:
+        """Other segmentations of encoded sentences, drawn by `key` (Kudo 2018; BPE-dropout for bpe).
+
+        `strength` near 0 stays with the best segmentation, 1 draws freely.  SentencePiece seeds its generator once
+        a thread, so each call works in a thread of its own.
+        """
+        texts = [self.decode(ids) for ids in sentences]
+        alpha = strength if self.kind == "bpe" else 0.1 / strength  # share of merges dropped; exponent of P(pieces)
+        drawn: list[list[int]] = []
+
+        def draw() -> None:
+            for text in texts:
+                drawn.append(self._processor.encode(text, enable_sampling=True, alpha=alpha, nbest_size=-1))
+
+        sentencepiece.set_random_generator_seed(key % 2**32)
+        thread = threading.Thread(target=draw)
+        thread.start()
+        thread.join()
+        return drawn
+
+    @property
+    def kind(self) -> str:
+        """unigram or bpe: the scores of BPE pieces are their ranks, whole numbers."""
+        scores = [self._processor.get_score(i) for i in range(len(self) - 3, len(self))]
+        return "bpe" if all(score == int(score) for score in scores) else "unigram"
+
+
+@dataclass(frozen=True)
+class Vocabularies:
+    """The vocabulary of each side; the same object twice when it is joint."""
+
+    source: Vocabulary
+    target: Vocabulary
+
+    @property
+    def joint(self) -> bool:
+        return self.source.digest == self.target.digest
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256((self.source.digest + self.target.digest).encode()).hexdigest()
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "Vocabularies":
+        folder = Path(folder)
+        if (folder / "vocabulary.model").exists():
+            joint = Vocabulary.load(folder / "vocabulary.model")
+            return cls(joint, joint)
+        sides = (folder / "vocabulary.source.model", folder / "vocabulary.target.model")
+        return cls(*(Vocabulary.load(side) for side in sides))
+
+    def files(self) -> dict[str, bytes]:
+        """What `load` reads, by file name."""
+        if self.joint:
+            return {"vocabulary.model": self.source.model}
+        return {"vocabulary.source.model": self.source.model, "vocabulary.target.model": self.target.model}
+
+    def save(self, folder: str | Path) -> None:
+        """Write the files into a folder, each whole or not at all."""
+        for name, content in self.files().items():
+            path = Path(folder) / name
+            beside = path.with_name(path.name + ".tmp")
+            try:
+                with open(beside, "wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                beside.replace(path)
+            except OSError as error:
+                raise DiskError(f"cannot write the vocabulary: {error.strerror}", where=f"in {path}") from None
+
+
+def _explain(error: RuntimeError, size: int, lines: int, where: str) -> UsageError:
+    """What SentencePiece's trainer complains of, as something to do."""
+    text = str(error)
+    most = re.search(r"value <= (\d+)", text)
+    least = re.search(r"(?:required_chars|required chars)\D*(\d+) vs", text) or re.search(r"(\d+) vs\.? \d+", text)
+    if most:
+        what, proposal = f"a vocabulary of {size:,} is more than {lines:,} sentences support", int(most[1])
+    elif least or "too small" in text or "smaller than" in text:
+        what = f"a vocabulary of {size:,} is less than the characters of the text"
+        proposal = max(2 * size, int(least[1]) + 512 if least else 0)
+    else:
+        what, proposal = f"the vocabulary could not be learnt: {text}", max(300, size // 2)
+    return UsageError(what, where=where, hint=f"try: --set vocabulary.size={proposal}")

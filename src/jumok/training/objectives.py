@@ -1,0 +1,33 @@
+"""What training makes small: the smoothed cross-entropy of the next token.
+
+Shapes   B batch · T target · D width · N tokens
+"""
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from jumok.data.batches import Batch
+from jumok.models.base import PAD, Seq2Seq
+from jumok.nn.loss import smoothed_cross_entropy
+
+Objective = Callable[[Batch], tuple[Tensor, int]]
+
+
+def next_token(
+    model: Seq2Seq, *, smoothing: float, hidden: Callable[[Tensor, Tensor], Tensor] | None = None
+) -> Objective:
+    """A function from a batch to (sum of losses, tokens); `hidden` replaces the model's own, e.g. compiled."""
+    run = hidden or model.hidden
+
+    def objective(batch: Batch) -> tuple[Tensor, int]:
+        states = run(batch.source, batch.target)  # (B, T, D)
+        matrix, bias = model.output()
+        if batch.tokens == batch.labels.numel():
+            states, labels = states.flatten(0, 1), batch.labels.flatten()
+        else:
+            real = (batch.labels != PAD).flatten().nonzero().squeeze(1)
+            states, labels = states.flatten(0, 1)[real], batch.labels.flatten()[real]
+        return smoothed_cross_entropy(states, matrix, bias, labels, smoothing=smoothing), batch.tokens
+
+    return objective

@@ -223,7 +223,9 @@ def test_bad_utf_8_is_named_by_line_and_byte_after_the_good_lines(tmp_path: Path
 def test_lines_before_a_fault_are_the_same_as_without_it(tmp_path: Path) -> None:
     good = b"a\r\r\n\r\n\n\xef\xbb\xbfb\r\n"
     assert (
-        fault(file(tmp_path, good + b"\xff"))[0] == list(read_lines(file(tmp_path, good))) == ["a\r", "", "", "\ufeffb"]
+        fault(file(tmp_path, good + b"\xff\n"))[0]
+        == list(read_lines(file(tmp_path, good)))
+        == ["a\r", "", "", "\ufeffb"]
     )
 
 

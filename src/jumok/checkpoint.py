@@ -8,11 +8,14 @@ A folder is written beside its place, every file flushed, the manifest of sizes 
 Reading never runs code and never allocates more than the recipe implies: shapes are compared before bytes are read.
 """
 
+import difflib
 import hashlib
 import json
 import os
+import re
+import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +35,7 @@ MANIFEST = "MANIFEST.json"
 
 def write_whole(place: Path, tensors: Mapping[str, Mapping[str, Tensor]], files: Mapping[str, bytes]) -> None:
     """Make the folder `place` with these safetensors and other files; it appears whole or not at all."""
-    beside = place.with_name(place.name + ".partial")
+    beside, before = place.with_name(place.name + ".partial"), place.with_name(place.name + ".before")
     try:
         shutil.rmtree(beside, ignore_errors=True)
         beside.mkdir(parents=True)
@@ -41,32 +44,72 @@ def write_whole(place: Path, tensors: Mapping[str, Mapping[str, Tensor]], files:
             _sync(beside / name)
         for name, content in files.items():
             _write(beside / name, content)
-        listed = {path.name: {"size": path.stat().st_size, "sha256": _sha256(path)} for path in sorted(beside.iterdir())}
+        paths = sorted(beside.iterdir())
+        listed = {path.name: {"size": path.stat().st_size, "sha256": _sha256(path)} for path in paths}
         _write(beside / MANIFEST, json.dumps(listed, indent=1).encode())
+        _sync(beside)
         if place.exists():
-            shutil.rmtree(place)
+            shutil.rmtree(before, ignore_errors=True)
+            place.rename(before)  # what was there stays whole until the new folder has its place
         beside.rename(place)
         _sync(place.parent)
     except (OSError, SafetensorError) as error:
-        shutil.rmtree(beside, ignore_errors=True)
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise DiskError(f"cannot save: {reason}", where=f"in {place}", hint="try: df -h; free some space") from None
+    finally:
+        if before.exists() and not place.exists():
+            before.rename(place)
+        for rest in (beside, before):
+            shutil.rmtree(rest, ignore_errors=True)
 
 
-def verify(folder: Path) -> None:
-    """Compare a folder with its manifest; a `ModelFileError` says what is wrong."""
+def verify(folder: Path, needed: Collection[str] = ()) -> None:
+    """Compare a folder with its manifest, which must list the files `needed`; a `ModelFileError` says what is wrong."""
+
+    def refuse(what: str) -> ModelFileError:
+        return ModelFileError(what, where=f"in {folder}")
+
+    listed = read_json(folder / MANIFEST)
+    for name in needed:
+        if name not in listed:
+            raise refuse(f"{MANIFEST} does not list {name}")
+    for name, told in listed.items():
+        path = folder / name
+        if not re.fullmatch(r"[\w.-]+", name) or path.is_symlink():
+            raise refuse(f"{name!r} points out of its folder")
+        if not path.is_file():
+            raise refuse(f"{name} is missing")
+        if not isinstance(told, dict) or not isinstance(told.get("size"), int):
+            raise refuse(f"{MANIFEST} does not say how large {name} is")
+        if path.stat().st_size != told["size"]:
+            raise refuse(f"{name} has {path.stat().st_size:,} bytes, not {told['size']:,}")
+        try:
+            if _sha256(path) != told.get("sha256"):
+                raise refuse(f"{name} is not the file that was saved")
+        except OSError as error:
+            raise refuse(f"cannot read {name}: {error.strerror}") from None
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file of at most 16 MB."""
     try:
-        listed = json.loads((folder / MANIFEST).read_text())
-        for name, told in listed.items():
-            path = folder / name
-            if Path(name).name != name or path.is_symlink():
-                raise ModelFileError(f"{name} points out of its folder", where=f"in {folder}")
-            if path.stat().st_size != told["size"]:
-                raise ModelFileError(f"{name} has {path.stat().st_size:,} bytes, not {told['size']:,}", where=f"in {folder}")
-            if _sha256(path) != told["sha256"]:
-                raise ModelFileError(f"{name} is not the file that was saved", where=f"in {folder}")
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ModelFileError(f"not a whole checkpoint: {error}", where=f"in {folder}") from None
+        if path.is_symlink() or not path.is_file():
+            raise ModelFileError(
+                f"there is no {path.name}: never finished, or not made by jumok", where=f"in {path.parent}"
+            )
+        if path.stat().st_size > 16_000_000:
+            raise ModelFileError(f"{path.name} is larger than any that jumok makes", where=f"in {path.parent}")
+        values = json.loads(path.read_bytes())
+    except OSError as error:
+        raise ModelFileError(f"cannot read {path.name}: {error.strerror}", where=f"in {path.parent}") from None
+    except (ValueError, RecursionError) as error:
+        raise ModelFileError(f"{path.name} is not JSON: {error}", where=f"in {path.parent}") from None
+    if not isinstance(values, dict):
+        raise ModelFileError(f"{path.name} is not a JSON object", where=f"in {path.parent}")
+    return values
+
+
+TYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16, "I64": torch.int64}
 
 
 def read_tensors(path: Path, expected: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
@@ -75,17 +118,28 @@ def read_tensors(path: Path, expected: Mapping[str, Tensor] | None = None) -> di
         with safe_open(str(path), framework="pt") as file:
             names = set(file.keys())
             if expected is not None:
-                if names != set(expected):
-                    odd = sorted(names ^ set(expected))[0]
-                    raise ModelFileError(f"the weights do not fit the recipe: {odd!r} is on one side only", where=f"in {path}")
-                for name, tensor in expected.items():
-                    shape = tuple(file.get_slice(name).get_shape())
-                    if shape != tuple(tensor.shape):
-                        wanted = tuple(tensor.shape)
-                        raise ModelFileError(f"{name} is {shape}, the recipe says {wanted}", where=f"in {path}")
+                compare({name: _outline(file.get_slice(name)) for name in names}, expected, where=f"in {path}")
             return {name: file.get_tensor(name) for name in sorted(names)}
     except (SafetensorError, OSError) as error:
         raise ModelFileError(f"cannot read the weights: {error}", where=f"in {path}") from None
+
+
+def compare(found: Mapping[str, tuple[Any, ...]], expected: Mapping[str, Tensor], *, where: str) -> None:
+    """Refuse tensors, known by (shape, type), that are not those expected."""
+    for name in sorted(found.keys() ^ expected.keys()):
+        which = "unknown to the recipe" if name in found else "missing in the file"
+        raise ModelFileError(f"the weights do not fit the recipe: {name!r} is {which}", where=where)
+    for name, tensor in expected.items():
+        wanted = (tuple(tensor.shape), tensor.dtype)
+        if found[name] != wanted:
+            (shape, kind), (right, sort) = found[name], wanted
+            what = f"the weights do not fit the recipe: {name} is {shape} {kind}, not {right} {sort}"
+            raise ModelFileError(what, where=where)
+
+
+def _outline(part: Any) -> tuple[tuple[int, ...], Any]:
+    """Shape and type of a tensor that has not been read."""
+    return tuple(part.get_shape()), TYPES.get(part.get_dtype(), part.get_dtype())
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
@@ -122,6 +176,11 @@ class Checkpoint:
         return int(self.state["progress"]["step"])
 
 
+def step_of(folder: Path) -> int:
+    """The step that a checkpoint's name tells."""
+    return int(folder.name.removeprefix("step-"))
+
+
 class RunFolder:
     """Where a run lives."""
 
@@ -139,14 +198,16 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             _write(self.path / "recipe.toml", recipe.to_toml().encode())
         except OSError as error:
-            raise DiskError(f"cannot write the run: {error.strerror}", where=f"in {self.path}") from None
+            hint = f"try: ls -ld {shlex.quote(str(self.path.parent))}, or another --out"
+            raise DiskError(f"cannot write the run: {error.strerror}", where=f"in {self.path}", hint=hint) from None
 
     def recipe(self) -> Recipe:
-        return read_recipe(self.path / "recipe.toml")
+        return saved_recipe(self.path)
 
     def steps(self) -> list[Path]:
         """Folders that look like checkpoints, oldest first."""
-        return sorted(self.checkpoints.glob("step-????????"))
+        found = [path for path in self.checkpoints.glob("step-*") if re.fullmatch(r"step-[0-9]{8,}", path.name)]
+        return sorted(found, key=step_of)
 
     def save(
         self, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any], *, keep: int, best: int
@@ -154,7 +215,7 @@ class RunFolder:
         """Write a checkpoint, then drop all but the newest `keep` and the best."""
         place = self.checkpoints / f"step-{step:08d}"
         write_whole(place, tensors, {"state.json": json.dumps(state, indent=1).encode()})
-        old = [path for path in self.steps() if path != place and int(path.name[5:]) != best]
+        old = [path for path in self.steps() if step_of(path) < step and step_of(path) != best]
         for path in old[: max(0, len(old) - keep + 1)]:
             shutil.rmtree(path, ignore_errors=True)
         return place
@@ -172,16 +233,20 @@ class RunFolder:
     @staticmethod
     def read(folder: Path) -> Checkpoint:
         """A checkpoint whose files are those of its manifest."""
-        verify(folder)
-        try:
-            state = json.loads((folder / "state.json").read_text())
-            return Checkpoint(folder, {**state, "progress": dict(state["progress"])})
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ModelFileError(f"the state is not readable: {error}", where=f"in {folder}") from None
+        verify(folder, ("model.safetensors", "optimizer.safetensors", "state.json"))
+        state = read_json(folder / "state.json")
+        progress = state.get("progress")
+        if not isinstance(progress, dict) or not isinstance(progress.get("step"), int):
+            raise ModelFileError("state.json does not say how far the run has come", where=f"in {folder}")
+        return Checkpoint(folder, state)
 
 
 def export(
-    place: Path, model_weights: Mapping[str, Tensor], recipe: Recipe, vocabularies: Vocabularies, card: Mapping[str, Any]
+    place: Path,
+    model_weights: Mapping[str, Tensor],
+    recipe: Recipe,
+    vocabularies: Vocabularies,
+    card: Mapping[str, Any],
 ) -> None:
     """Write a bundle: all that translating needs, and nothing of training."""
     files = {
@@ -210,25 +275,36 @@ def find_bundle(path: str | Path) -> Path:
         if (folder / "model.safetensors").exists():
             return folder
     if RunFolder(path).steps():
-        hint = f"try: jumok model average {path}"
+        hint = f"try: jumok model average {shlex.quote(str(path))}"
         raise ModelFileError("the run has checkpoints but no finished model yet", where=f"in {path}", hint=hint)
-    raise ModelFileError("there is no model", where=f"in {path}", hint="try: jumok train --help")
+    if path.exists():
+        raise ModelFileError("there is no model in this folder", where=f"in {path}", hint="try: jumok train --help")
+    near = difflib.get_close_matches(str(path), map(str, path.parent.glob("*")), n=1)
+    hint = f"did you mean {near[0]}?" if near else "try: jumok train --help"
+    raise ModelFileError(f"there is no folder {path}", where=f"in {path.parent.absolute()}", hint=hint)
 
 
 def load(path: str | Path) -> Bundle:
     """A bundle, verified; the weights must be those that the recipe and the vocabulary imply."""
     folder = find_bundle(path)
-    verify(folder)
-    recipe, vocabularies = read_recipe(folder / "recipe.toml"), Vocabularies.load(folder)
-    try:
-        card = json.loads((folder / "card.json").read_text())
-    except (OSError, ValueError) as error:
-        raise ModelFileError(f"the card is not readable: {error}", where=f"in {folder}") from None
-    if not isinstance(card, dict) or card.get("vocabulary") != vocabularies.digest:
+    verify(folder, ("recipe.toml", "card.json", "model.safetensors"))
+    card, recipe = read_json(folder / "card.json"), saved_recipe(folder)
+    vocabularies = Vocabularies.load(folder)
+    if card.get("vocabulary") != vocabularies.digest:
         raise ModelFileError("the vocabulary is not the one this model was trained with", where=f"in {folder}")
-    model = build(recipe.model, len(vocabularies.source), len(vocabularies.target))
-    set_weights(model, read_tensors(folder / "model.safetensors", weights(model)))
+    sizes = (len(vocabularies.source), len(vocabularies.target))
+    tensors = read_tensors(folder / "model.safetensors", weights(build(recipe.model, *sizes, device="meta")))
+    model = build(recipe.model, *sizes)
+    set_weights(model, tensors)
     return Bundle(model.eval(), recipe, vocabularies, card, folder)
+
+
+def saved_recipe(folder: Path) -> Recipe:
+    """The recipe that a run or bundle was made with; a bad one is a bad model file, not bad usage."""
+    try:
+        return read_recipe(folder / "recipe.toml")
+    except JumokError as error:
+        raise ModelFileError(error.what, where=error.where) from None
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -3,6 +3,7 @@
 Verbs are short: they turn options into calls.  torch is imported inside them, so that --help is instant.
 """
 
+import io
 import json
 import os
 import signal
@@ -15,8 +16,10 @@ from typing import Annotated, Any
 
 import typer
 
-from jumok.errors import JumokError, UsageError
+import jumok
+from jumok.errors import DataError, DiskError, JumokError, UnknownName, UsageError
 
+HELP = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
     name="jumok",
     help="From two text files to a translator: the Transformer of 'Attention Is All You Need' on an ordinary CPU.",
@@ -25,24 +28,49 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=HELP,
 )
-data_app = typer.Typer(help="Look at text files: check, stats.", no_args_is_help=True, rich_markup_mode=None)
-model_app = typer.Typer(help="Look at models: info, average.", no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(data_app, name="data")
-app.add_typer(model_app, name="model")
+data_app = typer.Typer(help="Look at text files.", no_args_is_help=True, rich_markup_mode=None, context_settings=HELP)
+model_app = typer.Typer(help="Look at models.", no_args_is_help=True, rich_markup_mode=None, context_settings=HELP)
+app.add_typer(data_app, name="data", short_help="Look at text files: check, stats.")
+app.add_typer(model_app, name="model", short_help="Look at models: info, average.")
+
+
+def option(*names: str, metavar: str, help: str) -> Any:
+    return typer.Option(*names, metavar=metavar, help=help)
+
 
 ModelPath = Annotated[str, typer.Argument(help="A run folder, or the model folder inside it.", metavar="MODEL")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line instead of text.")]
-Device = Annotated[str, typer.Option(help="cpu, cuda or mps.")]
-Beam = Annotated[int | None, typer.Option(help="Hypotheses kept at each step; 1 is greedy. Default: the recipe's.")]
-Alpha = Annotated[float | None, typer.Option("--length-penalty", help="0 prefers short, 1 long. Paper: 0.6.")]
+Device = Annotated[str, option(metavar="NAME", help="cpu, cuda or mps.")]
+Beam = Annotated[
+    int | None, option(metavar="N", help="Hypotheses kept at each step; 1 is greedy. Default: the recipe's.")
+]
+Alpha = Annotated[float | None, option("--length-penalty", metavar="A", help="0 prefers short, 1 long. Paper: 0.6.")]
+File = str | None
+MISUSE: type[Exception] = typer.BadParameter.__mro__[2]  # ClickException, of click or of the copy that typer may carry
 
 
-@app.command()
+def show_version(asked: bool) -> None:
+    if asked:
+        print(f"jumok {jumok.__version__}")
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool, typer.Option("--version", help="Print the version and leave.", is_eager=True, callback=show_version)
+]
+
+
+@app.callback()
+def top(version: Version = False) -> None:
+    """What stands before the verbs."""
+
+
+@app.command(short_help="Train English to Korean in minutes and see it work.")
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("runs/demo"),
-    minutes: Annotated[float | None, typer.Option(help="Training time; default 4.")] = None,
+    out: Annotated[Path, option(metavar="FOLDER", help="Folder of the run.")] = Path("runs/demo"),
+    minutes: Annotated[float | None, option(metavar="MINUTES", help="Training time; default 4.")] = None,
 ) -> None:
     """Train English to Korean on the embedded phrasebook, score it, show its attention.
 
@@ -58,22 +86,33 @@ def demo(
     print(drawing(out, width=min(100, terminal_width()), color=sys.stdout.isatty()))
 
 
-@app.command()
+@app.command(short_help="Train a translator; the same command continues it.")
 def train(
-    source: Annotated[str | None, typer.Option(help="Text to translate from, one sentence a line (.gz .xz .zst).")] = None,
-    target: Annotated[str | None, typer.Option(help="Its translation, line by line.")] = None,
-    table: Annotated[str | None, typer.Option(help="Or one .tsv or .jsonl with both sides; - is stdin (tsv).")] = None,
-    corpus: Annotated[str | None, typer.Option(help="Or a corpus jumok makes: phrasebook, copy, reverse, sort.")] = None,
-    valid_source: Annotated[str | None, typer.Option(help="Validation text; held out by rule if not given.")] = None,
-    valid_target: Annotated[str | None, typer.Option(help="Its translation.")] = None,
-    recipe: Annotated[str, typer.Option(help="demo, tiny, small, base, big, table3-… or a .toml file.")] = "tiny",
-    out: Annotated[Path | None, typer.Option(help="Folder of the run. Default: runs/RECIPE.")] = None,
-    minutes: Annotated[float | None, typer.Option(help="Stop after this time; the schedule fits it.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Stop after this many updates.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Stop after this many passes over the data.")] = None,
-    until_bleu: Annotated[float | None, typer.Option(help="Stop when validation BLEU reaches this.")] = None,
+    source: Annotated[
+        File, option(metavar="FILE", help="Text to translate from, a sentence a line (.gz .xz .zst).")
+    ] = None,
+    target: Annotated[File, option(metavar="FILE", help="Its translation, line by line.")] = None,
+    table: Annotated[File, option(metavar="FILE", help="Or one .tsv or .jsonl with both; - is stdin (tsv).")] = None,
+    corpus: Annotated[File, option(metavar="NAME", help="Or one jumok makes: phrasebook, copy, reverse, sort.")] = None,
+    valid_source: Annotated[
+        File, option(metavar="FILE", help="Validation text; held out by rule if not given.")
+    ] = None,
+    valid_target: Annotated[File, option(metavar="FILE", help="Its translation.")] = None,
+    valid_table: Annotated[File, option(metavar="FILE", help="Or one .tsv or .jsonl with both.")] = None,
+    recipe: Annotated[
+        str, option(metavar="NAME", help="demo, tiny, small, base, big, table3-… or a .toml file.")
+    ] = "tiny",
+    out: Annotated[Path | None, option(metavar="FOLDER", help="Folder of the run. Default: runs/RECIPE.")] = None,
+    minutes: Annotated[
+        float | None, option(metavar="MINUTES", help="Stop after this time; the schedule fits it.")
+    ] = None,
+    steps: Annotated[int | None, option(metavar="N", help="Stop after this many updates.")] = None,
+    epochs: Annotated[int | None, option(metavar="N", help="Stop after this many passes over the data.")] = None,
+    until_bleu: Annotated[float | None, option(metavar="BLEU", help="Stop when validation BLEU reaches this.")] = None,
     compile: Annotated[bool, typer.Option("--compile", help="Compile the model with torch.compile.")] = False,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="Change the recipe: KEY=VALUE, repeatable.")] = None,
+    set_: Annotated[
+        list[str] | None, option("--set", metavar="KEY=VALUE", help="Change the recipe; repeatable.")
+    ] = None,
     device: Device = "cpu",
 ) -> None:
     """Train a translator; the same command continues a run that was stopped.
@@ -86,32 +125,39 @@ def train(
     from jumok.config import parse_assignment
     from jumok.experiment import train as start
 
+    check_device(device)
     changes = dict(map(parse_assignment, set_ or []))
     changes |= {"training.compile": True} if compile else {}
     changes |= {} if until_bleu is None else {"training.until_bleu": until_bleu}
     with watching() as (sinks, stop):
         run = start(
             source, target, table=table, corpus=corpus, valid_source=valid_source, valid_target=valid_target,
-            recipe=recipe, out=out, minutes=minutes, steps=steps, epochs=epochs, device=device, changes=changes,
-            sinks=sinks, stop=stop,
+            valid_table=valid_table, recipe=recipe, out=out, minutes=minutes, steps=steps, epochs=epochs,
+            device=device, changes=changes, sinks=sinks, stop=stop,
         )  # fmt: skip
     print(run.folder)
 
 
-@app.command()
+@app.command(short_help="Translate sentences, a file, or standard input.")
 def translate(
     model: ModelPath,
     text: Annotated[list[str] | None, typer.Argument(help="Sentences; without them, --input or stdin.")] = None,
-    input: Annotated[str, typer.Option("--input", "-i", help="A file, one sentence a line; - is stdin.")] = "-",
-    output: Annotated[str | None, typer.Option("--output", "-o", help="Write there instead of stdout.")] = None,
+    input: Annotated[File, option("--input", "-i", metavar="FILE", help="One sentence a line; - is stdin.")] = None,
+    output: Annotated[File, option("--output", "-o", metavar="FILE", help="Write there instead of stdout.")] = None,
     beam: Beam = None,
     length_penalty: Alpha = None,
-    best: Annotated[int, typer.Option("--n-best", help="How many translations of each sentence.")] = 1,
+    best: Annotated[int | None, option("--n-best", metavar="N", help="How many translations of each sentence.")] = None,
     sample: Annotated[bool, typer.Option("--sample", help="Draw instead of searching.")] = False,
-    temperature: Annotated[float, typer.Option(help="With --sample: 0 is greedy, 1 the model's own.")] = 1.0,
-    top_k: Annotated[int, typer.Option(help="With --sample: only the k likeliest tokens; 0 is all.")] = 0,
-    top_p: Annotated[float, typer.Option(help="With --sample: only the share p of the probability.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="With --sample: the same seed draws the same.")] = 1,
+    temperature: Annotated[
+        float | None, option(metavar="T", help="With --sample: 0 is greedy, 1 the model's own.")
+    ] = None,
+    top_k: Annotated[
+        int | None, option(metavar="K", help="With --sample: only the k likeliest tokens; 0 is all.")
+    ] = None,
+    top_p: Annotated[
+        float | None, option(metavar="P", help="With --sample: only the share p of the probability.")
+    ] = None,
+    seed: Annotated[int | None, option(metavar="N", help="With --sample: the same seed draws the same.")] = None,
     stream: Annotated[bool, typer.Option("--stream", help="Print each word as soon as it is made (greedy).")] = False,
     as_json: Json = False,
     device: Device = "cpu",
@@ -124,16 +170,23 @@ def translate(
     echo "Good morning!" | jumok translate runs/demo --n-best 3 --json
     """
     from jumok.experiment import load
-    from jumok.text.lines import read_lines, write_lines
+    from jumok.text.lines import write_lines
 
+    draws = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    forbid("without --sample there is nothing to draw", {} if sample else draws)
+    forbid("--stream gives out one greedy translation as it is made", {
+        "beam": beam, "n_best": best, "json": as_json or None, "output": output
+    } if stream else {})  # fmt: skip
+    forbid("the sentences are given already", {"input": input} if text else {})
+    check_device(device)
     translator = load(model, device=device)
-    lines = iter(text) if text else read_lines(input)
-    options: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "best": best}
-    options |= {"sample": sample, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    lines, alone = source_lines(text, input)
+    options: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "best": best, "sample": sample, **draws}
     if stream:
         stream_lines(translator, lines, options)
         return
-    shown = printed(translator.lines(lines, chunk=1_024 if not sys.stdin.isatty() or text else 1, **options), as_json)
+    translations = translator.lines(lines, chunk=1 if alone else 1_024, **options)
+    shown = printed(translations, as_json=as_json, ranked=(best or 1) > 1)
     if output is not None:
         write_lines(output, shown)
         return
@@ -141,11 +194,11 @@ def translate(
         print(line, flush=True)
 
 
-@app.command()
+@app.command(short_help="The model's score of given translations.")
 def score(
     model: ModelPath,
-    source: Annotated[str, typer.Option(help="Source sentences.")],
-    target: Annotated[str, typer.Option(help="Translations to score.")],
+    source: Annotated[str, option(metavar="FILE", help="Source sentences.")],
+    target: Annotated[str, option(metavar="FILE", help="Translations to score.")],
     as_json: Json = False,
     device: Device = "cpu",
 ) -> None:
@@ -157,21 +210,22 @@ def score(
     from jumok.experiment import load
     from jumok.text.lines import read_pairs
 
+    check_device(device)
     translator = load(model, device=device)
     for chunk in chunks(read_pairs(source, target), 1_024):
         for scored in translator.score([s for s, _ in chunk], [t for _, t in chunk]):
             print(dumps(scored.to_json()) if as_json else f"{scored.log_probability:.4f}\t{scored.score:.4f}")
 
 
-@app.command()
+@app.command(short_help="BLEU, chrF, TER and perplexity on a test set.")
 def evaluate(
     model: ModelPath,
-    source: Annotated[str | None, typer.Option(help="Test sentences.")] = None,
-    target: Annotated[str | None, typer.Option(help="Their reference translations.")] = None,
-    table: Annotated[str | None, typer.Option(help="Or one .tsv or .jsonl with both.")] = None,
-    compare: Annotated[str | None, typer.Option(help="Another system's output, for a significance test.")] = None,
-    output: Annotated[str | None, typer.Option("--output", "-o", help="Write the translations there.")] = None,
-    tokenize: Annotated[str, typer.Option(help="sacreBLEU's tokenizer; auto fits the script.")] = "auto",
+    source: Annotated[File, option(metavar="FILE", help="Test sentences.")] = None,
+    target: Annotated[File, option(metavar="FILE", help="Their reference translations.")] = None,
+    table: Annotated[File, option(metavar="FILE", help="Or one .tsv or .jsonl with both.")] = None,
+    compare: Annotated[File, option(metavar="FILE", help="Another system's output, for a significance test.")] = None,
+    output: Annotated[File, option("--output", "-o", metavar="FILE", help="Write the translations there.")] = None,
+    tokenize: Annotated[str, option(metavar="NAME", help="sacreBLEU's tokenizer; auto fits the script.")] = "auto",
     beam: Beam = None,
     length_penalty: Alpha = None,
     as_json: Json = False,
@@ -187,24 +241,25 @@ def evaluate(
     from jumok.experiment import load
     from jumok.text.lines import write_lines
 
+    check_device(device)
     translator = load(model, device=device)
-    options = {"beam": beam, "length_penalty": length_penalty}
+    options: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty}
     result = run(translator, source, target, table=table, tokenize=tokenize, compare=compare, **options)
     if output is not None:
         write_lines(output, result.hypotheses)
     print(dumps(result.to_json()) if as_json else "\n".join(result.lines()))
 
 
-@app.command()
+@app.command(short_help="Draw attention in the terminal and as a page.")
 def look(
     model: ModelPath,
     text: Annotated[str, typer.Argument(help="A sentence.")],
-    translation: Annotated[str | None, typer.Option(help="Look at this translation instead of the model's own.")] = None,
-    kind: Annotated[str, typer.Option(help="cross, encoder or decoder.")] = "cross",
-    layer: Annotated[int | None, typer.Option(help="From 1; without it, the mean of all.")] = None,
-    head: Annotated[int | None, typer.Option(help="From 1; without it, the mean of all.")] = None,
-    html: Annotated[str | None, typer.Option(help="Also write a page with every layer and head.")] = None,
-    lang: Annotated[str, typer.Option(help="Language of the page: en or ko.")] = "en",
+    translation: Annotated[str | None, option(metavar="TEXT", help="Look at this one, not the model's own.")] = None,
+    kind: Annotated[str, option(metavar="KIND", help="cross, encoder or decoder.")] = "cross",
+    layer: Annotated[int | None, option(metavar="N", help="From 1; without it, the mean of all.")] = None,
+    head: Annotated[int | None, option(metavar="N", help="From 1; without it, the mean of all.")] = None,
+    html: Annotated[File, option(metavar="FILE", help="Also write a page with every layer and head.")] = None,
+    lang: Annotated[str, option(metavar="LANGUAGE", help="Language of the page: en or ko.")] = "en",
     device: Device = "cpu",
 ) -> None:
     """Draw the attention of a sentence and its translation in the terminal, and as a one-file page.
@@ -217,12 +272,18 @@ def look(
     from jumok.text.lines import write_lines
     from jumok.viz import attention_page, terminal
 
+    check_device(device)
+    [text] = clean_arguments([text])
     view = load(model, device=device).attention(text, translation)
-    places = [None if number is None else number - 1 for number in (layer, head)]
+    if kind not in view.kinds:
+        raise UnknownName("kind of attention", kind, view.kinds, where="in --kind")
+    layers, heads = getattr(view, kind).shape[:2]
+    places = counted(layer, layers, "layer"), counted(head, heads, "head")
     print(terminal(view, kind, layer=places[0], head=places[1], width=terminal_width(), color=sys.stdout.isatty()))
     print(f"{view.text} → {view.translation}")
     if html is not None:
-        write_lines(html, [attention_page([view], title=view.text, language=lang)])
+        page = attention_page([view], title=view.text, language=lang)
+        write_lines(html, page.removesuffix("\n").split("\n"))
         print(f"written: {html}", file=sys.stderr)
 
 
@@ -240,7 +301,11 @@ def data_check(
 
     findings = check(files)
     for finding in findings:
-        print(dumps(vars(finding)) if as_json else str(finding))
+        print(
+            dumps(vars(finding))
+            if as_json
+            else f"{place(finding)}: {finding.severity}: {finding.problem}; {finding.hint}"
+        )
     if any(finding.severity == "error" for finding in findings):
         raise typer.Exit(64)
     if not as_json:
@@ -274,14 +339,14 @@ def model_info(model: ModelPath, as_json: Json = False) -> None:
     from jumok.experiment import describe
 
     found = describe(model)
-    print(dumps(found) if as_json else "\n".join(f"{name:<14} {value}" for name, value in found.items()))
+    print(dumps(found) if as_json else "\n".join(listed(found)))
 
 
 @model_app.command("average")
 def model_average(
-    run: Annotated[str, typer.Argument(help="A run folder with checkpoints.")],
-    last: Annotated[int, typer.Option(help="How many of the last checkpoints.")] = 5,
-    out: Annotated[Path | None, typer.Option(help="Where to write the model. Default: RUN/model.")] = None,
+    run: Annotated[str, typer.Argument(help="A run folder with checkpoints.", metavar="RUN")],
+    last: Annotated[int, option(metavar="N", help="How many of the last checkpoints.")] = 5,
+    out: Annotated[Path | None, option(metavar="FOLDER", help="Where to write the model. Default: RUN/model.")] = None,
 ) -> None:
     """Make a model from the mean of a run's last checkpoints.
 
@@ -290,12 +355,16 @@ def model_average(
     """
     from jumok.experiment import average_run
 
+    if last < 1:
+        raise UsageError(f"there is no mean of {last} checkpoints", where="in --last", hint="try: --last 5")
     print(average_run(run, last=last, out=out))
 
 
-@app.command()
+@app.command(short_help="Check this installation and machine.")
 def doctor(as_json: Json = False) -> None:
     """Check this installation and machine: versions, cores, memory, speed, what is missing.
+
+    Exit code 1 if something that jumok needs is not there.
 
     \b
     jumok doctor
@@ -304,9 +373,11 @@ def doctor(as_json: Json = False) -> None:
 
     findings = examine()
     if as_json:
-        print(dumps({name: value for name, value, _ in findings}))
+        print(dumps([vars(finding) for finding in findings]))
     else:
-        print("\n".join(f"{'ok ' if fine else '!! '} {name:<16} {value}" for name, value, fine in findings))
+        print("\n".join(map(str, findings)))
+    if any(finding.state == "missing" for finding in findings):
+        raise typer.Exit(1)
 
 
 # ---------------------------------------------------------------------- around the verbs
@@ -335,16 +406,86 @@ def watching() -> Iterator[tuple[list[Any], Callable[[], bool]]]:
             signal.signal(number, handler)
 
 
-def printed(translations: Iterator[Any], as_json: bool) -> Iterator[str]:
-    """Translations as lines of text: JSON, or the text; with alternatives, score and text of each."""
+def printed(translations: Iterator[Any], *, as_json: bool, ranked: bool) -> Iterator[str]:
+    """Translations as lines: JSON, or the text; ranked: number of the sentence, score and text of each."""
     for number, translation in enumerate(translations):
         if as_json:
             yield dumps(translation.to_json())
-        elif translation.alternatives:
+        elif ranked:
             for one in (translation, *translation.alternatives):
                 yield f"{number}\t{one.score:.4f}\t{one.text}"
         else:
             yield translation.text
+
+
+def source_lines(text: list[str] | None, path: str | None) -> tuple[Iterator[str], bool]:
+    """The lines to translate, and whether they come one by one from a person who waits for each answer."""
+    from jumok.text.lines import read_lines
+
+    if text:
+        return iter(clean_arguments(text)), False
+    typed = path in (None, "-") and sys.stdin is not None and sys.stdin.isatty()
+    if typed:
+        print("type a sentence and Enter; Ctrl-D ends", file=sys.stderr)
+    return read_lines(path or "-"), typed
+
+
+def clean_arguments(texts: list[str]) -> list[str]:
+    """Sentences from the command line, which must be UTF-8."""
+    for text in texts:
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            shown = text.encode("utf-8", "backslashreplace").decode()
+            raise DataError(
+                "a sentence is not UTF-8", where=f"in {shown}", hint="try: a file, and jumok data check FILE"
+            )
+    return texts
+
+
+def forbid(why: str, options: dict[str, Any]) -> None:
+    """Refuse options that would be ignored."""
+    for name, value in options.items():
+        if value is not None:
+            given = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{given} does not fit: {why}", where=f"in {given}", hint=f"try: the same without {given}")
+
+
+def check_device(name: str) -> None:
+    """Refuse a device that is not here, before anything is read."""
+    import torch
+
+    here = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    kind, _, number = name.partition(":")
+    if kind not in here or (number and not (number.isdigit() and kind == "cuda")):
+        raise UnknownName("device", name, here, where="in --device")
+    if not here[kind] or (number and int(number) >= torch.cuda.device_count()):
+        raise UsageError(
+            f"this machine has no {name}", where="in --device", hint="try: --device cpu, or see: jumok doctor"
+        )
+
+
+def counted(number: int | None, size: int, name: str) -> int | None:
+    """A layer or head counted from 1 as an index."""
+    if number is not None and not 1 <= number <= size:
+        hint = f"try: --{name} 1" + f" … {size}" * (size > 1)
+        raise UsageError(f"there is no {name} {number}; the model has {size}", where=f"in --{name}", hint=hint)
+    return None if number is None else number - 1
+
+
+def place(finding: Any) -> str:
+    return f"{finding.file}, line {finding.line}, byte {finding.byte}" if finding.line else str(finding.file)
+
+
+def listed(values: dict[str, Any], margin: str = "") -> Iterator[str]:
+    """Names and values, a line each; what is in a value of several stands below it."""
+    for name, value in values.items():
+        if isinstance(value, dict) and any(isinstance(part, dict) for part in value.values()):
+            yield f"{margin}{name}"
+            yield from listed(value, margin + "  ")
+        elif isinstance(value, dict):
+            parts = (f"{n} {v:.2f}" if isinstance(v, float) else f"{n} {v}" for n, v in value.items())
+            yield f"{margin}{name}: {', '.join(parts)}"
+        else:
+            yield f"{margin}{name:<14} {value}"
 
 
 def stream_lines(translator: Any, lines: Iterator[str], options: dict[str, Any]) -> None:
@@ -379,37 +520,60 @@ def terminal_width() -> int:
 def main() -> None:
     """Run the command line; errors the user can put right are three lines and an exit code."""
     os.environ.setdefault("GOMP_SPINCOUNT", "20000")  # a busy neighbour on a core must not stall every other one
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # whatever the locale says
     try:
-        app(standalone_mode=False)
+        code = run()
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has seen enough, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         code = 0
-    except JumokError as error:
-        print(f"jumok: {error}", file=sys.stderr)
-        code = error.code
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        code = 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
-    except Exception as error:
-        code = leave(error)
     sys.exit(code)
 
 
-def leave(error: Exception) -> int:
-    """Exit code of anything else: the command line's own complaints, or a bug of ours."""
-    import click
+def run() -> int:
+    """The exit code of what the arguments ask for; all complaints are printed."""
+    try:
+        result = app(standalone_mode=False)
+        code = result if isinstance(result, int) else 0
+    except JumokError as error:
+        code = complain(error)
+    except (KeyboardInterrupt, typer.Abort):
+        code = 130
+    except SystemExit as left:
+        if isinstance(left.__context__, BrokenPipeError):  # typer takes it for a failure
+            raise left.__context__ from None
+        raise
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        where = f"in {error.filename}" if error.filename else ""
+        code = complain(DiskError(f"the system says: {error.strerror or error}", where=where, hint="try: df -h"))
+    except MISUSE as error:
+        code = complain_of_usage(error)
+    except Exception:
+        traceback.print_exc()
+        print("jumok: this is a bug of ours; please report it with the lines above", file=sys.stderr)
+        code = 1
+    if code == 130:
+        print("interrupted", file=sys.stderr)
+    return code
 
-    if isinstance(error, click.exceptions.Exit):
-        return int(error.exit_code)
-    if isinstance(error, click.Abort):
-        return 130
-    if isinstance(error, click.ClickException):
-        error.show()
-        return int(error.exit_code)
-    traceback.print_exc()
-    print("jumok: this is a bug of ours; please report it with the lines above", file=sys.stderr)
-    return 1
+
+def complain(error: JumokError) -> int:
+    print(f"jumok: {error}", file=sys.stderr)
+    return error.code
+
+
+def complain_of_usage(error: Any) -> int:
+    """What typer says of wrong options, in our three lines; no arguments at all get the help."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(error.format_message(), file=sys.stderr)
+        return UsageError.code
+    message, context = error.format_message().rstrip("."), getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "jumok"
+    return complain(UsageError(message[:1].lower() + message[1:], where=f"in {command}", hint=f"try: {command} --help"))
 
 
 if __name__ == "__main__":

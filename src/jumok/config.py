@@ -6,12 +6,12 @@ value out of bounds is a `UsageError` that says which key, what it got and what 
 """
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from jumok.errors import DataError, UnknownName, UsageError
 
@@ -26,6 +26,14 @@ class Section(BaseModel):
     """A part of a recipe: cannot be changed after it is made, knows only its own keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def yes_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Python takes true for 1; a recipe does not."""
+        if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation is not bool:
+            raise ValueError(f"true and false are no value for it; got {str(value).lower()}")
+        return value
 
 
 class DataConfig(Section):
@@ -48,7 +56,7 @@ class DataConfig(Section):
 class VocabularyConfig(Section):
     """Subwords, trained on the corpus itself."""
 
-    size: Annotated[int, Field(ge=300, le=256_000)] = 8_000
+    size: Annotated[int, Field(ge=265, le=256_000)] = 8_000  # 8 specials, 256 bytes, and a character at least
     kind: Literal["unigram", "bpe"] = "unigram"
     joint: bool = True  # one vocabulary for both languages
     sentences: Annotated[int, Field(ge=100, le=10**8)] = 1_000_000  # sampled from the corpus to learn it
@@ -141,7 +149,7 @@ class DecodingConfig(Section):
 class Recipe(Section):
     """A whole run as one value."""
 
-    name: Annotated[str, Field(pattern=r"^[\w.+-]{1,64}$")] = "custom"
+    name: Annotated[str, Field(pattern=r"^\w[\w.+-]{0,63}$")] = "custom"
     seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 1
     data: DataConfig = DataConfig()
     vocabulary: VocabularyConfig = VocabularyConfig()
@@ -166,7 +174,8 @@ class Recipe(Section):
             for part in parts[:-1]:
                 section = _known(section, part, key, where)[part]
                 if not isinstance(section, dict):
-                    raise UsageError(f"{key!r} goes deeper than the recipe does", where=where)
+                    what = f"{key!r} goes deeper than the recipe does"
+                    raise UsageError(what, where=where or f"in {key}", hint=_hint(key.partition(f".{parts[-1]}")[0]))
             _known(section, parts[-1], key, where)
             section[parts[-1]] = value
         return validate(values, where=where)
@@ -191,22 +200,22 @@ def read_recipe(path: str | Path) -> Recipe:
             raise UsageError("a recipe of more than a megabyte is no recipe", where=f"in {path}")
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise DataError(f"cannot read the recipe: {error.strerror}", where=f"in {path}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"not a TOML file: {error}", where=f"in {path}") from None
+        hint = "try: --recipe tiny, or the name of a file that is there"
+        raise DataError(f"cannot read the recipe: {error.strerror}", where=f"in {path}", hint=hint) from None
+    except (ValueError, RecursionError) as error:  # not TOML or UTF-8, endless digits, nested too deep
+        hint = "try: a file of lines such as seed = 1, then [training], then steps = 500"
+        raise UsageError(f"not a TOML file: {error}", where=f"in {path}", hint=hint) from None
     return validate(values, where=f"in {path}")
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:
     """`training.steps=500` as ("training.steps", 500): the value is read as TOML where it is TOML, else as a string."""
     key, equals, value = text.partition("=")
-    if not equals:
-        raise UsageError(
-            f"--set takes KEY=VALUE, got {text!r}", where="in --set", hint="try: --set training.steps=500"
-        )
+    if not equals or not key.strip():
+        raise UsageError(f"--set takes KEY=VALUE, got {text!r}", where="in --set", hint="try: --set training.steps=500")
     try:
         return key.strip(), tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return key.strip(), None if value.strip().lower() == "none" else value.strip()
 
 
@@ -227,25 +236,42 @@ def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
 def _explain(error: ValidationError, where: str) -> UsageError:
     """The first complaint of pydantic as what, where, what to do."""
     first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"] if part not in ("function-after",))
+    key = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         return UnknownName("recipe key", str(first["loc"][-1]), _keys(first["loc"][:-1]), where=where or f"in {key}")
     message = first["msg"].removeprefix("Value error, ")
-    what = f"{key}: {message}" if key else message
-    if first["type"] not in ("value_error", "missing"):
-        what += f"; got {first['input']!r}"
-    return UsageError(what[:1].lower() + what[1:], where=where or (f"in {key}" if key else ""), hint=_hint(key))
+    if first["type"] != "value_error":
+        given = repr(first["input"])
+        message = f"{message[:1].lower()}{message[1:]}; got {given if len(given) <= 60 else given[:59] + '…'}"
+    elif _is_section(first["loc"]):  # the message of a section names its keys and says what to do
+        return UsageError(message, where=where or (f"in {key}" if key else "in the recipe"))
+    return UsageError(f"{key}: {message}", where=where or f"in {key}", hint=_hint(key))
 
 
 def _hint(key: str) -> str:
-    return f"try: jumok train --recipe tiny --set {key}=…" if key else ""
+    """A --set that is valid: the default."""
+    value: Any = Recipe().model_dump()
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    if value is None or isinstance(value, dict):
+        return f"try: --set {key}=… with another value" if value is None else f"try: --set {key}.KEY=VALUE"
+    shown = str(value).lower() if isinstance(value, bool) else str(value)
+    return f"try: --set {key}={shown}, the default"
+
+
+def _is_section(location: Sequence[str | int]) -> bool:
+    return all(isinstance(field, type) and issubclass(field, BaseModel) for field in _annotations(location))
+
+
+def _annotations(location: Sequence[str | int]) -> Iterator[Any]:
+    """The types a recipe has along a place such as ("training", "steps")."""
+    kind: Any = Recipe
+    for part in location:
+        kind = kind.model_fields[str(part)].annotation
+        yield kind
 
 
 def _keys(location: Sequence[str | int]) -> list[str]:
     """Names a recipe knows at a place such as ("training",)."""
-    kind: type[BaseModel] = Recipe
-    for part in location:
-        annotation = kind.model_fields[str(part)].annotation
-        assert isinstance(annotation, type) and issubclass(annotation, BaseModel)
-        kind = annotation
+    *_, kind = [Recipe, *_annotations(location)]
     return list(kind.model_fields)

@@ -3,6 +3,7 @@
 Everything goes to standard error.  Without a terminal there is no live line, only what stays.
 """
 
+import math
 import time
 
 from rich.console import Console
@@ -60,8 +61,8 @@ class TrainingDisplay:
 
     def on_step(self, event: Event) -> None:
         self.tokens += event["tokens"]
-        smooth = 0.95 if self.loss else 0.0
-        self.loss = smooth * self.loss + (1 - smooth) * (event["loss"] if event["loss"] is not None else self.loss)
+        if event["loss"] is not None and math.isfinite(event["loss"]):  # a skipped step has no loss
+            self.loss = 0.95 * self.loss + 0.05 * event["loss"] if self.loss else event["loss"]
         seconds, tokens = self.last
         if event["seconds"] - seconds > 2.0:
             self.speed = (self.tokens - tokens) / (event["seconds"] - seconds)
@@ -89,7 +90,7 @@ class TrainingDisplay:
         bleu = f"{event['bleu']:6.2f}" if event.get("bleu") is not None else f"{'–':>6}"
         perplexity = min(event["perplexity"], 99_999_999)
         row = f"{event['step']:>8,} {event['epoch']:>6} {clock(event['seconds']):>7} {self.loss:>7.3f} "
-        row += f"{event['loss']:>7.3f} {perplexity:>8.2f} {bleu} {self.speed:>9,.0f}"
+        row += f"{event['loss']:>7.3f} {perplexity:>8.2f} {bleu} {f'{self.speed:,.0f}' if self.speed else '–':>9}"
         self.say(row + ("  best" if event.get("better") else ""))
         if event.get("sample"):
             self.say(f"{'':>9}{event['sample']}", "italic green")

@@ -1,43 +1,87 @@
-"""Is everything here that jumok needs, and how fast is this machine?"""
+"""Is everything here that jumok needs, and how fast is this machine?
+
+Works where packages are missing, torch among them: that is when one asks.
+"""
 
 import importlib.metadata
 import importlib.util
+import os
 import shutil
+import sys
 import time
-
-import torch
+from dataclasses import dataclass
+from typing import Literal
 
 import jumok
 from jumok import machine
 
-NEEDED = ("torch", "numpy", "pydantic", "sentencepiece", "sacrebleu", "safetensors", "typer", "rich", "tensorboard")
+NEEDED = {  # module -> package
+    "torch": "torch",
+    "numpy": "numpy",
+    "pydantic": "pydantic",
+    "sentencepiece": "sentencepiece",
+    "sacrebleu": "sacrebleu",
+    "safetensors": "safetensors",
+    "typer": "typer",
+    "rich": "rich",
+    "tensorboard": "tensorboard",
+    "zstandard": "zstandard",
+    "tomli_w": "tomli-w",
+}
+MARKS = {"fine": "ok", "poor": "!!", "missing": "XX"}
 
 
-def examine() -> list[tuple[str, str, bool]]:
-    """(what, finding, whether it is fine) for every check."""
+@dataclass(frozen=True)
+class Finding:
+    """One check: fine, poor (jumok works, but slowly or not for long) or missing (it cannot work)."""
+
+    name: str
+    value: str
+    state: Literal["fine", "poor", "missing"] = "fine"
+
+    def __str__(self) -> str:
+        return f"{MARKS[self.state]}  {self.name:<12} {self.value}"
+
+
+def examine() -> list[Finding]:
+    """Every check, in the order a person would ask."""
     here = machine.describe()
-    rate, threads = sgemm(), torch.get_num_threads()
+    absent = [package for module, package in NEEDED.items() if importlib.util.find_spec(module) is None]
+    there = [package for package in NEEDED.values() if package not in absent]
+    versions = ", ".join(f"{package} {importlib.metadata.version(package)}" for package in there)
+    wanted = f"missing: {', '.join(absent)} (try: pip install {' '.join(absent)})"
     free = shutil.disk_usage(".").free / 2**30
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in NEEDED if name not in missing)
     korean = importlib.util.find_spec("mecab_ko") is not None
     return [
-        ("jumok", jumok.__version__, True),
-        ("machine", str(here), True),
-        ("python", here.python, tuple(map(int, here.python.split(".")[:2])) >= (3, 11)),
-        ("packages", versions if not missing else f"missing: {', '.join(missing)}", not missing),
-        ("threads", f"{threads} of {here.cores} cores", threads >= min(here.cores, 2)),
-        ("speed", f"{rate:.0f} GFLOPS in float32 matrix products", rate > 10),
-        ("memory", f"{here.memory / 2**30:.0f} GiB", here.memory > 2 * 2**30),
-        ("allocator", "keeps freed memory" if machine.keep_memory() else "not tuned (no glibc)", True),
-        ("device", devices(), True),
-        ("disk", f"{free:.0f} GiB free here", free > 1),
-        ("Korean BLEU", "ko-mecab" if korean else "by characters (pip install jumok[korean] for ko-mecab)", True),
+        Finding("jumok", jumok.__version__),
+        Finding("machine", str(here)),
+        Finding("python", here.python, "fine" if sys.version_info >= (3, 11) else "missing"),
+        Finding("packages", wanted if absent else versions, "missing" if absent else "fine"),
+        *(arithmetic(here) if "torch" in there else []),
+        Finding("memory", f"{here.memory / 2**30:.0f} GiB", "fine" if here.memory > 2 * 2**30 else "poor"),
+        Finding("allocator", "keeps freed memory" if machine.keep_memory() else "not tuned (no glibc)"),
+        Finding("disk", f"{free:.0f} GiB free here", "fine" if free > 1 else "poor"),
+        Finding("Korean BLEU", "ko-mecab" if korean else "by characters (pip install jumok[korean] for ko-mecab)"),
+    ]
+
+
+def arithmetic(here: machine.Machine) -> list[Finding]:
+    """What torch can do here."""
+    import torch
+
+    rate, threads, few = sgemm(), torch.get_num_threads(), os.environ.get("OMP_NUM_THREADS")
+    why = f" (OMP_NUM_THREADS={few} says so)" if few and threads < here.cores else ""
+    return [
+        Finding("threads", f"{threads} of {here.cores} cores{why}", "fine" if threads >= here.cores else "poor"),
+        Finding("speed", f"{rate:.0f} GFLOPS in float32 matrix products", "fine" if rate > 10 else "poor"),
+        Finding("device", devices()),
     ]
 
 
 def sgemm(size: int = 1_024, seconds: float = 0.5) -> float:
     """Measured rate of matrix products in GFLOPS."""
+    import torch
+
     a, b = torch.randn(size, size), torch.randn(size, size)
     a @ b
     began, count = time.perf_counter(), 0
@@ -49,6 +93,8 @@ def sgemm(size: int = 1_024, seconds: float = 0.5) -> float:
 
 def devices() -> str:
     """What --device may name here."""
+    import torch
+
     found = ["cpu"]
     if torch.cuda.is_available():
         found.append("cuda")

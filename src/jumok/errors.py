@@ -15,8 +15,8 @@ class JumokError(Exception):
     code = 1
 
     def __init__(self, what: str, *, where: str = "", hint: str = "") -> None:
-        self.what, self.where, self.hint = what, where, hint
-        super().__init__("\n".join(line for line in (what, where, hint) if line))
+        self.what, self.where, self.hint = (part.strip().replace("\n", " ") for part in (what, where, hint))
+        super().__init__("\n".join(line for line in (self.what, self.where, self.hint) if line))
 
 
 class UsageError(JumokError):

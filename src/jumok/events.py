@@ -6,6 +6,7 @@ note, corpus, step, validation, checkpoint, finished.
 
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,6 +32,7 @@ class EventLog:
             if self._file is None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._file = open(self.path, "a", encoding="utf-8")  # noqa: SIM115 - closed in close()
+                self._file.write("" if _ends_whole(self.path) else "\n")
             self._file.write(json.dumps(_plain(happening), ensure_ascii=False) + "\n")
             if event != "step" or time.monotonic() - self._flushed > 1.0:
                 self._file.flush()
@@ -47,7 +49,7 @@ class EventLog:
 
 
 def read_events(path: str | Path) -> Iterator[Event]:
-    """The events of a log; a last line that was cut off is left out."""
+    """The events of a log; a line that was cut off is left out."""
     with open(path, "rb") as file:
         for line in file:
             try:
@@ -76,7 +78,7 @@ class TensorBoardSink:
         values = [
             self._summary.Value(tag=f"{prefix}/{name}", simple_value=float(value))
             for name, value in event.items()
-            if isinstance(value, int | float) and name not in ("time", "step", "horizon", "seconds")
+            if type(value) in (int, float) and name not in ("time", "step", "horizon", "seconds")
         ]
         record = self._record(wall_time=event["time"], step=event["step"], summary=self._summary(value=values))
         self._writer.add_event(record)
@@ -85,8 +87,16 @@ class TensorBoardSink:
         self._writer.close()
 
 
-def _plain(event: Event) -> Event:
+def _plain(value: Any) -> Any:
     """JSON has no NaN and no infinity: they become null."""
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in event.items()
-    }
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _ends_whole(path: Path) -> bool:
+    """Whether the last line of a log was written to its end; a run that was killed may have left half a line."""
+    with open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 1))
+        return file.read() in (b"", b"\n")

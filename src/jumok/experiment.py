@@ -10,6 +10,7 @@ import heapq
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -101,14 +102,14 @@ class Experiment:
         self.began = time.monotonic()
 
     def run(self) -> Run:
+        """Everything from text to finished model."""
         machine.keep_memory()
-        self.prepare()
-        board = TensorBoardSink(self.folder.tensorboard)
-        self.report.sinks.append(board)
         try:
-            return self.learn()
+            self.prepare()
+            with closing(TensorBoardSink(self.folder.tensorboard)) as board:
+                self.report.sinks.append(board)
+                return self.learn()
         finally:
-            board.close()
             self.report.close()
 
     # ------------------------------------------------------------------ text to batches
@@ -209,8 +210,11 @@ class Experiment:
             self.store, tokens=batch_tokens, seed=recipe.seed,
             vocabularies=self.vocabularies, sampling=recipe.vocabulary.sampling,
         )  # fmt: skip
+        accumulate = max(1, round(training.tokens_per_update / batch_tokens))
         parameters = sum(p.numel() for p in self.model.parameters())
-        self.stage(f"Training {parameters / 1e6:.1f} million parameters on {self.device} ({torch.get_num_threads()} threads)")
+        self.stage(
+            f"Training {parameters / 1e6:.1f} million parameters on {self.device} ({torch.get_num_threads()} threads)"
+        )
         self.report("begin", recipe=recipe.name, parameters=parameters, step=progress.step, version=jumok.__version__)
         outcome = loop(
             self.model,
@@ -219,9 +223,9 @@ class Experiment:
             self.optimizer,
             optim.Schedule(training.schedule, recipe.model.d_model, training.warmup, training.peak),
             progress,
-            self.limits(progress),
+            self.limits(batches, accumulate),
             seed=recipe.seed,
-            accumulate=max(1, round(training.tokens_per_update / batch_tokens)),
+            accumulate=accumulate,
             largest_gradient=training.clip,
             mean=self.mean,
             report=lambda **values: self.report("step", **values),
@@ -238,14 +242,17 @@ class Experiment:
             )
         return self.finish(outcome.reason, outcome.progress)
 
-    def limits(self, progress: Progress) -> Limits:
+    def limits(self, batches: Batches, accumulate: int) -> Limits:
+        """The recipe's limits; epochs are told as steps, too, so that the schedule can end with them."""
         training = self.recipe.training
-        seconds = None
+        seconds, expected = None, None
+        if training.epochs is not None:
+            expected = min(training.steps, -(-training.epochs * batches.count(0) // accumulate))
         if training.minutes is not None:
             spent = time.monotonic() - self.began  # reading and the vocabulary count; the end needs a little, too
             seconds = max(1.0, training.minutes * 60.0 - spent - min(15.0, training.minutes * 3.0))
         return Limits(
-            steps=training.steps, epochs=training.epochs, seconds=seconds, bleu=training.until_bleu,
+            steps=training.steps, expected=expected, epochs=training.epochs, seconds=seconds, bleu=training.until_bleu,
             patience=training.patience, validations=training.validations, validate_every=training.validate_every,
         )  # fmt: skip
 
@@ -472,8 +479,10 @@ def describe(path: str | Path) -> dict[str, Any]:
     size = (bundle.folder / "model.safetensors").stat().st_size
     shape = f"{model.encoder_layers} + {model.decoder_layers} layers, d_model {model.d_model}, d_ff {model.d_ff}, "
     shape += f"{model.heads} heads of {model.key_width}"
-    symbols = f"{len(vocabularies.source):,} joint" if vocabularies.joint else " + ".join(
-        f"{len(side):,}" for side in (vocabularies.source, vocabularies.target)
+    symbols = (
+        f"{len(vocabularies.source):,} joint"
+        if vocabularies.joint
+        else " + ".join(f"{len(side):,}" for side in (vocabularies.source, vocabularies.target))
     )
     return {
         "folder": str(bundle.folder),

@@ -131,11 +131,11 @@ def names() -> list[str]:
 
 
 def get(name: str) -> Recipe:
-    """A recipe by its name, or from a .toml file."""
-    if name.endswith(".toml") or Path(name).is_file():
-        return read_recipe(name)
+    """A recipe by its name, or from a TOML file; a file that happens to be called `demo` does not hide the recipe."""
     if name in NAMED:
         return NAMED[name]()
-    if name.removeprefix("table3-") in TABLE_3:
+    if name.startswith("table3-") and name.removeprefix("table3-") in TABLE_3:
         return table_3(name.removeprefix("table3-"))
+    if name.endswith(".toml") or Path(name).is_file():
+        return read_recipe(name)
     raise UnknownName("recipe", name, names(), hint="try: jumok train --recipe tiny, or a file such as my.toml")

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from jumok.data.store import Store
+from jumok.errors import DataError
 from jumok.keys import generator, key
 from jumok.text.vocabulary import END, PAD, START, Vocabularies
 
@@ -38,18 +39,21 @@ class Batch:
         return 1.0 - (int((self.source != PAD).sum()) + self.tokens) / grid
 
     def to(self, device: torch.device) -> "Batch":
-        moved = (tensor.to(device, non_blocking=True) for tensor in (self.source, self.target, self.labels, self.rows))
-        return Batch(*moved, self.tokens)
+        tensors = (self.source, self.target, self.labels, self.rows)
+        source, target, labels, rows = (tensor.to(device, non_blocking=True) for tensor in tensors)
+        return Batch(source, target, labels, rows, self.tokens)
 
 
 class Place(NamedTuple):
-    """Where a run stands in its data: the next batch is number `index` of epoch `epoch`."""
+    """Where a run stands in its data: the next batch is number `batch` of epoch `epoch`."""
 
     epoch: int
-    index: int
+    batch: int
 
 
-def pad(sentences: Sequence[Sequence[int] | np.ndarray], *, before: int | None = None, after: int | None = None) -> Tensor:
+def pad(
+    sentences: Sequence[Sequence[int] | np.ndarray], *, before: int | None = None, after: int | None = None
+) -> Tensor:
     """Sentences as one grid (B, longest), PAD at the end, with an id put before or after each."""
     extra = (before is not None) + (after is not None)
     first = 1 if before is not None else 0
@@ -123,6 +127,8 @@ class Batches:
 
     def walk(self, place: Place) -> Iterator[tuple[Place, Batch]]:
         """Every batch from `place` on, for ever, each with the place after it."""
+        if not len(self.store):
+            raise DataError("there is no sentence pair to train on", where=f"in {self.store.folder}")
         epoch, index = place
         while True:
             for batch in self.epoch(epoch, index):
@@ -141,7 +147,7 @@ class Batches:
         labels = pad(target, after=END)
         return Batch(
             source=pad(source, after=END),
-            target=pad([ids for ids in target], before=START)[:, : labels.shape[1]],
+            target=pad(target, before=START),
             labels=labels,
             rows=torch.from_numpy(rows),
             tokens=sum(map(len, target)) + len(target),

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from jumok.config import DataConfig
 from jumok.data import phrasebook
-from jumok.errors import DataError, UnknownName, UsageError
+from jumok.errors import DataError, DiskError, UnknownName, UsageError
 from jumok.text.lines import digest as digest_files
 from jumok.text.lines import is_table, read_pairs, read_table
 
@@ -75,8 +75,7 @@ MADE_HERE: dict[str, Callable[[DataConfig, int], tuple[Corpus, Corpus | None]]] 
 
 def resolve(data: DataConfig, seed: int) -> tuple[Corpus, Corpus | None]:
     """The training corpus a recipe names and its validation corpus, if it names one."""
-    given = [data.corpus, data.source or data.target, data.table]
-    if sum(part is not None for part in given) != 1:
+    if sum(map(bool, (data.corpus, data.source or data.target, data.table))) != 1:
         raise UsageError(
             "name the training text once: two files, one table, or a corpus made by jumok",
             where="in data",
@@ -88,33 +87,52 @@ def resolve(data: DataConfig, seed: int) -> tuple[Corpus, Corpus | None]:
         train, valid = MADE_HERE[data.corpus](data, seed)
     else:
         train, valid = _from_paths(data.source, data.target, data.table, "source", "target"), None
+    if (data.valid_source or data.valid_target) and data.valid_table:
+        raise UsageError("name the validation text once: two files, or one table", where="in data")
     if data.valid_source or data.valid_target or data.valid_table:
         valid = _from_paths(data.valid_source, data.valid_target, data.valid_table, "valid-source", "valid-target")
     return train, valid
 
 
 def _from_paths(source: str | None, target: str | None, table: str | None, first: str, second: str) -> Corpus:
-    if table is not None:
+    if table:
         return from_table(table)
-    if source is None or target is None:
-        missing = first if source is None else second
-        raise UsageError(f"--{missing} is missing: a parallel text has two sides", hint=f"try: add --{missing} FILE")
-    return from_files(source, target)
+    return from_files(*_both(source, target, first, second))
 
 
-def spool(data: DataConfig, folder: Path, stream: object = None) -> DataConfig:
+def _both(source: str | None, target: str | None, first: str, second: str) -> tuple[str, str]:
+    """Both sides, or a `UsageError` that names the option that is missing."""
+    if source and target:
+        return source, target
+    missing, given = (second, source) if source else (first, target)
+    where = f"beside {given}" if given else ""
+    raise UsageError(
+        f"--{missing} is missing: a parallel text has two sides", where=where, hint=f"try: add --{missing} FILE"
+    )
+
+
+def spool(data: DataConfig, folder: Path) -> DataConfig:
     """Standard input can be read only once: a recipe that names it (`-`) gets a copy on disk instead."""
-    changes: dict[str, str] = {}
-    for field in ("source", "target", "table", "valid_source", "valid_target", "valid_table"):
-        if getattr(data, field) == "-":
-            copy = folder / ("stdin.tsv" if field.endswith("table") else "stdin.txt")
-            folder.mkdir(parents=True, exist_ok=True)
-            with open(copy, "wb") as file:
-                shutil.copyfileobj(sys.stdin.buffer, file)
-            changes[field] = str(copy)
-    if len(changes) > 1:
-        raise UsageError(f"standard input can be one file only, not {' and '.join(sorted(changes))}")
-    return data.model_copy(update=changes)
+    sides = ("source", "target", "table", "valid_source", "valid_target", "valid_table")
+    fields = [side for side in sides if getattr(data, side) == "-"]
+    if not fields:
+        return data
+    if len(fields) > 1:
+        raise UsageError(
+            f"standard input can be one file only, not {' and '.join(fields)}",
+            where="in data",
+            hint="try: save one of them to a file first",
+        )
+    copy = folder / ("stdin.tsv" if fields[0].endswith("table") else "stdin.txt")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(copy, "wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+    except OSError as error:
+        raise DiskError(
+            f"cannot keep standard input: {error.strerror}", where=f"in {copy}", hint="try: df -h"
+        ) from None
+    return data.model_copy(update={fields[0]: str(copy)})
 
 
 def held_out(source: str, share: float) -> bool:
@@ -123,11 +141,18 @@ def held_out(source: str, share: float) -> bool:
     return int.from_bytes(digest, "big") < share * 2**64
 
 
-def test_set(path_source: str | None, path_target: str | None, path_table: str | None = None) -> list[Pair]:
-    """All pairs of a test set, which must not be empty."""
-    pairs = list(_from_paths(path_source, path_target, path_table, "source", "target"))
+def test_set(path_source: str | None, path_target: str | None, path_table: str | None) -> list[Pair]:
+    """All pairs of a test set, which must not be empty; read once, so one side may be standard input."""
+    if path_table and (path_source or path_target):
+        raise UsageError("name the test set once: two files, or one table")
+    if path_table:
+        rows, name = read_table(path_table), path_table
+    else:
+        source, target = _both(path_source, path_target, "source", "target")
+        rows, name = read_pairs(source, target), f"{source} + {target}"
+    pairs = [Pair(source, target, line) for line, (source, target) in enumerate(rows, start=1)]
     if not pairs:
-        raise DataError("the test set is empty", where=f"in {path_source or path_table}")
+        raise DataError("the test set is empty", where=f"in {name}", hint="try: jumok data check FILES")
     return pairs
 
 
@@ -137,7 +162,11 @@ def table_or_files(paths: list[str]) -> Corpus:
         return from_table(paths[0])
     if len(paths) == 2:
         return from_files(paths[0], paths[1])
-    raise UsageError("give two parallel text files, or one .tsv or .jsonl", hint="try: jumok data stats a.en a.de")
+    raise UsageError(
+        "give two parallel text files, or one .tsv or .jsonl",
+        where=f"got {', '.join(paths)}",
+        hint="try: jumok data stats train.en train.de",
+    )
 
 
 def _made(*parts: object) -> str:

@@ -20,7 +20,7 @@ from hashlib import blake2b
 from itertools import accumulate, islice
 from random import Random
 
-from jumok.data.grammar import actions, frames, states, words
+from jumok.data.grammar import actions, appeals, frames, occasions, questions, states, words
 from jumok.data.grammar.draft import Draft, Talk
 from jumok.data.grammar.endings import COPULAS, PARTICLES, copula_forms, pick, tail
 from jumok.data.grammar.nouns import ADJECTIVES_OF, a_call
@@ -34,27 +34,27 @@ TIRED = 20_000  # drafts in a row that bring nothing new: the split is exhausted
 
 Writer = Callable[[Talk, Draft], None]
 WRITERS: tuple[tuple[Writer, float], ...] = (
-    (actions.statement, 46),
-    (actions.question, 19),
-    (actions.request, 3.5),
-    (actions.prohibition, 2.5),
-    (actions.permission, 2),
-    (actions.suggestion, 3),
-    (actions.contrast, 3),
-    (actions.becoming, 1.5),
-    (states.quality, 4),
-    (states.comparison, 2),
-    (states.feeling, 1.5),
-    (states.job, 1.5),
-    (states.price, 1.5),
-    (states.possession, 3),
-    (states.existence, 2.5),
-    (states.location, 3),
-    (states.whereabouts, 2.5),
-    (states.floor, 0.7),
-    (states.weather, 2.5),
-    (states.event, 1.5),
-    (states.calendar, 1.5),
+    (actions.statement, 38),
+    (questions.question, 17),
+    (appeals.request, 4),
+    (appeals.prohibition, 3),
+    (appeals.permission, 3),
+    (appeals.suggestion, 3),
+    (actions.contrast, 5),
+    (actions.becoming, 2),
+    (states.quality, 5),
+    (states.comparison, 4.5),
+    (states.feeling, 2),
+    (states.job, 2.5),
+    (states.price, 3),
+    (states.possession, 4),
+    (states.existence, 3.5),
+    (states.location, 3.5),
+    (states.whereabouts, 3),
+    (states.floor, 1),
+    (occasions.weather, 3),
+    (occasions.event, 2),
+    (occasions.calendar, 2),
 )
 LINKS = tuple(tuple((i, j) for j in range(32)) for i in range(32))  # one object each, however many sentences
 STEPS = tuple(accumulate(weight for _, weight in WRITERS))
@@ -76,9 +76,9 @@ class Phrase:
 def draft_sentence(random: Random) -> Draft:
     """Draw one sentence: first whom one speaks to, then what one says."""
     share = random.random()
-    talk = Talk(random, "polite" if share < 0.55 else "plain" if share < 0.82 else "formal")
+    talk = Talk(random, "polite" if share < 0.5 else "plain" if share < 0.78 else "formal")
     writer = WRITERS[bisect(STEPS, random.random() * STEPS[-1])][0]
-    if writer is actions.suggestion and talk.level == "formal":  # nobody says "let's" to a professor
+    if writer is appeals.suggestion and talk.level == "formal":  # nobody says "let's" to a professor
         writer = actions.statement
     draft = Draft()
     a_call(talk, draft)
@@ -205,17 +205,22 @@ def stems() -> frozenset[str]:
     return frozenset(found)
 
 
-@cache
-def named() -> frozenset[str]:
-    """The words that end a sentence with the copula; only these, for 주세요 is no copula after 주."""
-    return frozenset(korean for _, korean in (*words.JOBS, *words.WEEKDAYS)) | set(
-        ["시", "분", "반", "원", "언제", "얼마"]
-    )
+NAMED = ("시", "분", "반", "원", "언제", "얼마")
+CALLS = PARTICLES["call"]
 
 
 @cache
-def copulas() -> frozenset[str]:
-    return frozenset(form for ending in COPULAS.values() for form in copula_forms(ending))
+def bearers(particle: str) -> frozenset[str]:
+    """The words the phrasebook puts this particle behind: 주세요 is no copula after 주, 달아 no call to the moon."""
+    found: list[str] = []
+    if particle in CALLS:
+        found += [korean for _, korean in words.NAMES]
+    if any(particle in copula_forms(ending) for ending in COPULAS.values()):
+        found += [korean for _, korean in (*words.JOBS, *words.WEEKDAYS)]
+        found += NAMED
+    if particle not in CALLS and any(particle in forms for forms in PARTICLES.values()):
+        found += stems()
+    return frozenset(found)
 
 
 @cache
@@ -254,23 +259,9 @@ def _divide(word: str) -> tuple[str, str] | None:
         return None
     for cut in range(len(word) - 1, 0, -1):
         stem, particle = word[:cut], word[cut:]
-        if particle in _after() and _bears(stem, particle):
+        if particle in _after() and (stem in bearers(particle) or NUMBERED.fullmatch(stem)):
             return stem, particle
     return None
-
-
-def _bears(stem: str, particle: str) -> bool:
-    """Tell whether the phrasebook puts this kind of particle behind this word; 야 is also the copula of 반말."""
-    if NUMBERED.fullmatch(stem):
-        return True
-    if particle in copulas() and stem in named():
-        return True
-    return stem in stems() and particle in _roles()
-
-
-@cache
-def _roles() -> frozenset[str]:
-    return frozenset(form for forms in PARTICLES.values() for form in forms)
 
 
 def particles_right(hypothesis: str, reference: str) -> bool:

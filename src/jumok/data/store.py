@@ -8,11 +8,12 @@ vocabulary and the filters, so a store that exists is the right one.
 import hashlib
 import json
 import os
+import shlex
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from jumok.errors import DataError, DiskError, ModelFileError
 from jumok.text.vocabulary import Vocabularies
 
 CHUNK = 8_192  # pairs encoded at a time
+CHARACTERS = 1 << 19  # and no more characters than this: endless lines take no more memory than short ones
 FORMAT = 1
 
 
@@ -62,16 +64,26 @@ class Store:
     """The encoded pairs of a corpus, mapped from disk."""
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         try:
             meta = json.loads((folder / "meta.json").read_text())
             self.count, self.left_out, dtype = int(meta["count"]), dict(meta["left_out"]), str(meta["dtype"])
-        except (OSError, ValueError, KeyError) as error:
-            raise ModelFileError(
-                f"the token store is not whole: {error}", where=f"in {folder}", hint=f"try: rm -r {folder}"
-            ) from None
-        self.folder = folder
-        self.source, self.target = Side(folder, "source", dtype), Side(folder, "target", dtype)
-        self.lines = _map(folder / "lines", "uint64")
+            if dtype not in ("uint16", "uint32"):
+                raise ValueError(f"ids are not of type {dtype}")
+            self.source, self.target = Side(folder, "source", dtype), Side(folder, "target", dtype)
+            self.lines = _map(folder / "lines", "uint64")
+            self._compare()
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            what, hint = f"the token store is not whole: {error}", f"try: rm -r {shlex.quote(str(folder))}"
+            raise ModelFileError(what, where=f"in {folder}", hint=hint) from None
+
+    def _compare(self) -> None:
+        """The arrays must be as long as they say of each other."""
+        for name, side in (("source", self.source), ("target", self.target)):
+            if len(side.begins) != self.count + 1 or int(side.begins[-1]) != len(side.ids):
+                raise ValueError(f"{name} does not have {self.count:,} whole sentences")
+        if len(self.lines) != self.count:
+            raise ValueError(f"there are {len(self.lines):,} lines, not {self.count:,}")
 
     def __len__(self) -> int:
         return self.count
@@ -93,22 +105,30 @@ def build(
     """The store of these pairs under `folder`; made unless one with the same identity is there."""
     name = hashlib.sha256(f"{FORMAT}:{identity}:{vocabularies.digest}:{filters}".encode()).hexdigest()[:16]
     place = folder / name
-    if (place / "meta.json").exists():
-        return Store(place)
-    beside = folder / f"{name}.partial"
+    if not (place / "meta.json").exists():
+        _make(pairs, vocabularies, filters, place, progress)
+    store = Store(place)
+    if not len(store):
+        counts = ", ".join(f"{reason}: {count:,}" for reason, count in store.left_out.items()) or "the files are empty"
+        raise DataError("no sentence pair is left to train on", where=counts, hint="try: jumok data check FILES")
+    return store
+
+
+def _make(
+    pairs: Iterable[Pair], vocabularies: Vocabularies, filters: Filters, place: Path, progress: Callable[[int], None]
+) -> None:
+    """Write beside the place and rename, so that a store is there whole or not at all."""
+    beside = place.with_name(f"{place.name}.partial")
     try:
         shutil.rmtree(beside, ignore_errors=True)
         beside.mkdir(parents=True)
-        left_out = _write(pairs, vocabularies, filters, beside, progress)
+        _write(pairs, vocabularies, filters, beside, progress)
         beside.rename(place)
     except OSError as error:
+        what = f"cannot write the token store: {error.strerror}"
+        raise DiskError(what, where=f"in {place.parent}", hint="try: df -h; free some space") from None
+    finally:
         shutil.rmtree(beside, ignore_errors=True)
-        raise DiskError(f"cannot write the token store: {error.strerror}", where=f"in {folder}") from None
-    store = Store(place)
-    if not len(store):
-        counts = ", ".join(f"{reason}: {count:,}" for reason, count in left_out.items()) or "the files are empty"
-        raise DataError("no sentence pair is left to train on", where=counts, hint="try: jumok data check FILES")
-    return store
 
 
 def _write(
@@ -117,7 +137,7 @@ def _write(
     filters: Filters,
     folder: Path,
     progress: Callable[[int], None],
-) -> Counter[str]:
+) -> None:
     """Encode in chunks and append; memory holds one chunk, whatever the corpus."""
     symbols = max(len(vocabularies.source), len(vocabularies.target))
     dtype = "uint16" if symbols <= 65_535 else "uint32"
@@ -140,7 +160,7 @@ def _write(
             for side, encoded in enumerate(sides):
                 sentences = [encoded[i] for i in kept]
                 lengths = np.array([len(ids) for ids in sentences], "uint64")
-                files[side].write(np.array([i for ids in sentences for i in ids], dtype).tobytes())
+                files[side].write(np.fromiter(chain.from_iterable(sentences), dtype).tobytes())
                 files[2 + side].write((np.cumsum(lengths, dtype="uint64") + np.uint64(ends[side])).tobytes())
                 ends[side] += int(lengths.sum())
             files[4].write(np.array([chunk[i].line for i in kept], "uint64").tobytes())
@@ -156,20 +176,23 @@ def _write(
         json.dump(meta, whole)
         whole.flush()
         os.fsync(whole.fileno())
-    return left_out
 
 
 def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
-    walk = iter(pairs)
-    while chunk := list(islice(walk, CHUNK)):
+    chunk: list[Pair] = []
+    characters = 0
+    for pair in pairs:
+        chunk.append(pair)
+        characters += len(pair.source) + len(pair.target)
+        if len(chunk) == CHUNK or characters > CHARACTERS:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
         yield chunk
 
 
 def _map(path: Path, dtype: str) -> np.ndarray:
     """A read-only array on disk; an empty file is an empty array."""
-    try:
-        if path.stat().st_size == 0:
-            return np.empty(0, dtype)
-        return np.memmap(path, dtype, mode="r")
-    except (OSError, ValueError) as error:
-        raise ModelFileError(f"the token store is not whole: {error}", where=f"in {path}") from None
+    if path.stat().st_size == 0:
+        return np.empty(0, dtype)
+    return np.memmap(path, dtype, mode="r")

@@ -1,6 +1,7 @@
-"""What is in a corpus and what is wrong with it, for `jumok data stats` and `jumok data check`; one pass, bounded memory."""
+"""What is in a corpus and what is wrong with it, for `jumok data stats` and `jumok data check`, in bounded memory."""
 
 import hashlib
+import shlex
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -9,9 +10,9 @@ from typing import Any
 from jumok.data.corpora import Corpus
 from jumok.errors import DataError
 from jumok.text import lines
-from jumok.text.lines import Finding, is_table, read_pairs, read_table
+from jumok.text.lines import Finding, is_table, read_lines, read_pairs, read_table
 
-REMEMBERED = 5_000_000  # sentences whose hashes are kept to find repetitions
+REMEMBERED = 2_000_000  # different sentences whose hashes are kept; repetitions of later ones are not counted
 
 
 @dataclass
@@ -24,7 +25,7 @@ class SideStats:
     repeated: int = 0
     lengths: Counter[int] = field(default_factory=Counter)  # words a line, from 256 on together
     alphabet: Counter[str] = field(default_factory=Counter)
-    seen: set[bytes] = field(default_factory=set, repr=False)
+    seen: set[int] = field(default_factory=set, repr=False)
 
     def add(self, text: str) -> None:
         words = len(text.split())
@@ -33,10 +34,7 @@ class SideStats:
         self.empty += not text.strip()
         self.lengths[min(words, 256)] += 1
         self.alphabet.update(text)
-        mark = hashlib.blake2b(text.encode(), digest_size=8).digest()
-        self.repeated += mark in self.seen
-        if len(self.seen) < REMEMBERED:
-            self.seen.add(mark)
+        self.repeated += is_repeated(text, self.seen)
 
     def percentile(self, share: float) -> int:
         """The number of words that this share of the lines does not exceed."""
@@ -99,7 +97,8 @@ class CorpusStats:
 
 def stats(corpus: Corpus) -> CorpusStats:
     """Count everything in one pass."""
-    found, seen = CorpusStats(corpus.name), set()
+    found = CorpusStats(corpus.name)
+    seen: set[int] = set()
     for source, target, _ in corpus:
         found.pairs += 1
         found.source.add(source)
@@ -107,26 +106,41 @@ def stats(corpus: Corpus) -> CorpusStats:
         found.identical += source == target
         short, long = sorted((len(source), len(target)))
         found.far += long > 3 * short and long > 20
-        mark = hashlib.blake2b(f"{source}\n{target}".encode(), digest_size=8).digest()
-        found.repeated += mark in seen
-        if len(seen) < REMEMBERED:
-            seen.add(mark)
+        found.repeated += is_repeated(f"{source}\0{target}", seen)
     if not found.pairs:
-        raise DataError("the corpus is empty", where=f"in {corpus.name}")
+        raise DataError("the corpus is empty", where=f"in {corpus.name}", hint="try: jumok data check FILES")
     return found
 
 
+def is_repeated(text: str, seen: set[int]) -> bool:
+    """Whether a text was here before; keeps its hash, as long as there is room."""
+    mark = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+    if mark in seen:
+        return True
+    if len(seen) < REMEMBERED:
+        seen.add(mark)
+    return False
+
+
 def check(files: Iterable[str]) -> list[Finding]:
-    """All findings of the files, and of the pair if there are two or one table."""
+    """All findings of the files, and of the pair if there are two or one table.
+
+    What is unreadable by itself is not read again as a pair; nor is standard input, which is gone by then.
+    """
     listed = list(files)
     findings = [finding for file in listed for finding in lines.check(file)]
-    if any(finding.severity == "error" for finding in findings):
+    if any(finding.severity == "error" for finding in findings) or "-" in listed:
         return findings
+    name = " + ".join(listed)
     try:
         if len(listed) == 2:
-            sum(1 for _ in read_pairs(*listed))
+            count = sum(1 for _ in read_pairs(*listed))
         elif len(listed) == 1 and is_table(listed[0]):
-            sum(1 for _ in read_table(listed[0]))
+            count = sum(1 for _ in read_table(listed[0]))
+        else:
+            count = sum(1 for file in listed for _ in read_lines(file))
     except DataError as error:
-        findings.append(Finding(" + ".join(listed), 0, 0, f"{error.what} ({error.where})", error.hint, "error"))
+        return [*findings, Finding(name, 0, 0, f"{error.what} ({error.where})", error.hint, "error")]
+    if not count:
+        findings.append(Finding(name, 0, 0, "there is no text", f"try: ls -l {shlex.join(listed)}", "error"))
     return findings

@@ -72,8 +72,9 @@ def beam(
 ) -> list[list[Hypothesis]]:
     """The `best` hypotheses of each sentence, best first; limits[b] is the longest output of sentence b.
 
-    A sentence is done when `width` hypotheses have ended, or when no living one can still beat the best (it would
-    need a score above log P / penalty(limit)).  `exact` waits for the second reason only.
+    A sentence is done when no living hypothesis can still beat the best that ended: its log P only falls, so its
+    score can never exceed log P / penalty(limit).  Once `width` hypotheses have ended, it is enough that none would
+    beat them by ending now; `exact` does without this short cut.
     """
     if width == 1 and best == 1:
         return [[h] for h in greedy(step, state, limits, alpha=alpha, rules=rules, device=device)]
@@ -106,7 +107,8 @@ def beam(
         score, order = living.topk(width, dim=-1) if living.shape[1] > width else (living, None)  # (B, W)
         if order is not None:
             origin, tokens, gain = (x.gather(1, order) for x in (origin, tokens, gain))
-        done = last | _done(score, number, ended, limits, width, alpha, best, exact)
+        longest = [limits[sentence] if exact or len(ended[sentence]) < width else t + 2 for sentence in number.tolist()]
+        done = last | _done(score[:, 0], [ended[sentence] for sentence in number.tolist()], longest, alpha, best)
         keep = (~done).nonzero().squeeze(1)
         if len(keep) == 0:
             break
@@ -145,28 +147,16 @@ def _collect(
         )
 
 
-def _done(
-    score: Tensor,
-    number: Tensor,
-    ended: list[list[Hypothesis]],
-    limits: Sequence[int],
-    width: int,
-    alpha: float,
-    best: int,
-    exact: bool,
-) -> Tensor:
-    """Which sentences (B,) need not go on."""
+def _done(top: Tensor, ended: list[list[Hypothesis]], longest: list[int], alpha: float, best: int) -> Tensor:
+    """Which sentences (B,) need not go on: their best living log P, stretched to `longest`, beats none of the best."""
     done = []
-    for sentence, top in zip(number.tolist(), score[:, 0].tolist(), strict=True):
-        found = ended[sentence]
-        if top == MINUS or (len(found) >= width and not exact):
-            done.append(True)
-        elif len(found) >= best:
-            worst_kept = sorted((h.score for h in found), reverse=True)[best - 1]
-            done.append(worst_kept >= top / float(length_penalty(limits[sentence], alpha)))
-        else:
-            done.append(False)
-    return torch.tensor(done, dtype=torch.bool, device=score.device)
+    for log_probability, found, length in zip(top.tolist(), ended, longest, strict=True):
+        if log_probability == MINUS or len(found) < best:
+            done.append(log_probability == MINUS)
+            continue
+        kept = sorted((hypothesis.score for hypothesis in found), reverse=True)[best - 1]
+        done.append(kept >= log_probability / float(length_penalty(length, alpha)))
+    return torch.tensor(done, dtype=torch.bool, device=top.device)
 
 
 Choose = Callable[[Tensor, Tensor, int], Tensor]
@@ -210,9 +200,7 @@ def likeliest(logits: Tensor, number: Tensor, t: int) -> Tensor:
     return logits.argmax(dim=-1)
 
 
-def drawn(
-    uniforms: Tensor, *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0
-) -> Choose:
+def drawn(uniforms: Tensor, *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> Choose:
     """Draw by inverse transform from the numbers uniforms[sentence, step] in [0, 1); temperature 0 is greedy.
 
     `top_k` keeps the k likeliest tokens (0 keeps all), `top_p` the fewest that hold a share p of the probability.

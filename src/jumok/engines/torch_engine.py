@@ -49,7 +49,9 @@ class Options:
         }
         for name, fine in checks.items():
             if not fine:
-                hint = "the n best of a beam are at most its width" if name == "n-best" else "see: jumok translate --help"
+                hint = (
+                    "the n best of a beam are at most its width" if name == "n-best" else "see: jumok translate --help"
+                )
                 raise UsageError(f"{name} is out of range", where=f"in {self}", hint=hint)
 
 

@@ -125,14 +125,18 @@ class DecoderState:
     sentence: Tensor  # (N,) the memory that each row looks at, ascending
 
     def select(self, rows: Tensor) -> DecoderState:
-        sentence, kept = self.sentence[rows], len(self.memories[0][0])
-        caches = [cache.select(rows) for cache in self.caches]
-        alive = sentence.unique_consecutive()
-        if len(alive) == kept:  # every sentence is still there: the memories stay where they are
+        """Row n continues row rows[n].  Memories move only when a sentence leaves or its rows become fewer than others'."""
+        caches, sentence = [cache.select(rows) for cache in self.caches], self.sentence[rows]
+        alive, counts = sentence.unique_consecutive(return_counts=True)
+        if len(alive) == len(self.memories[0][0]) and bool((counts == counts[0]).all()):
             return DecoderState(caches, self.memories, self.mask, sentence)
-        memories = [(k.index_select(0, alive), v.index_select(0, alive)) for k, v in self.memories]
-        mask = None if self.mask is None else self.mask.index_select(0, alive)
-        return DecoderState(caches, memories, mask, torch.searchsorted(alive, sentence))
+        if bool((counts == counts[0]).all()):
+            moved, sentence = alive, torch.searchsorted(alive, sentence)
+        else:  # uneven groups: every row gets a memory of its own
+            moved, sentence = sentence, torch.arange(len(rows), device=rows.device)
+        memories = [(keys.index_select(0, moved), values.index_select(0, moved)) for keys, values in self.memories]
+        mask = None if self.mask is None else self.mask.index_select(0, moved)
+        return DecoderState(caches, memories, mask, sentence)
 
 
 class Transformer(nn.Module):

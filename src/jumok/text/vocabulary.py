@@ -17,12 +17,14 @@ from typing import Literal
 
 import sentencepiece
 
-from jumok.errors import DataError, DiskError, ModelFileError, UsageError
+from jumok.errors import DataError, DiskError, JumokError, ModelFileError, UsageError
 
 PAD, UNKNOWN, START, END = 0, 1, 2, 3
 RESERVED = ("<sep>", "<cls>", "<mask>", "<extra>")  # ids 4 … 7
 SPECIALS = 4 + len(RESERVED)
 SPACE = "\u2581"  # SentencePiece's mark for a space; in user text it is a space
+LONGEST = 4_096  # characters SentencePiece learns from at once; it would pass over a longer line in silence
+SEEDING = threading.Lock()  # SentencePiece has one seed for the whole process
 
 
 def normalize(text: str) -> str:
@@ -40,7 +42,7 @@ class Vocabulary:
         try:
             self._processor.LoadFromSerializedProto(model)
             specials = [self._processor.id_to_piece(i) for i in range(SPECIALS)]
-        except (RuntimeError, IndexError) as error:
+        except (RuntimeError, IndexError, UnicodeDecodeError) as error:
             raise ModelFileError(f"not a SentencePiece model: {error}", where=where) from None
         if specials != ["<pad>", "<unk>", "<s>", "</s>", *RESERVED]:
             raise ModelFileError(
@@ -54,23 +56,19 @@ class Vocabulary:
     def train(
         cls, sentences: Iterable[str], *, size: int, kind: Literal["unigram", "bpe"] = "unigram", where: str = ""
     ) -> "Vocabulary":
-        """Learn `size` subwords from sentences, all of which are held in memory meanwhile."""
+        """Learn `size` subwords from sentences, all of which are held in memory meanwhile.
+
+        A size that the text does not allow is a `UsageError` that proposes one that it does.
+        """
         lines = [line for line in map(normalize, sentences) if line]
         if not lines:
-            raise DataError("there is no text to learn a vocabulary from", where=where)
-        characters = len(set().union(*lines))
-        coverage = 1.0 if 4 * characters < size - SPECIALS - 256 else 0.9995
-        model = io.BytesIO()
+            raise DataError(
+                "there is no text to learn a vocabulary from", where=where, hint="try: jumok data check FILES"
+            )
         try:
-            sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(lines), model_writer=model, vocab_size=size, model_type=kind,
-                character_coverage=coverage, byte_fallback=True, normalization_rule_name="identity",
-                pad_id=PAD, unk_id=UNKNOWN, bos_id=START, eos_id=END, control_symbols=list(RESERVED),
-                max_sentence_length=16_384, num_threads=4, minloglevel=2,
-            )  # fmt: skip
+            return cls(_learn(lines, size, kind))
         except RuntimeError as error:
-            raise _explain(error, size, len(lines), where) from None
-        return cls(model.getvalue())
+            raise _explain(error, lines, size, kind, where) from None
 
     @classmethod
     def load(cls, path: str | Path) -> "Vocabulary":
@@ -94,8 +92,11 @@ class Vocabulary:
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids; specials leave no trace, an incomplete character becomes U+FFFD."""
-        return str(self._processor.decode([int(i) for i in ids if i >= SPECIALS]))
+        """The text of ids, on one line; specials leave no trace, an incomplete character becomes U+FFFD.
+
+        A model may put bytes together to a line feed or spaces in a row: one space stands for them.
+        """
+        return " ".join(str(self._processor.decode([int(i) for i in ids if i >= SPECIALS])).split())
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The subwords as SentencePiece writes them: ▁ begins a word."""
@@ -105,20 +106,21 @@ class Vocabulary:
         """Other segmentations of encoded sentences, drawn by `key` (Kudo 2018; BPE-dropout for bpe).
 
         `strength` near 0 stays with the best segmentation, 1 draws freely.  SentencePiece seeds its generator once
-        a thread, so each call works in a thread of its own.
+        a thread, from a seed of the process, so each call works in a thread of its own and they take turns.
         """
         texts = [self.decode(ids) for ids in sentences]
-        alpha = strength if self.kind == "bpe" else 0.1 / strength  # share of merges dropped; exponent of P(pieces)
+        alpha = strength / 2 if self.kind == "bpe" else 0.1 / strength  # share of merges dropped; exponent of P
         drawn: list[list[int]] = []
 
         def draw() -> None:
             for text in texts:
                 drawn.append(self._processor.encode(text, enable_sampling=True, alpha=alpha, nbest_size=-1))
 
-        sentencepiece.set_random_generator_seed(key % 2**32)
-        thread = threading.Thread(target=draw)
-        thread.start()
-        thread.join()
+        with SEEDING:
+            sentencepiece.set_random_generator_seed(key % (2**32 - 1))  # 2^32 - 1 would mean "as chance has it"
+            thread = threading.Thread(target=draw)
+            thread.start()
+            thread.join()
         return drawn
 
     @property
@@ -173,16 +175,40 @@ class Vocabularies:
                 raise DiskError(f"cannot write the vocabulary: {error.strerror}", where=f"in {path}") from None
 
 
-def _explain(error: RuntimeError, size: int, lines: int, where: str) -> UsageError:
+def _learn(lines: Sequence[str], size: int, kind: str) -> bytes:
+    """SentencePiece's trainer; what it complains of is a RuntimeError.
+
+    Every character gets a symbol where they leave most of the vocabulary free, else the rarest ones stay bytes.
+    """
+    characters = len(set().union(*lines))
+    coverage = 1.0 if 4 * characters < size - SPECIALS - 256 else 0.9995
+    slices = (line[start : start + LONGEST] for line in lines for start in range(0, len(line), LONGEST))
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=slices, model_writer=model, vocab_size=size, model_type=kind,
+        character_coverage=coverage, byte_fallback=True, normalization_rule_name="identity",
+        pad_id=PAD, unk_id=UNKNOWN, bos_id=START, eos_id=END, control_symbols=list(RESERVED),
+        max_sentence_length=4 * LONGEST, num_threads=4, minloglevel=2,
+    )  # fmt: skip
+    return model.getvalue()
+
+
+def _explain(error: RuntimeError, lines: Sequence[str], size: int, kind: str, where: str) -> JumokError:
     """What SentencePiece's trainer complains of, as something to do."""
-    text = str(error)
-    most = re.search(r"value <= (\d+)", text)
-    least = re.search(r"(?:required_chars|required chars)\D*(\d+) vs", text) or re.search(r"(\d+) vs\.? \d+", text)
-    if most:
-        what, proposal = f"a vocabulary of {size:,} is more than {lines:,} sentences support", int(most[1])
-    elif least or "too small" in text or "smaller than" in text:
-        what = f"a vocabulary of {size:,} is less than the characters of the text"
-        proposal = max(2 * size, int(least[1]) + 512 if least else 0)
-    else:
-        what, proposal = f"the vocabulary could not be learnt: {text}", max(300, size // 2)
+    if least := re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error)):
+        what = f"a vocabulary of {size:,} is too small for the characters of the text"
+        return UsageError(what, where=where, hint=f"try: --set vocabulary.size={least[1]}, or more")
+    if not re.search(r"value <= (\d+)", str(error)):
+        return DataError(
+            f"the vocabulary could not be learnt: {error}", where=where, hint="try: jumok data check FILES"
+        )
+    proposal = size
+    while most := re.search(r"value <= (\d+)", str(error)):
+        proposal = int(most[1])  # with fewer symbols some characters may stay bytes, and then even fewer fit: try it
+        try:
+            _learn(lines, proposal, kind)
+            break
+        except RuntimeError as another:
+            error = another
+    what = f"a vocabulary of {size:,} is more than {len(lines):,} sentences support"
     return UsageError(what, where=where, hint=f"try: --set vocabulary.size={proposal}")

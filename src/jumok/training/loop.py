@@ -53,9 +53,10 @@ class Progress:
 
 @dataclass(frozen=True)
 class Limits:
-    """When a run ends; the first limit reached counts."""
+    """When a run ends; the first limit reached counts.  `expected` is the step where epochs will end, if they do."""
 
     steps: int
+    expected: int | None = None
     epochs: int | None = None
     seconds: float | None = None
     bleu: float | None = None
@@ -174,8 +175,8 @@ class Pace:
     def __init__(self, limits: Limits, progress: Progress) -> None:
         self.limits = limits
         self.first = (progress.step, progress.seconds)
-        if limits.seconds is None and not progress.horizon:
-            progress.horizon = limits.steps
+        if limits.seconds is None:
+            progress.horizon = limits.expected or limits.steps
             self.space(progress)
 
     def space(self, progress: Progress) -> None:

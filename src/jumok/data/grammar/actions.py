@@ -1,11 +1,11 @@
-"""Sentences about actions: statements, questions, requests, suggestions, contrasts.
+"""Sentences about actions: statements, contrasts, and the clause that questions and requests build on.
 
 English order   call · time · subject · verb · object · to · tool · with · place · how long · time
 Korean order    call · time · subject · time · how long · why · place · with · to · tool · object · verb
 
 English decides everything: a question to "you" drops the subject, "don't" is 안 and "do not" is -지 않다, "can't" is
 못 and "cannot" is -ㄹ 수 없다, "too" is 도 on the subject, a time before the subject stays before it.
-Not here        what is, has or lies somewhere (states.py), the splits (phrasebook.py).
+Not here        questions (questions.py), requests (appeals.py), what is, has or lies somewhere (states.py).
 """
 
 from bisect import bisect
@@ -16,11 +16,8 @@ from itertools import accumulate
 from jumok.data.grammar import words
 from jumok.data.grammar.draft import (
     ASKED,
-    AUX,
     COMPANY,
-    COUNT,
     MAIN,
-    NEG,
     NOUN,
     OBJECT,
     PLACE,
@@ -29,33 +26,21 @@ from jumok.data.grammar.draft import (
     SUBJECT,
     TIME,
     TOOL,
-    UNIT,
     VERB,
     Draft,
     English,
-    Korean,
     Mood,
     Negation,
     Part,
     Person,
     Talk,
 )
-from jumok.data.grammar.endings import Level, Stem, attach, finish, honorific, loose, open_form, order, past_stem
+from jumok.data.grammar.endings import honorific, past_stem
 from jumok.data.grammar.frames import GIVING, MEETING, STAYING, THINGS, TRAVELLING, Frame
-from jumok.data.grammar.nouns import (
-    a_subject,
-    a_thing,
-    an_asked_subject,
-    article,
-    plural,
-    somebody,
-    speaker,
-    thing,
-    where,
-)
+from jumok.data.grammar.nouns import a_subject, a_thing, article, somebody, speaker, thing, where
 from jumok.data.grammar.predicates import Manner, verb_group
-from jumok.data.grammar.times import DAY_PART, FAR, LASTING, NOW, OFTEN, YEAR, a_time
-from jumok.data.grammar.words import Noun
+from jumok.data.grammar.times import AGO, DAY_PART, FAR, LASTING, NOW, OFTEN, YEAR, YEARS_AGO, a_time
+from jumok.data.grammar.words import VERBS, Noun
 
 
 @dataclass(slots=True)
@@ -131,11 +116,12 @@ def a_negation(talk: Talk, mood: Mood, subject: Person, share: float = 0.22) -> 
 @cache
 def habitual(frame: Frame) -> str:
     """Return the determiners of what is done again and again: nobody buys this hat every day."""
-    if frame.verb.aspect == "state" or "this" not in frame.determiners:
+    if frame.verb.aspect == "state":
         return frame.determiners
     if frame.verb.base in ("buy", "sell", "make", "cut"):
         return "generic"
-    return "a generic number adjective"
+    styles = [style for style in frame.determiners.split() if style in ("a", "number", "adjective")]
+    return " ".join(styles) or frame.determiners
 
 
 def an_object(talk: Talk, frame: Frame, mood: Mood, negation: Negation) -> Part | None:
@@ -181,6 +167,9 @@ def a_clause(talk: Talk, subject: Person, frame: Frame, mood: Mood, negation: Ne
     return clause
 
 
+UNFRONTED = frozenset((NOW, *AGO, *YEARS_AGO))  # "ten minutes ago" sounds better at the end
+
+
 def add_time(talk: Talk, clause: Clause, *, asks: bool) -> None:
     """Most sentences say when; a habit nearly always, "like" never."""
     mood = clause.mood
@@ -192,7 +181,7 @@ def add_time(talk: Talk, clause: Clause, *, asks: bool) -> None:
         clause.time = talk.choose(DAY_PART) if talk.chance(0.85) else None
     elif talk.chance(0.95 if mood == "present" and not asks else 0.55):
         clause.time = a_time(talk, mood, era=clause.frame.era, loose=bool(clause.negation))
-        if clause.time is not NOW and not asks and talk.chance(0.2):
+        if clause.time not in UNFRONTED and not asks and talk.chance(0.2):
             clause.time_at = "front"
 
 
@@ -275,6 +264,8 @@ def statement(talk: Talk, draft: Draft) -> None:
     """I bought a bag at the market yesterday."""
     frame, subject = a_frame(talk), a_subject(talk)
     mood = a_mood(talk, frame)
+    if mood == "present" and frame.verb.base == frame.verb.past and subject.number != "third":
+        mood = "past"  # "I read" and "I cut" are taken for the past
     clause = a_clause(talk, subject, frame, mood, a_negation(talk, mood, subject))
     add_time(talk, clause, asks=False)
     if clause.time_at == "end":
@@ -285,182 +276,6 @@ def statement(talk: Talk, draft: Draft) -> None:
             clause.extra = "only"
     tell(talk, draft, clause)
 
-
-QUESTION_WORDS: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
-    "when": ("when", (("언제", ""),)),
-    "what time": ("what time", (("몇", ""), ("시", "에"))),
-    "where": ("where", (("어디", ""),)),
-    "who": ("who", (("누구", ""),)),
-    "why": ("why", (("왜", ""),)),
-    "how": ("how", (("어떻게", ""),)),
-}
-
-
-@cache
-def asking(name: str, *, residue: str = "", fixed: bool = False) -> Part:
-    """A question word: English fronts it, Korean leaves it in its place."""
-    english, korean = QUESTION_WORDS[name]
-    stay = ((residue, 1),) if residue else ()
-    return Part(stay, tuple((stem, particle, 1) for stem, particle in korean), front=((english, 1),), fixed=fixed)
-
-
-@cache
-def asking_what(level: Level, role: str) -> Part:
-    korean = (("뭘" if role == "object" else "뭐가"), "", 1) if level == "plain" else (*attach("무엇", role), 1)
-    return Part((), (korean,), front=(("what", 1),), fixed=True)
-
-
-@cache
-def asking_how_many(noun: Noun, role: str) -> Part:
-    """How many apples: 사과를 몇 개; how many cups of coffee: 커피를 몇 잔."""
-    korean = ((*attach(noun.korean, role), NOUN), ("몇", "", COUNT), (noun.unit, "", UNIT))
-    front: tuple[English, ...]
-    if noun.measure:
-        front = (("how many", COUNT), (f"{plural(noun.measure)} of", UNIT), (noun.english, NOUN))
-    else:
-        front = (("how many", COUNT | UNIT), (noun.plural, NOUN))
-    return Part((), korean, noun.korean, front=front, fixed=True)
-
-
-def question(talk: Talk, draft: Draft) -> None:
-    """Did you ...?  What, where, when, who, why, how, how many, what time ...?"""
-    frame, subject = a_frame(talk), an_asked_subject(talk)
-    mood: Mood = a_mood(talk, frame)
-    if mood in ("must", "wanted", "could"):
-        mood = "past"
-    clause = a_clause(talk, subject, frame, mood)
-    clause.span = None
-    add_time(talk, clause, asks=True)
-    ask(talk, clause)
-    tell(talk, draft, clause, asks=True, inverts=clause.asked is not clause.subject.part)
-
-
-def ask(talk: Talk, clause: Clause) -> None:
-    """Turn one constituent into a question word, or none for a yes/no question."""
-    frame, share = clause.frame, talk.random.random()
-    if share < 0.34:
-        return
-    if frame.verb.aspect == "state":
-        if share < 0.7:
-            ask_object(talk, clause)
-        return
-    if share < 0.48 and frame.takes != "nothing":
-        ask_object(talk, clause)
-    elif share < 0.60 and (frame.places or frame.takes == "place"):
-        ask_place(clause)
-    elif share < 0.74 and clause.mood in ("past", "future", "present", "want"):
-        hour = clause.mood != "want" and talk.chance(0.4)
-        clause.asked = clause.time = asking("what time" if hour else "when", fixed=True)
-        clause.time_at = "end"
-    elif share < 0.83:
-        clause.subject = Person(asking("who"), "third")
-        clause.asked = clause.subject.part
-    elif share < 0.93:
-        clause.asked = clause.why = asking("why", fixed=True)
-        clause.negation = a_negation(talk, clause.mood, clause.subject, 0.5)
-        if clause.negation == "long":
-            clause.negation = "short"
-    elif frame.company and not clause.tool:
-        clause.asked = clause.company = asking("who", residue="with")
-    elif frame.takes == "place" and frame.tools:
-        clause.asked = clause.tool = asking("how", fixed=True)
-        clause.company = None
-
-
-def ask_object(talk: Talk, clause: Clause) -> None:
-    frame = clause.frame
-    if frame.takes == "person":
-        clause.asked = clause.object = asking("who")
-    elif frame.takes == "place":
-        ask_place(clause)
-    else:
-        noun = talk.choose(frame.objects)
-        assert isinstance(noun, Noun)
-        counted = noun.unit and noun.plural != "=" and "number" in frame.determiners and talk.chance(0.4)
-        clause.asked = clause.object = (
-            asking_how_many(noun, clause.role) if counted else asking_what(talk.level, clause.role)
-        )
-
-
-def ask_place(clause: Clause) -> None:
-    """Where: 어디에서 for an action, 어디에 or 어디로 for a destination."""
-    if clause.frame.takes == "place":
-        clause.asked = clause.object = asking("where", residue="to" if clause.frame.verb.base == "move" else "")
-    else:
-        clause.asked = clause.place = asking("where")
-
-
-# ---------------------------------------------------------------- what others should do
-
-NOBODY = Person(Part((), ()), "you")
-ASKABLE = tuple(frame for frame in (*THINGS, *GIVING, *MEETING, *STAYING) if frame.please)
-TOGETHER = Part((("together", 1),), (("같이", "", 1),), fixed=True)
-DOABLE = tuple(
-    frame
-    for frame in (*THINGS, *STAYING, *TRAVELLING[:3])
-    if frame.verb.aspect in ("action", "moment") and not frame.receiver
-)
-
-
-SHARED = tuple(frame for frame in DOABLE if frame.company)
-
-
-def appeal(
-    talk: Talk,
-    draft: Draft,
-    frames: tuple[Frame, ...],
-    opening: tuple[English, ...],
-    korean: tuple[Korean, ...] = (),
-    company: Part | None = None,
-) -> Clause:
-    """Say what comes before the verb of a request; the caller ends the Korean."""
-    clause = a_clause(talk, NOBODY, talk.choose(frames), "future")
-    clause.company, clause.span = company, None
-    if talk.chance(0.3):
-        clause.time = a_time(talk, "future")
-    draft.say(opening, VERB)
-    english_clause(draft, clause, (), ((clause.frame.verb.base, MAIN),))
-    draft.korean.append((korean, 0, ""))
-    korean_clause(talk, draft, clause)
-    combine(draft, clause)
-    return clause
-
-
-def request(talk: Talk, draft: Draft) -> None:
-    """Please open the window: 창문을 열어 주세요; giving and lending are asked for directly (주세요)."""
-    verb = appeal(talk, draft, ASKABLE, (("please", AUX),)).frame.verb
-    if verb.stem.text.endswith("주"):
-        return draft.end(((order(verb.stem, talk.level), "", MAIN | AUX),))
-    draft.end(((open_form(verb.stem), "", MAIN), (order(Stem("주"), talk.level), "", AUX)))
-
-
-def prohibition(talk: Talk, draft: Draft) -> None:
-    """Please don't open the window: 창문을 열지 마세요."""
-    verb = appeal(talk, draft, DOABLE, (("please", NEG), ("don't", NEG))).frame.verb
-    stem = verb.honorific if talk.level == "formal" and verb.honorific else verb.stem.text
-    stop = {"polite": "마세요", "formal": "마십시오", "plain": "마"}[talk.level]
-    draft.end(((stem + "지", "", MAIN), (stop, "", NEG)))
-
-
-def permission(talk: Talk, draft: Draft) -> None:
-    """May I open the window: 창문을 열어도 돼요?"""
-    verb = appeal(talk, draft, DOABLE, (("may", AUX), ("I", AUX))).frame.verb
-    allowed = finish(Stem("되"), "present", talk.level, True)
-    draft.end(((open_form(verb.stem) + "도", "", MAIN), (allowed, "", AUX)), asks=True)
-
-
-def suggestion(talk: Talk, draft: Draft) -> None:
-    """Shall we swim: 우리 수영할까요?  Let's swim together: 우리 같이 수영해요; among friends 수영하자."""
-    plain, us = talk.level == "plain", (("우리", "", NEG),)
-    if talk.chance(0.5):
-        verb = appeal(talk, draft, SHARED, (("shall", MAIN), ("we", NEG)), us).frame.verb
-        return draft.end(((loose(verb.stem, "ㄹ까") + ("" if plain else "요"), "", MAIN),), asks=True)
-    verb = appeal(talk, draft, SHARED, (("let's", NEG | MAIN),), us, TOGETHER).frame.verb
-    come = verb.stem.text + "자" if plain else finish(verb.stem, "present", talk.level, False)
-    draft.end(((come, "", MAIN),))
-
-
-# ---------------------------------------------------------------- two verbs
 
 CONTRASTED = tuple(
     frame
@@ -499,7 +314,7 @@ def becoming(talk: Talk, draft: Draft) -> None:
     mood: Mood = talk.choose(("want", "want", "wanted", "past", "future"))
     negation: Negation = "short" if mood == "want" and talk.chance(0.2) else ""
     manner = Manner(talk.level, False, person.honoured, person.number == "third")
-    _, rest, korean = verb_group(words.VERBS["become 되다"], mood, negation, person.number, False, manner)
+    _, rest, korean = verb_group(VERBS["become 되다"], mood, negation, person.number, False, manner)
     english, name = talk.choose(words.JOBS)
     draft.both(person.part, SUBJECT, "topic")
     draft.say((*rest,), VERB)

@@ -124,9 +124,6 @@ class Stem:
     change: str = ""
 
 
-HONOURED = ("드시", "주무시", "계시")  # verbs that are honorific by themselves
-
-
 def loose(stem: Stem, ending: str) -> str:
     """Join an ending that asks for 으 after a consonant: -ㄹ, -ㄴ, -시 (먹을, 갈, 만드시, 들으시, 추울)."""
     text = stem.text

@@ -111,17 +111,18 @@ THINGS = (
     _frame("buy 사다", "bakery", at="bakery supermarket market", flags="please"),
     _frame("read 읽다", "text", at=STAYS + " bookstore airport hotel", determiners=MINE, flags="lasts please"),
     _frame("write 쓰다", "script", at=STAYS, determiners="a the number adjective", flags="lasts please"),
-    _frame("write 쓰다", "ink", tools="pencil pen", determiners="a the my", flags="lasts"),
-    _frame("watch 보다", "film view", at="home theater hotel school", flags="company lasts"),
+    _frame("write 쓰다", "ink", tools="pencil pen", determiners="a the adjective", flags="lasts"),
+    _frame("watch 보다", "film view", at="home hotel school", flags="company lasts"),
+    _frame("watch 보다", "screen", at="theater home", flags="company"),
     _frame("see 보다", "zoo", at="zoo", determiners="a number adjective", flags="era once"),
     _frame("listen to 듣다", "hear", at="home cafe park gym", flags="lasts company"),
     _frame("make 만들다", "made", at="home kitchen restaurant school", flags="company please"),
-    _frame("learn 배우다", "language lesson", at="school home", flags="company lasts era"),
+    _frame("learn 배우다", "language lesson", at="school", flags="company lasts era"),
     _frame("study 공부하다", "subject", at="library school home cafe classroom", flags="company lasts"),
     _frame("teach 가르치다", "subject lesson", at="school", flags="lasts to please era"),
     _frame("like 좋아하다", "food drink animal sport lesson subject sound goods", determiners="generic this that"),
-    _frame("like 좋아하다", "film text clothes", determiners="generic this that"),
-    _frame("need 필요하다", "lose thing goods clothes text", role="subject", determiners="a number adjective this"),
+    _frame("like 좋아하다", "film level clothes", determiners="generic this that"),
+    _frame("need 필요하다", "lose thing goods clothes", role="subject", determiners="a number adjective this"),
     _frame("look for 찾다", "lose thing", at=SEARCHED, determiners="a the my adjective", flags="please lasts once"),
     _frame("lose 잃어버리다", "lose", at=LOST, determiners="a the my number"),
     _frame("clean 청소하다", "room", determiners="the", flags="company lasts please"),
@@ -174,11 +175,12 @@ VISITS = places(
     "hotel airport station theater museum zoo beach pool gym"
 )
 TRIPS = CITIES + COUNTRIES
-OVERLAND, OVERSEAS = CITIES[:-1], (CITIES[-1], *COUNTRIES)  # Jeju is an island
+BY_LAND, BY_SEA, BY_AIR = CITIES[:-1], places("Jeju_Island Japan China"), places("Korea America France Germany")
 TRAVELLING = (
     _frame("go 가다", VISITS, role="in", tools="bus train subway taxi bicycle", flags="company"),
-    _frame("go 가다", OVERLAND, role="in", tools="train bus", flags="company era"),
-    _frame("go 가다", OVERSEAS, role="in", tools="plane ship", flags="company era"),
+    _frame("go 가다", BY_LAND, role="in", tools="train bus", flags="company era once"),
+    _frame("go 가다", BY_SEA, role="in", tools="plane ship", flags="company era once"),
+    _frame("go 가다", BY_AIR, role="in", tools="plane", flags="company era once"),
     _frame("come 오다", VISITS, role="in", tools="bus train subway taxi bicycle", flags="company"),
     _frame("arrive 도착하다", VISITS[1:] + TRIPS, role="in", way="at"),
     _frame("leave for 떠나다", TRIPS, role="toward", way="english", flags="company era"),

@@ -180,8 +180,10 @@ def a_thing(talk: Talk, noun: Noun, styles: str) -> Part:
         style = "the"
     if style in ("this", "that", "the", "my", "number") and not (noun.plural or noun.unit):
         style = "a"
+    if style == "a" and noun.measure and noun.plural != "=" and talk.chance(0.3):
+        return thing(noun, style, talk.level, 1)  # a cup of coffee
     if style == "number" and noun.unit:
-        many = talk.number(1, 10) if talk.chance(0.3) else talk.number(2, 5)
+        many = talk.number(1, 10) if talk.chance(0.3) else talk.number(1 if noun.measure else 2, 5)
         return thing(noun, style, talk.level, many)
     if style == "adjective" and ADJECTIVES_OF[noun]:
         return thing(noun, style, talk.level, 0, talk.choose(ADJECTIVES_OF[noun]))

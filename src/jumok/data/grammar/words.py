@@ -136,7 +136,7 @@ e-mail        e-mails        이메일     -      통    post,long,script,text
 report        reports        보고서     -      -     post,long,script,text,ink,hard
 picture       pictures       사진       -      장    post,photo
 ticket        tickets        표         -      장    lose,ticket
-paper         -              종이       sheet  장    cut
+paper         -              종이       sheet  장    thing,cut
 shirt         shirts         셔츠       -      벌    clothes,goods,pretty,size
 skirt         skirts         치마       -      벌    clothes,goods,pretty,long
 coat          coats          코트       -      벌    clothes,goods,pretty,size,long
@@ -152,15 +152,15 @@ bear          bears          곰         -      마리  animal,zoo,draw,size
 tiger         tigers         호랑이     -      마리  animal,zoo,draw
 lion          lions          사자       -      마리  animal,zoo,draw
 monkey        monkeys        원숭이     -      마리  animal,zoo,draw
-friend        friends        친구       -      명    human,relation
-student       students       학생       -      명    human
-child         children       아이       -      명    human
-customer      customers      손님       -      명    human
+friend        friends        친구       -      명    relation
+student       students       학생       -      명    folk
+child         children       아이       -      명    folk,guest
+customer      customers      손님       -      명    guest
 bus           buses          버스       -      대    ride
 train         trains         기차       -      -     ride
 subway        -              지하철     -      -     ride,the
 taxi          taxis          택시       -      대    ride
-movie         movies         영화       -      편    film,long
+movie         movies         영화       -      편    film,screen,long
 drama         dramas         드라마     -      편    film,long
 news          -              뉴스       -      -     hear,view,the
 music         -              음악       -      -     sound,hear
@@ -353,10 +353,10 @@ ADJECTIVES = (
     _adjective("short", "shorter", "짧다", "long"),
 )
 PLACE_ADJECTIVES = (
-    _adjective("quiet", "quieter", "조용하다", ""),
-    _adjective("clean", "cleaner", "깨끗하다", ""),
+    _adjective("quiet", "quieter", "조용하다", "", short=False),
+    _adjective("clean", "cleaner", "깨끗하다", "", short=False),
     _adjective("spacious", "more spacious", "넓다", ""),
-    _adjective("famous", "more famous", "유명하다", ""),
+    _adjective("famous", "more famous", "유명하다", "", short=False),
     _adjective("beautiful", "more beautiful", "아름답다/ㅂ", "", short=False),
     _adjective("big", "bigger", "크다", ""),
     _adjective("small", "smaller", "작다", ""),
@@ -410,12 +410,12 @@ SPOTS = (
 )
 STREET = (("next to", "옆"), ("behind", "뒤"), ("in front of", "앞"))
 SCENES = (
-    ("park", "pet human"),
+    ("park", "pet folk"),
     ("zoo", "zoo"),
     ("classroom", "furniture"),
     ("office", "furniture machine"),
-    ("restaurant", "human"),
-    ("playground", "pet human"),
+    ("restaurant", "guest"),
+    ("playground", "pet folk"),
     ("library", "furniture text"),
 )
 
@@ -439,7 +439,7 @@ MONTHS = (
     ("January", 31), ("February", 28), ("March", 31), ("April", 30), ("May", 31), ("June", 30),
     ("July", 31), ("August", 31), ("September", 30), ("October", 31), ("November", 30), ("December", 31),
 )  # fmt: skip
-YEARS = tuple(range(2011, 2025))
+YEARS = tuple(range(2015, 2025))
 # Korean adverbials; "/에" marks the particle
 NEAR_PAST = (
     ("yesterday", "어제"), ("yesterday morning", "어제 아침/에"), ("yesterday afternoon", "어제 오후/에"),

@@ -1,0 +1,286 @@
+"""Training: exact resume, limits, accumulation, numbers that are not finite, and that it learns at all."""
+
+import json
+import math
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import jumok
+from jumok.config import TrainingConfig, validate
+from jumok.data.batches import Batch, Place, pad
+from jumok.errors import JumokError, Resumable, UsageError
+from jumok.events import read_events
+from jumok.experiment import ahead
+from jumok.models.base import END, START
+from jumok.training import loop, optim
+from jumok.training.objectives import next_token
+from tests.helpers import made
+
+MICRO = {
+    "name": "micro",
+    "data": {"corpus": "copy", "pairs": 300, "tokens_per_batch": 128, "hold_out": 30},
+    "vocabulary": {"size": 280},
+    "model": {"encoder_layers": 1, "decoder_layers": 1, "d_model": 16, "d_ff": 32, "heads": 2, "dropout": 0.2},
+    "training": {
+        "steps": 12, "schedule": "linear", "peak": 0.01, "warmup": 2, "tokens_per_update": 256, "validate_every": 4,
+        "average": 2, "valid_pairs": 5, "ema": 0.9,
+    },
+    "decoding": {"beam": 2, "extra_length": 5},
+}  # fmt: skip
+
+
+def micro(**changes):
+    return validate(MICRO).change(changes)
+
+
+def run(out: Path, *, stop_at: int | None = None, **changes) -> Path:
+    """Train the micro recipe in `out`, asked to stop once `stop_at` updates are done."""
+    steps: list[int] = []
+
+    def watch(event):
+        if event["event"] == "step":
+            steps.append(event["step"])
+
+    stop = (lambda: bool(steps) and steps[-1] >= stop_at) if stop_at else (lambda: False)
+    jumok.train(recipe=micro(**changes), out=out, sinks=[watch], stop=stop)
+    return out
+
+
+def losses(folder: Path) -> dict[int, float]:
+    return {event["step"]: event["loss"] for event in read_events(folder / "events.jsonl") if event["event"] == "step"}
+
+
+@pytest.mark.parametrize("sampling", [0.0, 0.5])
+@pytest.mark.parametrize("stop_at", [3, 4, 9])
+def test_9_stop_and_resume_end_with_the_same_bytes_as_an_uninterrupted_run(tmp_path, stop_at, sampling):
+    changes = {"vocabulary.sampling": sampling}
+    whole = run(tmp_path / "whole", **changes)
+    with pytest.raises(Resumable):
+        run(tmp_path / "parts", stop_at=stop_at, **changes)
+    parts = run(tmp_path / "parts", **changes)
+    for name in ("model", "optimizer", "mean"):
+        files = [folder / "checkpoints" / "step-00000012" / f"{name}.safetensors" for folder in (whole, parts)]
+        assert files[0].read_bytes() == files[1].read_bytes()
+    assert losses(whole) == losses(parts)
+    assert (whole / "model" / "model.safetensors").read_bytes() == (parts / "model" / "model.safetensors").read_bytes()
+
+
+def test_another_seed_is_another_run(tmp_path):
+    assert losses(run(tmp_path / "a")) != losses(run(tmp_path / "b", seed=2))
+
+
+def test_a_folder_with_another_recipe_is_not_touched(tmp_path):
+    run(tmp_path / "a")
+    with pytest.raises(UsageError, match="another recipe"):
+        run(tmp_path / "a", **{"model.d_ff": 48})
+
+
+def test_a_finished_run_goes_on_when_given_more(tmp_path):
+    run(tmp_path / "a", **{"training.schedule": "constant"})
+    run(tmp_path / "a", **{"training.schedule": "constant", "training.steps": 16})
+    whole = run(tmp_path / "b", **{"training.schedule": "constant", "training.steps": 16})
+    assert losses(tmp_path / "a") == losses(whole)
+
+
+def test_a_broken_newest_checkpoint_is_refused_by_name_and_the_one_before_it_is_taken(tmp_path):
+    run(tmp_path / "a")
+    broken = tmp_path / "a" / "checkpoints" / "step-00000012" / "model.safetensors"
+    broken.write_bytes(broken.read_bytes()[:-1])
+    said = []
+    jumok.train(recipe=micro(), out=tmp_path / "a", sinks=[said.append])
+    assert any("model.safetensors has" in event.get("text", "") for event in said)
+    assert any(event.get("text") == "Continuing from step 8" for event in said)
+
+
+def test_epochs_end_a_run(tmp_path):
+    run(tmp_path / "a", **{"training.epochs": 2, "training.steps": 10_000})
+    last = [event for event in read_events(tmp_path / "a" / "events.jsonl") if event["event"] == "finished"][-1]
+    assert last["reason"] == "epochs"
+    events = [event for event in read_events(tmp_path / "a" / "events.jsonl") if event["event"] == "step"]
+    assert events[-1]["epoch"] == 2
+    assert all(event["epoch"] < 2 for event in events[:-1])
+
+
+def test_minutes_end_a_run_in_time_and_the_schedule_with_it(tmp_path):
+    began = time.monotonic()
+    run(tmp_path / "a", **{"training.minutes": 0.1, "training.steps": 10**6, "training.validate_every": 10**6})
+    assert time.monotonic() - began < 9.0
+    steps = [event for event in read_events(tmp_path / "a" / "events.jsonl") if event["event"] == "step"]
+    assert steps[-1]["rate"] < 0.25 * max(step["rate"] for step in steps)
+
+
+def test_until_bleu_ends_a_run(tmp_path):
+    run(tmp_path / "a", **{"training.until_bleu": 1e-9, "training.steps": 10_000})
+    last = [event for event in read_events(tmp_path / "a" / "events.jsonl") if event["event"] == "finished"][-1]
+    assert last["reason"] == "bleu"
+
+
+def test_the_card_and_the_events_tell_the_story(tmp_path):
+    folder = run(tmp_path / "a")
+    card = json.loads((folder / "model" / "card.json").read_text())
+    assert card["steps"] == 12
+    assert set(card["valid"]) >= {"mean of the last 2 checkpoints", "running mean"}
+    assert card["weights"] in card["valid"]
+    kinds = {event["event"] for event in read_events(folder / "events.jsonl")}
+    assert kinds >= {"begin", "stage", "corpus", "step", "validation", "checkpoint", "finished"}
+    assert list((folder / "tensorboard").iterdir())
+
+
+def test_validation_pairs_never_train(tmp_path):
+    """Held out by rule: no source sentence is on both sides."""
+    from jumok.data.corpora import held_out, task
+
+    share = 30 / 300
+    pairs = list(task("copy", 300, 1))
+    kept = [pair for pair in pairs if held_out(pair.source, share)]
+    corpus = next(e for e in read_events(run(tmp_path / "a") / "events.jsonl") if e["event"] == "corpus")
+    assert corpus["valid"] == len(kept)
+    assert corpus["train"] == len(pairs) - len(kept)
+
+
+# ---------------------------------------------------------------------- one update
+
+
+def batch(sources: list[list[int]], targets: list[list[int]]) -> Batch:
+    labels = pad(targets, after=END)
+    target = pad(targets, before=START)
+    tokens = sum(map(len, targets)) + len(targets)
+    return Batch(pad(sources, after=END), target, labels, torch.arange(len(sources)), tokens)
+
+
+def one_update(batches: list[Batch]):
+    model = made(dropout=0.0).float().train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)  # moves by the gradient itself
+    result = loop.update(model, batches, next_token(model, smoothing=0.1), optimizer, 0.01, 1.0)
+    return model, result
+
+
+def test_gradients_add_up_over_micro_batches():
+    sources, targets = [[9, 10], [11, 12]], [[13, 14, 15], [16]]
+    together, (loss, norm, tokens) = one_update([batch(sources, targets)])
+    apart, (loss2, norm2, tokens2) = one_update([batch(sources[i : i + 1], targets[i : i + 1]) for i in range(2)])
+    assert (loss, norm, tokens) == pytest.approx((loss2, norm2, tokens2), rel=1e-5)
+    for one, other in zip(together.parameters(), apart.parameters(), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
+
+
+def test_padding_adds_nothing_to_the_loss():
+    _, (loss, _, tokens) = one_update([batch([[9, 10, 11, 12], [9]], [[13, 14, 15, 16, 17], [18]])])
+    model = made(dropout=0.0).float().train()
+    objective = next_token(model, smoothing=0.1)
+    alone = [objective(batch([s], [t])) for s, t in (([9, 10, 11, 12], [13, 14, 15, 16, 17]), ([9], [18]))]
+    assert tokens == 6 + 2
+    assert loss == pytest.approx(sum(total.item() for total, _ in alone) / 8, rel=1e-5)
+
+
+def test_adam_is_the_papers():
+    optimizer = optim.adam(made(), TrainingConfig())
+    assert optimizer.defaults["betas"] == (0.9, 0.98)
+    assert optimizer.defaults["eps"] == 1e-9
+
+
+def drive(
+    objective, *, steps=30, limits=None, validate=lambda progress: {"loss": 1.0, "bleu": 0.0}, clock=time.monotonic
+):
+    """The loop on a model of one number."""
+    model = nn.Linear(1, 1)
+    seen = []
+    one = batch([[9]], [[10]])
+    progress = loop.Progress()
+    outcome = loop.train(
+        model, ((Place(0, i), one) for i in range(10**6)), lambda b: objective(model, b),
+        torch.optim.SGD(model.parameters(), lr=0.0), optim.Schedule("constant", 16, 0, 0.1), progress,
+        limits or loop.Limits(steps=steps), seed=1, accumulate=1, largest_gradient=1.0, mean=None,
+        report=lambda **values: seen.append(values), validate=validate, save=lambda progress: None,
+        stop=lambda: False, clock=clock,
+    )  # fmt: skip
+    return model, outcome, seen
+
+
+def test_a_loss_that_is_not_finite_changes_nothing_and_is_counted():
+    calls = []
+
+    def sometimes(model, batch):
+        calls.append(1)
+        factor = math.nan if len(calls) % 3 == 0 else 1.0
+        return model.weight.square().sum() * factor, 1
+
+    model, outcome, seen = drive(sometimes, steps=9)
+    assert outcome.progress.skipped == 3
+    assert model.weight.isfinite().all()
+    assert seen[-1]["skipped"] == 3
+
+
+def test_ten_in_a_row_stop_the_run_and_name_the_batch():
+    with pytest.raises(JumokError, match="10 updates in a row") as error:
+        drive(lambda model, batch: (model.weight.sum() * math.inf, 1))
+    assert "stored pairs 0" in error.value.where
+
+
+def test_patience_counts_validations_that_are_no_better():
+    limits = loop.Limits(steps=1_000, patience=3, validate_every=2)
+    _, outcome, seen = drive(lambda model, batch: (model.weight.square().sum(), 1), limits=limits)
+    assert outcome.reason == "patience"
+    assert len(seen) == 2 * (1 + 3)
+
+
+def test_minutes_become_steps_by_the_measured_pace():
+    now = [0.0]
+
+    def tick() -> float:
+        now[0] += 0.5  # two looks at the clock an update
+        return now[0]
+
+    limits = loop.Limits(steps=10**6, seconds=100.0, validations=5)
+    _, outcome, seen = drive(lambda model, batch: (model.weight.square().sum(), 1), limits=limits, clock=tick)
+    assert outcome.reason == "minutes"
+    assert seen[20]["horizon"] == pytest.approx(len(seen), rel=0.1)
+
+
+def test_the_running_mean_is_the_formula():
+    model = nn.Linear(1, 1, bias=False)
+    nn.init.constant_(model.weight, 1.0)
+    mean = optim.RunningMean(model, 0.5)
+    expected = 1.0
+    for step, value in enumerate((2.0, 5.0, 3.0), start=1):
+        nn.init.constant_(model.weight, value)
+        mean.update(model, step)
+        decay = min(0.5, (1 + step) / (10 + step))
+        expected = decay * expected + (1 - decay) * value
+        assert mean.tensors["weight"].item() == pytest.approx(expected)
+
+
+def test_batches_made_ahead_keep_their_order_and_their_errors():
+    one = batch([[9]], [[10]])
+
+    def three():
+        for i in range(3):
+            yield Place(0, i), one
+        raise ValueError("the disk is gone")
+
+    walk = ahead(three(), torch.device("cpu"))
+    assert [next(walk)[0].batch for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(ValueError, match="the disk is gone"):
+        next(walk)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["copy", "reverse"])
+def test_a_small_transformer_learns(task, tmp_path):
+    from jumok.data import phrasebook
+
+    recipe = micro(**{
+        "data.corpus": task, "data.pairs": 8_000, "data.tokens_per_batch": 2_048, "model.dropout": 0.0,
+        "model.encoder_layers": 2, "model.decoder_layers": 2, "model.d_model": 64, "model.d_ff": 128, "model.heads": 4,
+        "training.tokens_per_update": 2_048, "training.steps": 500, "training.peak": 5e-3, "training.warmup": 100,
+        "training.validate_every": 250, "training.ema": 0.0, "training.valid_pairs": 100,
+    })  # fmt: skip
+    model = jumok.train(recipe=recipe, out=tmp_path / "run").model
+    fresh = phrasebook.task(task, 200, seed=99)
+    ours = [translation.text for translation in model.lines([source for source, _ in fresh])]
+    right = sum(a == b for a, (_, b) in zip(ours, fresh, strict=True))
+    assert right >= 0.98 * 200

@@ -18,7 +18,8 @@ from jumok.errors import DataError, DiskError, JumokError, ModelFileError, Usage
 from jumok.text.vocabulary import Vocabularies, Vocabulary
 
 DRAW = random.Random(7)
-WORDS = ["".join(DRAW.choices("ba ker lo min sta ver ton".split(), k=DRAW.randint(1, 3))) for _ in range(200)]
+SYLLABLES = ["ba", "ker", "lo", "min", "sta", "ver", "ton"]
+WORDS = ["".join(DRAW.choices(SYLLABLES, k=DRAW.randint(1, 3))) for _ in range(200)]
 PAIRS = [
     Pair(
         " ".join(DRAW.choices(WORDS, k=DRAW.randint(1, 12))), " ".join(DRAW.choices(WORDS, k=DRAW.randint(1, 12))), line

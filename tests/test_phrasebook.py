@@ -14,7 +14,7 @@ import pytest
 
 from jumok.data import phrasebook
 from jumok.data.grammar.actions import Clause, tell
-from jumok.data.grammar.draft import Draft, Talk
+from jumok.data.grammar.draft import Draft, Part, Person, Talk
 from jumok.data.grammar.endings import (
     COPULAS,
     Stem,
@@ -29,10 +29,11 @@ from jumok.data.grammar.endings import (
     past_stem,
     pick,
 )
-from jumok.data.grammar.frames import THINGS
-from jumok.data.grammar.nouns import person, thing, where
+from jumok.data.grammar.frames import THINGS, Frame
+from jumok.data.grammar.nouns import KINDS, person, thing, where
 from jumok.data.grammar.predicates import Manner, verb_group
-from jumok.data.grammar.words import ADJECTIVES, CLIMATES, FEELINGS, NOUNS, PLACE_ADJECTIVES, PLACES, VERBS, noun
+from jumok.data.grammar.times import LAST_WEEKDAY, NEAR, WEEKDAY, date
+from jumok.data.grammar.words import ADJECTIVES, CLIMATES, FEELINGS, NOUNS, PLACE_ADJECTIVES, PLACES, VERBS, Noun, noun
 from jumok.data.phrasebook import Phrase, particle_fits, particles, particles_right, phrases, task
 from jumok.errors import UnknownName, UsageError
 
@@ -121,11 +122,30 @@ def test_a_verb_in_its_sentence_has_one_translation():
             assert translations.setdefault(key, spoken) == spoken
 
 
-def test_the_phrasebook_holds_more_than_300_000_sentences():
-    """Capture and recapture: two draws of n share about n*n/size; uneven chances only make the estimate too small."""
-    draws = [{phrase.english for phrase in phrases("train", 12_000, seed=seed)} for seed in (11, 12)]
-    shared = len(draws[0] & draws[1])
-    assert len(draws[0]) * len(draws[1]) / max(shared, 1) > 300_000
+def past_statement(subject: Person, frame: Frame, thing_: Noun, time: Part) -> str:
+    draft, clause = Draft(), Clause(frame, subject, "past", role="object", time=time)
+    clause.object = thing(thing_, "the", "polite")
+    tell(Talk(Random("none"), "polite"), draft, clause)
+    return draft.spell()[0]
+
+
+def test_one_family_alone_holds_more_than_300_000_sentences():
+    """Somebody did something with the thing on such a day: counted by writing all of them, a few by the grammar."""
+    subjects = [person(kind, n, "polite") for kind, many in KINDS for n in range(many)]
+    doings = [(frame, each) for frame in THINGS for each in frame.objects]
+    times = (*NEAR["past"], *LAST_WEEKDAY, *WEEKDAY, *(date(3, day) for day in range(1, 31)))
+
+    def text(pieces):
+        return " ".join(text for text, _ in pieces)
+
+    tails = {f" {frame.verb.past} {text(thing(each, 'the', 'polite').english)} " for frame, each in doings}
+    ends = [text(time.english) + "." for time in times]
+    starts = [text(subject.part.english) for subject in subjects]
+    family = {start[0].upper() + start[1:] + tail + end for start in starts for tail in tails for end in ends}
+    assert len(family) == len(starts) * len(tails) * len(ends) > 300_000
+    random = Random("family")
+    for _ in range(200):
+        assert past_statement(random.choice(subjects), *random.choice(doings), random.choice(times)) in family
 
 
 def test_english_sentences_are_short():
@@ -172,6 +192,16 @@ def test_a_held_out_verb_and_object_never_meet_in_training(verb):
         pattern = re.compile(rf"(?:^| ){counted}")
         assert not [phrase.korean for phrase in train() if pattern.search(phrase.korean)]
         assert [phrase for phrase in held_back() if pattern.search(phrase.korean)]
+
+
+def test_no_word_loses_more_than_a_sixth_of_its_partners():
+    meetings = {word + other for word, others in phrasebook.partners().items() for other in others}
+    assert phrasebook.held_out() < meetings
+    assert len(phrasebook.held_out()) > 60
+    for side in (0, 1):
+        every = Counter(re.split("[+@]", key)[side] for key in meetings)
+        kept = Counter(re.split("[+@]", key)[side] for key in phrasebook.held_out())
+        assert all(6 * kept[word] <= every[word] for word in kept)
 
 
 def test_every_word_of_the_test_is_common_in_training():

@@ -1,5 +1,6 @@
 """Law 12: decode(encode(text)) is normalize(text), for every text there is; and nothing is ever unknown."""
 
+import contextlib
 import random
 import re
 import threading
@@ -15,11 +16,12 @@ from jumok.errors import DataError, DiskError, JumokError, ModelFileError, Usage
 from jumok.text.vocabulary import END, PAD, SPECIALS, START, UNKNOWN, Vocabularies, Vocabulary, normalize
 
 KINDS = ("unigram", "bpe")
-SYLLABLES = "ba ker lo min sta ver ton gri pol ness ing ed der wo ch".split()
+SYLLABLES = ["ba", "ker", "lo", "min", "sta", "ver", "ton", "gri", "pol", "ness", "ing", "ed", "der", "wo", "ch"]
 DRAW = random.Random(1)
 WORDS = ["".join(DRAW.choices(SYLLABLES, k=DRAW.randint(1, 3))) for _ in range(300)]
 ENGLISH = [" ".join(DRAW.choices(WORDS, k=7)).capitalize() + "." for _ in range(400)]
-PLACES, ENDS = "집 학교 시장 강 공원 도서관 은행 병원".split(), "걸어갔습니다 왔어요 뛰었다 가겠습니까".split()
+PLACES = ["집", "학교", "시장", "강", "공원", "도서관", "은행", "병원"]
+ENDS = ["걸어갔습니다", "왔어요", "뛰었다", "가겠습니까"]
 KOREAN = [f"{a}에서 {b}까지 {end}." for a in PLACES for b in PLACES for end in ENDS]
 
 any_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)  # all 17 planes
@@ -85,7 +87,6 @@ def test_the_256_bytes_are_there_so_that_any_character_can_be_written(vocabulary
 @given(ids=st.lists(st.integers(0, 399), max_size=30))
 def test_whatever_ids_a_model_makes_they_decode_to_one_line(vocabulary, ids):
     text = vocabulary.decode(ids)
-    assert "\n" not in text and "\r" not in text
     assert vocabulary.decode([i for i in ids if i >= SPECIALS]) == text
     assert text == " ".join(text.split())
 
@@ -185,13 +186,15 @@ TEXTS = {
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_size_that_does_not_fit_the_text_is_refused_with_one_that_works(text, size, kind):
     try:
-        assert len(Vocabulary.train(TEXTS[text], size=size, kind=kind)) == size
-    except UsageError as error:
-        assert "vocabulary" in error.what and f"{size:,}" in error.what
-        assert len(str(error).split("\n")) <= 3
-        assert len(Vocabulary.train(TEXTS[text], size=proposed(error), kind=kind)) == proposed(error)
-    else:
-        assert size < 30_000
+        made, error = Vocabulary.train(TEXTS[text], size=size, kind=kind), None
+    except UsageError as refusal:
+        made, error = None, refusal
+    if made is not None:
+        assert len(made) == size < 30_000
+        return
+    assert f"a vocabulary of {size:,}" in error.what
+    assert len(str(error).split("\n")) <= 3
+    assert len(Vocabulary.train(TEXTS[text], size=proposed(error), kind=kind)) == proposed(error)
 
 
 def test_no_text_gives_no_vocabulary():
@@ -230,10 +233,8 @@ def test_a_vocabulary_with_flipped_bits_is_refused_or_another_one_but_never_a_cr
     model = bytearray(vocabulary.model)
     for place in data.draw(st.lists(st.integers(0, len(model) - 1), min_size=1, max_size=4, unique=True)):
         model[place] ^= 1 << data.draw(st.integers(0, 7))
-    try:
+    with contextlib.suppress(ModelFileError):
         assert Vocabulary(bytes(model)).digest != vocabulary.digest
-    except ModelFileError:
-        pass
 
 
 def test_a_missing_vocabulary_and_a_folder_that_cannot_be_written_are_told(vocabulary, tmp_path):

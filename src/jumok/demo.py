@@ -75,10 +75,10 @@ def report(out: Path, *, sentences: int = 1_000) -> Report:
     examples = tuple((p.english, o, p.korean) for p, o in zip(phrases[:10], ours, strict=False))
     page = out / "attention.html"
     views = [model.attention(phrase.english) for phrase in phrases[:6]]
-    write_lines(page, [attention_page(views, title="Jumok demo")])
+    write_lines(page, attention_page(views, title="Jumok demo").split("\n"))
     best = views[0]
     drawing = heatmap_svg(best.map("cross", layer=int(layer), head=int(head)), *best.labels("cross"), title=best.text)
-    write_lines(out / "attention.svg", [drawing])
+    write_lines(out / "attention.svg", drawing.split("\n"))
     return Report(
         bleu=metrics.bleu(ours, references),
         chrf=metrics.chrf(ours, references),

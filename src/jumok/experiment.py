@@ -22,7 +22,7 @@ from torch import Tensor
 
 import jumok
 from jumok import checkpoint, machine, metrics, recipes
-from jumok.checkpoint import RunFolder
+from jumok.checkpoint import Checkpoint, RunFolder
 from jumok.config import Recipe
 from jumok.data import corpora, store
 from jumok.data.batches import Batch, Batches, Place
@@ -370,9 +370,8 @@ class Experiment:
         return Run(self.folder.path, scores)
 
     def candidates(self, progress: Progress) -> Iterator[tuple[str, dict[str, Tensor]]]:
-        last = self.folder.steps()
-        whole = []
-        for folder in reversed(last):
+        whole: list[dict[str, Tensor]] = []
+        for folder in reversed(self.folder.steps()):
             if len(whole) < self.recipe.training.average and int(folder.name[5:]) <= progress.step:
                 whole.append(checkpoint.read_tensors(folder / "model.safetensors"))
         if len(whole) > 1:
@@ -450,7 +449,7 @@ def ahead(
 def average_run(path: str | Path, *, last: int, out: Path | None = None) -> Path:
     """Make a model from the mean of a run's last whole checkpoints, in RUN/model unless `out` is given."""
     run = RunFolder(path)
-    whole = []
+    whole: list[Checkpoint] = []
     for folder in reversed(run.steps()):
         if len(whole) < last:
             whole.append(run.read(folder))

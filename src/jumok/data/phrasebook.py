@@ -28,7 +28,7 @@ from jumok.errors import UnknownName, UsageError
 
 SPLITS = ("train", "validation", "test")
 UNSEEN_EVERY = 3  # every third sentence of validation and test holds an unseen combination
-HELD_OUT = 6  # one in six of a word's partners is held out
+HELD_OUT = 6  # at most one in six of a word's partners is held out
 SHORTEST, LONGEST = 3, 14  # English words
 TIRED = 20_000  # drafts in a row that bring nothing new: the split is exhausted
 
@@ -106,23 +106,38 @@ def split_of(korean: str, unseen: bool) -> str:
     return {0: "validation", 1: "test"}.get(bucket, "train")
 
 
-@cache
-def held_out() -> frozenset[str]:
-    """The word combinations that training never shows: for every word one in six of its partners, chosen by hash."""
-    partners: dict[str, list[str]] = {}
+def partners() -> dict[str, list[str]]:
+    """Every verb with its objects ("먹다+") and places ("먹다@"), every adjective with its nouns ("크다+")."""
+    found: dict[str, list[str]] = {}
     for frame in (*frames.THINGS, *frames.GIVING, *frames.MEETING, *frames.STAYING, *frames.TRAVELLING):
         verb = frame.verb.stem.text + "다"
-        partners.setdefault(f"{verb}+", []).extend(each.korean for each in frame.objects)
-        partners.setdefault(f"{verb}@", []).extend(place.korean for place in frame.places)
+        found.setdefault(f"{verb}+", []).extend(each.korean for each in frame.objects)
+        found.setdefault(f"{verb}@", []).extend(place.korean for place in frame.places)
     for noun, adjectives in ADJECTIVES_OF.items():
         for adjective in adjectives:
-            partners.setdefault(f"{adjective.stem.text}다+", []).append(noun.korean)
+            found.setdefault(f"{adjective.stem.text}다+", []).append(noun.korean)
     for adjective in words.PLACE_ADJECTIVES:
-        partners.setdefault(f"{adjective.stem.text}다+", []).extend(place.korean for place in words.BUILDINGS)
-    chosen = []
-    for word, others in partners.items():
-        ranked = sorted({word + other for other in others}, key=lambda key: (digest(key), key))
-        chosen += ranked[: len(ranked) // HELD_OUT]
+        found.setdefault(f"{adjective.stem.text}다+", []).extend(place.korean for place in words.BUILDINGS)
+    return {word: list(dict.fromkeys(others)) for word, others in found.items()}
+
+
+@cache
+def held_out() -> frozenset[str]:
+    """The word combinations that training never shows, chosen by hash.
+
+    A verb or adjective loses at most one in six of its partners, and so does a noun or place: every word stays
+    familiar, only the meeting is new.
+    """
+    meetings = partners()
+    total = Counter(other for others in meetings.values() for other in others)
+    lost, chosen = Counter[str](), list[str]()
+    for word, others in meetings.items():
+        spare = len(others) // HELD_OUT
+        for other in sorted(others, key=lambda other: digest(word + other)):
+            if spare and lost[other] < total[other] // HELD_OUT:
+                chosen.append(word + other)
+                lost[other] += 1
+                spare -= 1
     return frozenset(chosen)
 
 

@@ -23,7 +23,7 @@ from jumok.errors import DataError, DiskError, ModelFileError
 from jumok.text.vocabulary import Vocabularies
 
 CHUNK = 8_192  # pairs encoded at a time
-CHARACTERS = 1 << 19  # and no more characters than this: endless lines take no more memory than short ones
+CHARACTERS = 1 << 18  # and no more characters than this: endless lines take no more memory than short ones
 FORMAT = 1
 
 

@@ -30,7 +30,7 @@ class CheapDropout(torch.autograd.Function):
         return x * factor
 
     @staticmethod
-    def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[Tensor, None]:
         (factor,) = ctx.saved_tensors  # type: ignore[attr-defined]
         return gradient * factor, None
 
@@ -90,7 +90,8 @@ def feed_forward(activation: str, d_model: int, d_ff: int) -> nn.Module:
     """The feed-forward net of a recipe's `activation`: relu (paper), gelu or swiglu."""
     if activation == "swiglu":
         return GatedFeedForward(d_model, d_ff)
-    return FeedForward(d_model, d_ff, {"relu": F.relu, "gelu": F.gelu}[activation])
+    activations: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}
+    return FeedForward(d_model, d_ff, activations[activation])
 
 
 class LayerNorm(nn.LayerNorm):

@@ -48,13 +48,13 @@ class FusedCrossEntropy(torch.autograd.Function):
             if bias is not None and db is not None:
                 loss -= smoothing * len(x) * bias.mean()
                 db -= smoothing * len(x) / len(weight)
-        ctx.save_for_backward(dx, dw, db)
+        ctx.save_for_backward(dx, dw, *([] if db is None else [db]))
         return loss.to(x.dtype)
 
     @staticmethod
-    def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        dx, dw, db = ctx.saved_tensors  # type: ignore[attr-defined]
-        return dx * gradient, dw * gradient, None if db is None else db * gradient, None, None, None
+    def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        dx, dw, *db = ctx.saved_tensors  # type: ignore[attr-defined]
+        return dx * gradient, dw * gradient, db[0] * gradient if db else None, None, None, None
 
 
 def smoothed_cross_entropy(

@@ -141,7 +141,7 @@ def update(
     total = 0.0
     for batch in batches:
         loss, _ = objective(batch)
-        (loss / tokens).backward()  # type: ignore[no-untyped-call]
+        (loss / tokens).backward()
         total += loss.item()
     norm = clip(model.parameters(), largest_gradient).item()
     if math.isfinite(total) and math.isfinite(norm):

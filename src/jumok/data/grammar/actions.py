@@ -85,7 +85,9 @@ FRAMES = (
     (MEETING, 0.92),
     (GIVING, 1.0),
 )
-THING_STEPS = tuple(accumulate(max(2.0, len(frame.objects) ** 0.6) for frame in THINGS))
+THING_STEPS = tuple(  # "need" counts twice, being alone with its particle 이/가
+    accumulate(max(2.0, len(frame.objects) ** 0.6) * (1 + (frame.role == "subject")) for frame in THINGS)
+)
 
 
 def a_frame(talk: Talk) -> Frame:

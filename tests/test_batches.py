@@ -187,7 +187,11 @@ def test_a_corpus_larger_than_memory_becomes_batches(vocabularies, tmp_path):
     (tmp_path / "limited.py").write_text(LIMITED)
     small_stacks = ["sh", "-c", 'ulimit -s 512; exec "$@"', "sh"]  # the stacks of threads count, too
     command = [*small_stacks, sys.executable, str(tmp_path / "limited.py"), str(tmp_path), str(spare)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}  # nor do threads have heaps of their own
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "MALLOC_ARENA_MAX": "1",
+    }  # nor do threads have heaps of their own
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     walked, stored, naive = done.stdout.split()

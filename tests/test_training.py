@@ -12,9 +12,10 @@ from torch import nn
 import jumok
 from jumok.config import TrainingConfig, validate
 from jumok.data.batches import Batch, Place, pad
+from jumok.data.corpora import Corpus
 from jumok.errors import JumokError, Resumable, UsageError
 from jumok.events import read_events
-from jumok.experiment import ahead
+from jumok.experiment import Experiment, ahead
 from jumok.models.base import END, START
 from jumok.training import loop, optim
 from jumok.training.objectives import next_token
@@ -140,6 +141,17 @@ def test_validation_pairs_never_train(tmp_path):
     corpus = next(e for e in read_events(run(tmp_path / "a") / "events.jsonl") if e["event"] == "corpus")
     assert corpus["valid"] == len(kept)
     assert corpus["train"] == len(pairs) - len(kept)
+
+
+def test_the_vocabulary_is_learnt_from_a_fair_draw_of_the_whole_corpus(tmp_path):
+    corpus = Corpus("numbers", lambda: ((f"s{i}", f"t{i}") for i in range(10_000)), "digest")
+    experiment = Experiment(micro(**{"vocabulary.sentences": 500}), tmp_path)
+    (source, target), count = experiment.survey(corpus)
+    assert count == 10_000
+    assert len(source) == 500
+    assert [line[1:] for line in source] == [line[1:] for line in target]
+    mean = sum(int(line[1:]) for line in source) / 500
+    assert mean == pytest.approx(5_000, abs=4 * 10_000 / math.sqrt(12 * 500))
 
 
 # ---------------------------------------------------------------------- one update

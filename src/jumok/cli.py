@@ -519,7 +519,7 @@ def terminal_width() -> int:
 
 def main() -> None:
     """Run the command line; errors the user can put right are three lines and an exit code."""
-    os.environ.setdefault("GOMP_SPINCOUNT", "20000")  # a busy neighbour on a core must not stall every other one
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # a busy neighbour on a core must not stall every other one
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # whatever the locale says

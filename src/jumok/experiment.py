@@ -152,15 +152,15 @@ class Experiment:
     def survey(self, corpus: Corpus) -> tuple[tuple[list[str], list[str]], int]:
         """Count the pairs and draw the sentences that the vocabulary is learnt from, in one pass and bounded memory."""
         most = self.recipe.vocabulary.sentences
-        sample: list[tuple[int, int, Pair]] = []  # a heap of the smallest draws
+        sample: list[tuple[int, int, Pair]] = []  # a heap of the pairs with the smallest draws, largest on top
         count = 0
         for pair in corpus:
             count += 1
-            draw = -key(self.recipe.seed, "vocabulary", pair.line) if count > most else -count
+            entry = (-key(self.recipe.seed, "vocabulary", pair.line), pair.line, pair)
             if len(sample) < most:
-                heapq.heappush(sample, (draw, pair.line, pair))
-            elif draw > sample[0][0]:
-                heapq.heapreplace(sample, (draw, pair.line, pair))
+                heapq.heappush(sample, entry)
+            elif entry > sample[0]:
+                heapq.heapreplace(sample, entry)
         drawn = [pair for _, _, pair in sorted(sample, key=lambda one: one[1])]
         if not drawn:
             raise DataError("the corpus is empty", where=f"in {corpus.name}", hint="try: jumok data check FILES")

@@ -7,7 +7,21 @@ Not here  times (times.py), verbs (predicates.py).
 from functools import cache
 
 from jumok.data.grammar import words
-from jumok.data.grammar.draft import CALL, COUNT, MAIN, NOUN, OWNER, UNIT, Draft, Korean, Number, Part, Person, Talk
+from jumok.data.grammar.draft import (
+    CALL,
+    COUNT,
+    MAIN,
+    NOUN,
+    OWNER,
+    UNIT,
+    Draft,
+    English,
+    Korean,
+    Number,
+    Part,
+    Person,
+    Talk,
+)
 from jumok.data.grammar.endings import Level, attach, before_noun, pick
 from jumok.data.grammar.words import Adjective, Noun, Place
 
@@ -133,12 +147,13 @@ ADJECTIVES_OF: dict[Noun, tuple[Adjective, ...]] = {
 def thing(noun: Noun, style: str, level: Level, count: int = 0, adjective: Adjective | None = None) -> Part:
     """A noun with its determiner; articles have no Korean word and belong to the noun."""
     stem: Korean = (noun.korean, "", NOUN)
+    english: tuple[English, ...]
     single = noun.plural not in ("", "=")
     if count:
         return _counted(noun, count)
     if adjective:
         described = ((adjective.english, OWNER), (noun.english, NOUN))
-        english = (((article(adjective.english), NOUN)), *described) if single else described
+        english = ((article(adjective.english), NOUN), *described) if single else described
         key = f"{adjective.stem.text}다+{noun.korean}"
         return Part(english, ((before_noun(adjective.stem), "", OWNER), stem), noun.korean, key)
     if style == "the" or "the" in noun.tags:

@@ -165,8 +165,8 @@ def be_group(
 ) -> tuple[tuple[English, ...], tuple[English, ...]]:
     """Return the forms of "to be" before and after the subject."""
     if mood == "future":
-        front, be = _negated("will", negation), (("be", AUX),)
-        return (front, be) if asks else ((), front + be)
+        will = _negated("will", negation)
+        return (will, (("be", AUX),)) if asks else ((), (*will, ("be", AUX)))
     single = number in ("I", "third")
     now = {"I": "am", "third": "is"}.get(number, "are")
     be = _negated(now if mood == "present" else "was" if single else "were", negation)

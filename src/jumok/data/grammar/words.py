@@ -68,7 +68,10 @@ def _rows(table: str) -> list[list[str]]:
 
 
 def _nouns(table: str) -> tuple[Noun, ...]:
-    return tuple(Noun(*row[:5], tags=tuple(row[5].split(","))) for row in _rows(table))
+    return tuple(
+        Noun(english, plural, korean, measure, unit, tuple(tags.split(",")))
+        for english, plural, korean, measure, unit, tags in _rows(table)
+    )
 
 
 NOUNS = _nouns("""

@@ -1,4 +1,10 @@
-"""Small models and sentences that tests share."""
+"""Small models and sentences that tests share, and the check that shape comments tell the truth."""
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
 
 import torch
 from torch import Tensor
@@ -50,3 +56,58 @@ def two_sentences() -> tuple[Tensor, Tensor]:
     source = torch.tensor([[9, 10, 11, 12, 3], [13, 14, 3, 0, 0]])
     target = torch.tensor([[2, 15, 16, 17], [2, 18, 19, 20]])
     return source, target
+
+
+# ------------------------------------------------------------------------------------------ shape comments
+
+SHAPE = re.compile(r"^\s*(\w+)(?::\s*\w+)?\s*=[^=].*#\s*\(((?:[A-Z]|\d+)(?:,\s*(?:[A-Z]|\d+))*),?\)")
+
+
+def shape_comments(path: Path) -> dict[int, tuple[str, list[str]]]:
+    """Map line number to (variable, dimensions) for every shape-commented assignment in a file."""
+    matches = enumerate(map(SHAPE.match, path.read_text(encoding="utf-8").split("\n")), start=1)
+    return {line: (m[1], re.split(r",\s*", m[2])) for line, m in matches if m}
+
+
+class ShapeChecker:
+    """Run code and compare the trailing shape comments of a file with the tensors that the lines really make."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.wanted = path, shape_comments(path)
+        self.wrong: list[str] = []
+        self.seen: set[int] = set()
+
+    def run(self, call: Callable[[], object], within: str, **sizes: int) -> None:
+        """Call, with what each letter stands for in the functions whose full name begins with a match of `within`."""
+        pending: dict[FrameType, int] = {}
+
+        def settle(frame: FrameType) -> None:
+            line = pending.pop(frame, 0)
+            if line not in self.wanted or not hasattr(frame.f_locals.get(self.wanted[line][0]), "shape"):
+                return
+            self.seen.add(line)
+            name, letters = self.wanted[line]
+            actual = tuple(frame.f_locals[name].shape)
+            if actual != tuple(int(x) if x.isdigit() else sizes.get(x) for x in letters):
+                self.wrong.append(f"{self.path.name}:{line}: {name} is {actual}, comment says ({', '.join(letters)})")
+
+        def trace(frame: FrameType, event: str, _: object) -> Callable[..., object] | None:
+            if frame.f_code.co_filename != str(self.path) or not re.match(within, frame.f_code.co_qualname):
+                return None
+            if event in ("line", "return"):
+                settle(frame)
+            if event == "line":
+                pending[frame] = frame.f_lineno
+            return trace
+
+        previous = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            call()
+        finally:
+            sys.settrace(previous)
+
+    def complaints(self) -> list[str]:
+        """Comments that are false, and those that no run has reached."""
+        unseen = sorted(set(self.wanted) - self.seen)
+        return self.wrong + [f"{self.path.name}:{line}: never reached" for line in unseen]

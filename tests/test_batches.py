@@ -91,6 +91,22 @@ def test_a_walk_from_any_place_continues_as_if_it_had_never_stopped(built, windo
         assert [(p, content(b)) for p, b in again] == [(p, content(b)) for p, b in walked[stop + 1 :]]
 
 
+def test_a_walk_is_one_epoch_after_the_other(built):
+    batches = Batches(built, tokens=512, seed=3)
+    walked = itertools.islice(batches.walk(Place(0, 0)), batches.count(0) + batches.count(1))
+    assert [content(batch) for _, batch in walked] == [content(b) for epoch in (0, 1) for b in batches.epoch(epoch)]
+
+
+def test_sentences_like_those_of_a_real_corpus_are_padded_by_less_than_5_percent():
+    draw = np.random.default_rng(0)
+    source = np.clip(draw.gamma(6.0, 2.2, 30_000), 1, 60).round().astype(int)  # 13 subwords on average, as in Multi30k
+    target = np.clip(source + draw.normal(0.5, 2.5, 30_000), 1, 60).round().astype(int)
+    grid = 0
+    for rows in plan(source, target, tokens=2_048, rng=draw):
+        grid += len(rows) * (source[rows].max() + target[rows].max() + 2)
+    assert 1 - (source.sum() + target.sum() + 2 * len(source)) / grid < 0.05
+
+
 def test_sources_end_with_end_targets_begin_with_start_and_labels_are_targets_one_step_ahead(built):
     for batch in Batches(built, tokens=256, seed=1).epoch(0):
         for row, source, target, labels in zip(batch.rows.tolist(), *content(batch)[:3], strict=True):

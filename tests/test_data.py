@@ -167,6 +167,13 @@ def test_a_store_gives_back_every_pair_as_the_vocabulary_encodes_it(built, vocab
     assert sum(built.tokens()) == sum(len(side[row]) for side in (built.source, built.target) for row in range(500))
 
 
+def test_a_store_is_the_same_whatever_the_chunks_it_was_written_in(built, vocabularies, tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "CHUNK", 64)
+    again = store.build(PAIRS, vocabularies, FILTERS, tmp_path / "again", identity="pairs")
+    for name in ("source.ids", "source.begins", "target.ids", "target.begins", "lines", "meta.json"):
+        assert (again.folder / name).read_bytes() == (built.folder / name).read_bytes()
+
+
 def test_a_store_is_built_once_and_anew_when_text_vocabulary_or_filters_differ(vocabularies, tmp_path):
     def read(*, twice: bool = False) -> list[Pair]:
         assert not twice, "the pairs were read although the store was there"

@@ -272,7 +272,7 @@ def find_bundle(path: str | Path) -> Path:
     """The bundle of a run or of a bundle's own folder."""
     path = Path(path)
     for folder in (path / "model", path):
-        if (folder / "model.safetensors").exists():
+        if (folder / MANIFEST).exists() or (folder / "model.safetensors").exists():
             return folder
     if RunFolder(path).steps():
         hint = f"try: jumok model average {shlex.quote(str(path))}"

@@ -4,20 +4,31 @@ Verbs are short: they turn options into calls.  torch is imported inside them, s
 """
 
 import io
-import json
 import os
-import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 import jumok
-from jumok.errors import DataError, DiskError, JumokError, UnknownName, UsageError
+from jumok.errors import DiskError, JumokError, UnknownName, UsageError
+from jumok.shell import (
+    check_device,
+    chunks,
+    clean_arguments,
+    counted,
+    dumps,
+    forbid,
+    listed,
+    place,
+    printed,
+    source_lines,
+    stream_lines,
+    terminal_width,
+    watching,
+)
 
 HELP = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
@@ -36,17 +47,15 @@ app.add_typer(data_app, name="data", short_help="Look at text files: check, stat
 app.add_typer(model_app, name="model", short_help="Look at models: info, average.")
 
 
-def option(*names: str, metavar: str, help: str) -> Any:
+def option(metavar: str, help: str, *names: str) -> Any:
     return typer.Option(*names, metavar=metavar, help=help)
 
 
 ModelPath = Annotated[str, typer.Argument(help="A run folder, or the model folder inside it.", metavar="MODEL")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line instead of text.")]
-Device = Annotated[str, option(metavar="NAME", help="cpu, cuda or mps.")]
-Beam = Annotated[
-    int | None, option(metavar="N", help="Hypotheses kept at each step; 1 is greedy. Default: the recipe's.")
-]
-Alpha = Annotated[float | None, option("--length-penalty", metavar="A", help="0 prefers short, 1 long. Paper: 0.6.")]
+Device = Annotated[str, option("NAME", "cpu, cuda or mps.")]
+Beam = Annotated[int | None, option("N", "Hypotheses kept at each step; 1 is greedy. Default: the recipe's.")]
+Alpha = Annotated[float | None, option("A", "0 prefers short, 1 long. Paper: 0.6.", "--length-penalty")]
 File = str | None
 MISUSE: type[Exception] = typer.BadParameter.__mro__[2]  # ClickException, of click or of the copy that typer may carry
 
@@ -69,8 +78,8 @@ def top(version: Version = False) -> None:
 
 @app.command(short_help="Train English to Korean in minutes and see it work.")
 def demo(
-    out: Annotated[Path, option(metavar="FOLDER", help="Folder of the run.")] = Path("runs/demo"),
-    minutes: Annotated[float | None, option(metavar="MINUTES", help="Training time; default 4.")] = None,
+    out: Annotated[Path, option("FOLDER", "Folder of the run.")] = Path("runs/demo"),
+    minutes: Annotated[float | None, option("MINUTES", "Training time; default 4.")] = None,
 ) -> None:
     """Train English to Korean on the embedded phrasebook, score it, show its attention.
 
@@ -88,31 +97,21 @@ def demo(
 
 @app.command(short_help="Train a translator; the same command continues it.")
 def train(
-    source: Annotated[
-        File, option(metavar="FILE", help="Text to translate from, a sentence a line (.gz .xz .zst).")
-    ] = None,
-    target: Annotated[File, option(metavar="FILE", help="Its translation, line by line.")] = None,
-    table: Annotated[File, option(metavar="FILE", help="Or one .tsv or .jsonl with both; - is stdin (tsv).")] = None,
-    corpus: Annotated[File, option(metavar="NAME", help="Or one jumok makes: phrasebook, copy, reverse, sort.")] = None,
-    valid_source: Annotated[
-        File, option(metavar="FILE", help="Validation text; held out by rule if not given.")
-    ] = None,
-    valid_target: Annotated[File, option(metavar="FILE", help="Its translation.")] = None,
-    valid_table: Annotated[File, option(metavar="FILE", help="Or one .tsv or .jsonl with both.")] = None,
-    recipe: Annotated[
-        str, option(metavar="NAME", help="demo, tiny, small, base, big, table3-… or a .toml file.")
-    ] = "tiny",
-    out: Annotated[Path | None, option(metavar="FOLDER", help="Folder of the run. Default: runs/RECIPE.")] = None,
-    minutes: Annotated[
-        float | None, option(metavar="MINUTES", help="Stop after this time; the schedule fits it.")
-    ] = None,
-    steps: Annotated[int | None, option(metavar="N", help="Stop after this many updates.")] = None,
-    epochs: Annotated[int | None, option(metavar="N", help="Stop after this many passes over the data.")] = None,
-    until_bleu: Annotated[float | None, option(metavar="BLEU", help="Stop when validation BLEU reaches this.")] = None,
+    source: Annotated[File, option("FILE", "Text to translate from, a sentence a line (.gz .xz .zst).")] = None,
+    target: Annotated[File, option("FILE", "Its translation, line by line.")] = None,
+    table: Annotated[File, option("FILE", "Or one .tsv or .jsonl with both; - is stdin (tsv).")] = None,
+    corpus: Annotated[File, option("NAME", "Or one jumok makes: phrasebook, copy, reverse, sort.")] = None,
+    valid_source: Annotated[File, option("FILE", "Validation text; held out by rule if not given.")] = None,
+    valid_target: Annotated[File, option("FILE", "Its translation.")] = None,
+    valid_table: Annotated[File, option("FILE", "Or one .tsv or .jsonl with both.")] = None,
+    recipe: Annotated[str, option("NAME", "demo, tiny, small, base, big, table3-… or a .toml file.")] = "tiny",
+    out: Annotated[Path | None, option("FOLDER", "Folder of the run. Default: runs/RECIPE.")] = None,
+    minutes: Annotated[float | None, option("MINUTES", "Stop after this time; the schedule fits it.")] = None,
+    steps: Annotated[int | None, option("N", "Stop after this many updates.")] = None,
+    epochs: Annotated[int | None, option("N", "Stop after this many passes over the data.")] = None,
+    until_bleu: Annotated[float | None, option("BLEU", "Stop when validation BLEU reaches this.")] = None,
     compile: Annotated[bool, typer.Option("--compile", help="Compile the model with torch.compile.")] = False,
-    set_: Annotated[
-        list[str] | None, option("--set", metavar="KEY=VALUE", help="Change the recipe; repeatable.")
-    ] = None,
+    set_: Annotated[list[str] | None, option("KEY=VALUE", "Change the recipe; repeatable.", "--set")] = None,
     device: Device = "cpu",
 ) -> None:
     """Train a translator; the same command continues a run that was stopped.
@@ -142,22 +141,16 @@ def train(
 def translate(
     model: ModelPath,
     text: Annotated[list[str] | None, typer.Argument(help="Sentences; without them, --input or stdin.")] = None,
-    input: Annotated[File, option("--input", "-i", metavar="FILE", help="One sentence a line; - is stdin.")] = None,
-    output: Annotated[File, option("--output", "-o", metavar="FILE", help="Write there instead of stdout.")] = None,
+    input: Annotated[File, option("FILE", "One sentence a line; - is stdin.", "--input", "-i")] = None,
+    output: Annotated[File, option("FILE", "Write there instead of stdout.", "--output", "-o")] = None,
     beam: Beam = None,
     length_penalty: Alpha = None,
-    best: Annotated[int | None, option("--n-best", metavar="N", help="How many translations of each sentence.")] = None,
+    best: Annotated[int | None, option("N", "How many translations of each sentence.", "--n-best")] = None,
     sample: Annotated[bool, typer.Option("--sample", help="Draw instead of searching.")] = False,
-    temperature: Annotated[
-        float | None, option(metavar="T", help="With --sample: 0 is greedy, 1 the model's own.")
-    ] = None,
-    top_k: Annotated[
-        int | None, option(metavar="K", help="With --sample: only the k likeliest tokens; 0 is all.")
-    ] = None,
-    top_p: Annotated[
-        float | None, option(metavar="P", help="With --sample: only the share p of the probability.")
-    ] = None,
-    seed: Annotated[int | None, option(metavar="N", help="With --sample: the same seed draws the same.")] = None,
+    temperature: Annotated[float | None, option("T", "With --sample: 0 is greedy, 1 the model's own.")] = None,
+    top_k: Annotated[int | None, option("K", "With --sample: only the k likeliest tokens; 0 is all.")] = None,
+    top_p: Annotated[float | None, option("P", "With --sample: only the share p of the probability.")] = None,
+    seed: Annotated[int | None, option("N", "With --sample: the same seed draws the same.")] = None,
     stream: Annotated[bool, typer.Option("--stream", help="Print each word as soon as it is made (greedy).")] = False,
     as_json: Json = False,
     device: Device = "cpu",
@@ -197,8 +190,8 @@ def translate(
 @app.command(short_help="The model's score of given translations.")
 def score(
     model: ModelPath,
-    source: Annotated[str, option(metavar="FILE", help="Source sentences.")],
-    target: Annotated[str, option(metavar="FILE", help="Translations to score.")],
+    source: Annotated[str, option("FILE", "Source sentences.")],
+    target: Annotated[str, option("FILE", "Translations to score.")],
     as_json: Json = False,
     device: Device = "cpu",
 ) -> None:
@@ -220,12 +213,12 @@ def score(
 @app.command(short_help="BLEU, chrF, TER and perplexity on a test set.")
 def evaluate(
     model: ModelPath,
-    source: Annotated[File, option(metavar="FILE", help="Test sentences.")] = None,
-    target: Annotated[File, option(metavar="FILE", help="Their reference translations.")] = None,
-    table: Annotated[File, option(metavar="FILE", help="Or one .tsv or .jsonl with both.")] = None,
-    compare: Annotated[File, option(metavar="FILE", help="Another system's output, for a significance test.")] = None,
-    output: Annotated[File, option("--output", "-o", metavar="FILE", help="Write the translations there.")] = None,
-    tokenize: Annotated[str, option(metavar="NAME", help="sacreBLEU's tokenizer; auto fits the script.")] = "auto",
+    source: Annotated[File, option("FILE", "Test sentences.")] = None,
+    target: Annotated[File, option("FILE", "Their reference translations.")] = None,
+    table: Annotated[File, option("FILE", "Or one .tsv or .jsonl with both.")] = None,
+    compare: Annotated[File, option("FILE", "Another system's output, for a significance test.")] = None,
+    output: Annotated[File, option("FILE", "Write the translations there.", "--output", "-o")] = None,
+    tokenize: Annotated[str, option("NAME", "sacreBLEU's tokenizer; auto fits the script.")] = "auto",
     beam: Beam = None,
     length_penalty: Alpha = None,
     as_json: Json = False,
@@ -254,12 +247,12 @@ def evaluate(
 def look(
     model: ModelPath,
     text: Annotated[str, typer.Argument(help="A sentence.")],
-    translation: Annotated[str | None, option(metavar="TEXT", help="Look at this one, not the model's own.")] = None,
-    kind: Annotated[str, option(metavar="KIND", help="cross, encoder or decoder.")] = "cross",
-    layer: Annotated[int | None, option(metavar="N", help="From 1; without it, the mean of all.")] = None,
-    head: Annotated[int | None, option(metavar="N", help="From 1; without it, the mean of all.")] = None,
-    html: Annotated[File, option(metavar="FILE", help="Also write a page with every layer and head.")] = None,
-    lang: Annotated[str, option(metavar="LANGUAGE", help="Language of the page: en or ko.")] = "en",
+    translation: Annotated[str | None, option("TEXT", "Look at this one, not the model's own.")] = None,
+    kind: Annotated[str, option("KIND", "cross, encoder or decoder.")] = "cross",
+    layer: Annotated[int | None, option("N", "From 1; without it, the mean of all.")] = None,
+    head: Annotated[int | None, option("N", "From 1; without it, the mean of all.")] = None,
+    html: Annotated[File, option("FILE", "Also write a page with every layer and head.")] = None,
+    lang: Annotated[str, option("LANGUAGE", "Language of the page: en or ko.")] = "en",
     device: Device = "cpu",
 ) -> None:
     """Draw the attention of a sentence and its translation in the terminal, and as a one-file page.
@@ -345,8 +338,8 @@ def model_info(model: ModelPath, as_json: Json = False) -> None:
 @model_app.command("average")
 def model_average(
     run: Annotated[str, typer.Argument(help="A run folder with checkpoints.", metavar="RUN")],
-    last: Annotated[int, option(metavar="N", help="How many of the last checkpoints.")] = 5,
-    out: Annotated[Path | None, option(metavar="FOLDER", help="Where to write the model. Default: RUN/model.")] = None,
+    last: Annotated[int, option("N", "How many of the last checkpoints.")] = 5,
+    out: Annotated[Path | None, option("FOLDER", "Where to write the model. Default: RUN/model.")] = None,
 ) -> None:
     """Make a model from the mean of a run's last checkpoints.
 
@@ -383,140 +376,6 @@ def doctor(as_json: Json = False) -> None:
 # ---------------------------------------------------------------------- around the verbs
 
 
-@contextmanager
-def watching() -> Iterator[tuple[list[Any], Callable[[], bool]]]:
-    """A training display on stderr and a stop that Ctrl-C or SIGTERM asks for; a second Ctrl-C leaves at once."""
-    from jumok.display import TrainingDisplay
-
-    asked: list[int] = []
-
-    def ask(number: int, frame: object) -> None:
-        if asked and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        asked.append(number)
-        print("\nstopping after this step; everything will be saved (Ctrl-C again to leave at once)", file=sys.stderr)
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    display = TrainingDisplay()
-    try:
-        yield [display], lambda: bool(asked)
-    finally:
-        display.close()
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def printed(translations: Iterator[Any], *, as_json: bool, ranked: bool) -> Iterator[str]:
-    """Translations as lines: JSON, or the text; ranked: number of the sentence, score and text of each."""
-    for number, translation in enumerate(translations):
-        if as_json:
-            yield dumps(translation.to_json())
-        elif ranked:
-            for one in (translation, *translation.alternatives):
-                yield f"{number}\t{one.score:.4f}\t{one.text}"
-        else:
-            yield translation.text
-
-
-def source_lines(text: list[str] | None, path: str | None) -> tuple[Iterator[str], bool]:
-    """The lines to translate, and whether they come one by one from a person who waits for each answer."""
-    from jumok.text.lines import read_lines
-
-    if text:
-        return iter(clean_arguments(text)), False
-    typed = path in (None, "-") and sys.stdin is not None and sys.stdin.isatty()
-    if typed:
-        print("type a sentence and Enter; Ctrl-D ends", file=sys.stderr)
-    return read_lines(path or "-"), typed
-
-
-def clean_arguments(texts: list[str]) -> list[str]:
-    """Sentences from the command line, which must be UTF-8."""
-    for text in texts:
-        if any("\ud800" <= character <= "\udfff" for character in text):
-            shown = text.encode("utf-8", "backslashreplace").decode()
-            raise DataError(
-                "a sentence is not UTF-8", where=f"in {shown}", hint="try: a file, and jumok data check FILE"
-            )
-    return texts
-
-
-def forbid(why: str, options: dict[str, Any]) -> None:
-    """Refuse options that would be ignored."""
-    for name, value in options.items():
-        if value is not None:
-            given = f"--{name.replace('_', '-')}"
-            raise UsageError(f"{given} does not fit: {why}", where=f"in {given}", hint=f"try: the same without {given}")
-
-
-def check_device(name: str) -> None:
-    """Refuse a device that is not here, before anything is read."""
-    import torch
-
-    here = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    kind, _, number = name.partition(":")
-    if kind not in here or (number and not (number.isdigit() and kind == "cuda")):
-        raise UnknownName("device", name, here, where="in --device")
-    if not here[kind] or (number and int(number) >= torch.cuda.device_count()):
-        raise UsageError(
-            f"this machine has no {name}", where="in --device", hint="try: --device cpu, or see: jumok doctor"
-        )
-
-
-def counted(number: int | None, size: int, name: str) -> int | None:
-    """A layer or head counted from 1 as an index."""
-    if number is not None and not 1 <= number <= size:
-        hint = f"try: --{name} 1" + f" … {size}" * (size > 1)
-        raise UsageError(f"there is no {name} {number}; the model has {size}", where=f"in --{name}", hint=hint)
-    return None if number is None else number - 1
-
-
-def place(finding: Any) -> str:
-    return f"{finding.file}, line {finding.line}, byte {finding.byte}" if finding.line else str(finding.file)
-
-
-def listed(values: dict[str, Any], margin: str = "") -> Iterator[str]:
-    """Names and values, a line each; what is in a value of several stands below it."""
-    for name, value in values.items():
-        if isinstance(value, dict) and any(isinstance(part, dict) for part in value.values()):
-            yield f"{margin}{name}"
-            yield from listed(value, margin + "  ")
-        elif isinstance(value, dict):
-            parts = (f"{n} {v:.2f}" if isinstance(v, float) else f"{n} {v}" for n, v in value.items())
-            yield f"{margin}{name}: {', '.join(parts)}"
-        else:
-            yield f"{margin}{name:<14} {value}"
-
-
-def stream_lines(translator: Any, lines: Iterator[str], options: dict[str, Any]) -> None:
-    for line in lines:
-        for piece in translator.stream(line, **options):
-            print(piece, end="", flush=True)
-        print(flush=True)
-
-
-def chunks(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
-    chunk: list[Any] = []
-    for item in items:
-        chunk.append(item)
-        if len(chunk) == size:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
-
-
-def dumps(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def terminal_width() -> int:
-    try:
-        return max(40, os.get_terminal_size().columns)
-    except OSError:
-        return 100
-
-
 def main() -> None:
     """Run the command line; errors the user can put right are three lines and an exit code."""
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # a busy neighbour on a core must not stall every other one
@@ -535,7 +394,7 @@ def main() -> None:
 def run() -> int:
     """The exit code of what the arguments ask for; all complaints are printed."""
     try:
-        result = app(standalone_mode=False)
+        result = app(prog_name="jumok", standalone_mode=False)
         code = result if isinstance(result, int) else 0
     except JumokError as error:
         code = complain(error)
@@ -571,7 +430,8 @@ def complain_of_usage(error: Any) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         print(error.format_message(), file=sys.stderr)
         return UsageError.code
-    message, context = error.format_message().rstrip("."), getattr(error, "ctx", None)
+    message = error.format_message().rstrip(".").replace(". Did you", "; did you")
+    context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "jumok"
     return complain(UsageError(message[:1].lower() + message[1:], where=f"in {command}", hint=f"try: {command} --help"))
 

@@ -23,11 +23,13 @@ def demo() -> Recipe:
     """English to Korean on the embedded phrasebook: a few minutes on two cores."""
     return Recipe(
         name="demo",
-        data=DataConfig(corpus="phrasebook", pairs=50_000, tokens_per_batch=2_048),
+        data=DataConfig(corpus="phrasebook", pairs=50_000, tokens_per_batch=1_024),
         vocabulary=VocabularyConfig(size=2_000, kind="unigram"),
-        model=TransformerConfig(encoder_layers=3, decoder_layers=3, d_model=128, d_ff=256, heads=4),
+        model=TransformerConfig(
+            encoder_layers=3, decoder_layers=3, d_model=128, d_ff=512, heads=4, norm_place="pre",
+        ),
         training=TrainingConfig(
-            steps=1_000_000, minutes=4.0, schedule="linear", peak=3e-3, warmup=300, tokens_per_update=2_048,
+            steps=1_000_000, minutes=4.0, schedule="linear", peak=3e-3, warmup=200, tokens_per_update=1_024,
             validations=8, average=2, valid_pairs=200,
         ),
     )  # fmt: skip
@@ -39,9 +41,11 @@ def tiny() -> Recipe:
         name="tiny",
         data=DataConfig(tokens_per_batch=2_048),
         vocabulary=VocabularyConfig(size=8_000),
-        model=TransformerConfig(encoder_layers=4, decoder_layers=4, d_model=128, d_ff=256, heads=4, dropout=0.2),
+        model=TransformerConfig(
+            encoder_layers=4, decoder_layers=4, d_model=128, d_ff=256, heads=4, dropout=0.2, norm_place="pre",
+        ),
         training=TrainingConfig(
-            steps=1_000_000, minutes=30.0, schedule="linear", peak=4e-3, warmup=600, tokens_per_update=2_048,
+            steps=1_000_000, minutes=30.0, schedule="linear", peak=4e-3, warmup=300, tokens_per_update=2_048,
             validations=20, average=4,
         ),
         decoding=DecodingConfig(beam=5),

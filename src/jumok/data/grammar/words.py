@@ -63,7 +63,7 @@ class Adjective:
 
 
 def _rows(table: str) -> list[list[str]]:
-    rows = [line.split() for line in table.strip().splitlines()]
+    rows = [line.split() for line in table.strip().split("\n")]
     return [[cell.replace("_", " ") if cell != "-" else "" for cell in row] for row in rows]
 
 

@@ -1,0 +1,173 @@
+"""What happens in a run, as lines of JSON and as a person sees it; and randomness by name."""
+
+import io
+import json
+import math
+import os
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from jumok.display import TrainingDisplay, clock
+from jumok.errors import DiskError, JumokError, UnknownName
+from jumok.events import EventLog, TensorBoardSink, read_events
+from jumok.keys import generator, key
+
+STEP = {"epoch": 0, "rate": 0.1, "norm": 1.0, "tokens": 50, "horizon": 100, "skipped": 0}
+VALIDATION = {"epoch": 0, "seconds": 61.0, "loss": 2.0, "perplexity": 7.39, "bleu": 12.3, "better": True}
+
+
+# ------------------------------------------------------------------------------------------ events
+
+
+def test_events_are_read_as_they_were_written_and_reach_every_sink_in_order(tmp_path):
+    seen: list[dict[str, object]] = []
+    log = EventLog(tmp_path / "run" / "events.jsonl", [seen.append, seen.append])
+    log("stage", text="읽는 중\n…")
+    log("step", step=1, loss=2.5)
+    log.close()
+    found = list(read_events(tmp_path / "run" / "events.jsonl"))
+    assert [event["event"] for event in found] == ["stage", "step"]
+    assert seen == [found[0], found[0], found[1], found[1]]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_number_that_json_does_not_have_becomes_null_wherever_it_stands(tmp_path, value):
+    log = EventLog(tmp_path / "events.jsonl")
+    log("step", loss=value, scores={"bleu": value, "deep": {"er": value}})
+    log.close()
+    text = (tmp_path / "events.jsonl").read_text()
+    event = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert (event["loss"], event["scores"]) == (None, {"bleu": None, "deep": {"er": None}})
+
+
+@given(cut=st.integers(0, 200))
+def test_a_log_cut_off_anywhere_loses_one_event_at_most_and_none_that_comes_later(tmp_path_factory, cut):
+    path = tmp_path_factory.mktemp("log") / "events.jsonl"
+    log = EventLog(path)
+    for step in range(4):
+        log("step", step=step)
+    log.close()
+    kept = path.read_bytes()[:cut]
+    path.write_bytes(kept)
+    log = EventLog(path)
+    log("step", step="later")
+    log.close()
+    steps = [event["step"] for event in read_events(path)]
+    assert steps[:-1] == list(range(len(steps) - 1))
+    assert kept.count(b"\n") <= len(steps) - 1 <= kept.count(b"\n") + 1
+    assert steps[-1] == "later"
+
+
+def test_a_log_that_cannot_be_written_is_a_disk_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DiskError, match="event log"):
+        EventLog(tmp_path / "file" / "events.jsonl")("stage", text="x")
+
+
+def test_tensorboard_gets_the_numbers_of_steps_and_validations(tmp_path):
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+    sink = TensorBoardSink(tmp_path)
+    sink({"event": "stage", "time": 1.0, "text": "x"})
+    sink({"event": "step", "time": 2.0, "step": 1, "seconds": 0.5, "loss": 2.5} | STEP)
+    sink({"event": "validation", "time": 3.0, "step": 1} | VALIDATION)
+    sink.close()
+    [file] = os.listdir(tmp_path)
+    records = list(EventFileLoader(str(tmp_path / file)).Load())
+    tags = {value.tag for record in records for value in record.summary.value}
+    assert {"train/loss", "train/rate", "valid/bleu", "valid/loss"} <= tags
+    assert not tags & {"valid/better", "train/time", "train/step"}
+
+
+# ------------------------------------------------------------------------------------------ display
+
+
+def shown(events: list[dict[str, object]], *, terminal: bool = False) -> str:
+    screen = io.StringIO()
+    display = TrainingDisplay(Console(file=screen, force_terminal=terminal, width=120, highlight=False))
+    for event in events:
+        display(event)
+    display.close()
+    return screen.getvalue()
+
+
+def test_without_a_terminal_only_what_stays_is_printed():
+    steps = [{"event": "step", "step": n, "seconds": n * 3.0, "loss": 4.0 - n} | STEP for n in (1, 2)]
+    valid = {"event": "validation", "step": 2, "sample": "a [b] → c"} | VALIDATION
+    text = shown([{"event": "stage", "text": "Reading [file]"}, *steps, valid, {"event": "finished", "text": "Done"}])
+    lines = text.removesuffix("\n").split("\n")
+    assert [line.split()[0] for line in lines] == ["Reading", "step", "2", "a", "Done"]
+    assert "[file]" in lines[0], "square brackets are text, not markup"
+    assert "1:01" in lines[2]
+    assert lines[2].endswith("best")
+    assert "\x1b" not in text
+
+
+def test_on_a_terminal_there_is_one_live_line_with_the_time_left():
+    steps = [{"event": "step", "step": n, "seconds": n * 1.0, "loss": 3.0} | STEP for n in (1, 2)]
+    text = shown(steps, terminal=True)
+    assert "step 1" in text
+    assert "1:39 left" in text, "99 steps of a second each"
+
+
+@pytest.mark.parametrize("loss", [None, math.nan, math.inf])
+def test_a_skipped_step_does_not_spoil_the_loss_that_is_shown(loss):
+    losses = [2.0, loss, 2.0]
+    steps = [{"event": "step", "step": n, "seconds": n * 1.0, "loss": x} | STEP for n, x in enumerate(losses, start=1)]
+    row = shown([*steps, {"event": "validation", "step": 3} | VALIDATION]).split("\n")[1]
+    assert " 2.000 " in row
+
+
+def test_an_event_nobody_draws_is_passed_over():
+    assert shown([{"event": "unheard of"}]) == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0:00"), (-5, "0:00"), (59.6, "1:00"), (245, "4:05"), (3723, "1:02:03")]
+)
+def test_time_is_written_as_on_a_clock(seconds, text):
+    assert clock(seconds) == text
+
+
+# ------------------------------------------------------------------------------------------ keys and errors
+
+
+def test_a_key_depends_on_every_part_of_it_and_on_their_order():
+    parts = [(1, "a"), (2, "a"), (1, "b"), (1, "a", 0), (1, "a", 0, 1), (1, "a", 1, 0), (1, "a", 10), (11, "a", 0)]
+    keys = [key(*part) for part in parts]
+    assert all(one != other for one, other in combinations(keys, 2))
+    assert keys == [key(*part) for part in parts]
+    assert all(0 <= one < 2**63 for one in keys)
+
+
+def test_a_generator_starts_anew_from_its_key():
+    assert generator(1, "order", 5).random(4).tolist() == generator(1, "order", 5).random(4).tolist()
+    assert generator(1, "order", 5).random() != generator(1, "order", 6).random()
+
+
+def test_an_error_is_three_lines_at_most_whatever_is_put_into_it():
+    error = JumokError("what\nhappened", where="here\nand there", hint="try\nthis\n")
+    assert str(error) == "what happened\nhere and there\ntry this"
+    assert str(JumokError("what")) == "what"
+
+
+def test_an_unknown_name_gets_the_nearest_or_all():
+    assert "did you mean 'tiny'?" in str(UnknownName("recipe", "tniy", ["base", "tiny"]))
+    assert "known: base, tiny" in str(UnknownName("recipe", "zzz", ["tiny", "base"]))
+
+
+def test_every_kind_of_error_has_the_exit_code_of_the_contract():
+    codes = {kind.__name__: kind.code for kind in [JumokError, *JumokError.__subclasses__()]}
+    contract = {
+        "UsageError": 2,
+        "DataError": 64,
+        "ModelFileError": 65,
+        "DiskError": 74,
+        "Resumable": 75,
+        "JumokError": 1,
+    }
+    assert codes == contract

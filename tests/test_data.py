@@ -130,10 +130,14 @@ class Stdin:
 
 def test_standard_input_is_kept_as_a_file_that_can_be_read_twice(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", Stdin(b"one\teins\ntwo\tzwei\n"))
-    data = corpora.spool(DataConfig(table="-"), tmp_path / "data")
+    given = DataConfig(table="-")
+    data = corpora.without_stdin(given, tmp_path / "data")
+    corpora.keep_stdin(given, data)
     corpus, _ = corpora.resolve(data, seed=1)
     assert list(corpus) == list(corpus) == [Pair("one", "eins", 1), Pair("two", "zwei", 2)]
-    assert corpora.spool(DataConfig(corpus="copy"), tmp_path / "other") == DataConfig(corpus="copy")
+    plain = DataConfig(corpus="copy")
+    assert corpora.without_stdin(plain, tmp_path / "other") == plain
+    corpora.keep_stdin(plain, plain)
     assert not (tmp_path / "other").exists()
 
 
@@ -141,7 +145,7 @@ def test_standard_input_is_one_file_only_and_not_touched_when_named_twice(tmp_pa
     stdin = Stdin(b"one\n")
     monkeypatch.setattr(sys, "stdin", stdin)
     with pytest.raises(UsageError, match="source and target"):
-        corpora.spool(DataConfig(source="-", target="-"), tmp_path)
+        corpora.without_stdin(DataConfig(source="-", target="-"), tmp_path)
     assert stdin.buffer.read() == b"one\n"
 
 

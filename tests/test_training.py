@@ -1,21 +1,28 @@
 """Training: exact resume, limits, accumulation, numbers that are not finite, and that it learns at all."""
 
+import io
 import json
 import math
+import shutil
+import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
 import jumok
+from jumok import checkpoint
 from jumok.config import TrainingConfig, validate
-from jumok.data.batches import Batch, Place, pad
+from jumok.data import phrasebook
+from jumok.data.batches import Batch, Place, ahead, pad
 from jumok.data.corpora import Corpus
-from jumok.errors import JumokError, Resumable, UsageError
+from jumok.errors import DiskError, JumokError, Resumable, UsageError
 from jumok.events import read_events
-from jumok.experiment import Experiment, ahead
+from jumok.experiment import Experiment
 from jumok.models.base import END, START
 from jumok.training import loop, optim
 from jumok.training.objectives import next_token
@@ -95,6 +102,46 @@ def test_a_broken_newest_checkpoint_is_refused_by_name_and_the_one_before_it_is_
     jumok.train(recipe=micro(), out=tmp_path / "a", sinks=[said.append])
     assert any("model.safetensors has" in event.get("text", "") for event in said)
     assert any(event.get("text") == "Continuing from step 8" for event in said)
+
+
+def test_a_disk_that_refuses_does_not_end_a_run_until_the_third_time(tmp_path, monkeypatch):
+    written, said = checkpoint.write_whole, []
+
+    def failing(times):
+        left = [times]
+
+        def write(place, *rest):
+            if place.name.startswith("step-") and left[0]:
+                left[0] -= 1
+                raise DiskError("cannot save: No space left on device", where=f"in {place}")
+            written(place, *rest)
+
+        return write
+
+    monkeypatch.setattr(checkpoint, "write_whole", failing(2))
+    jumok.train(recipe=micro(), out=tmp_path / "a", sinks=[said.append])
+    assert sum("No space left" in event.get("text", "") for event in said) == 2
+    monkeypatch.setattr(checkpoint, "write_whole", failing(3))
+    with pytest.raises(DiskError):
+        jumok.train(recipe=micro(), out=tmp_path / "b")
+
+
+def test_a_vocabulary_of_another_attempt_is_not_used_again(tmp_path):
+    with pytest.raises(Resumable):
+        run(tmp_path / "a", stop_at=1)
+    shutil.rmtree(tmp_path / "a" / "checkpoints")
+    run(tmp_path / "a", **{"vocabulary.size": 275})
+    assert len(jumok.load(tmp_path / "a").vocabularies.source) == 275
+
+
+def test_a_run_from_standard_input_is_continued_by_the_same_pipe(tmp_path, monkeypatch):
+    text = "".join(f"{source}\t{target}\n" for source, target in phrasebook.task("copy", 200)).encode()
+    changes = {"data.corpus": None, "data.table": "-"}
+    for stop_at in (5, None):
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text)))
+        with pytest.raises(Resumable) if stop_at else nullcontext():
+            run(tmp_path / "a", stop_at=stop_at, **changes)
+    assert sorted(losses(tmp_path / "a")) == list(range(1, 13))
 
 
 def test_epochs_end_a_run(tmp_path):
@@ -283,13 +330,11 @@ def test_batches_made_ahead_keep_their_order_and_their_errors():
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["copy", "reverse"])
 def test_a_small_transformer_learns(task, tmp_path):
-    from jumok.data import phrasebook
-
     recipe = micro(**{
         "data.corpus": task, "data.pairs": 8_000, "data.tokens_per_batch": 2_048, "model.dropout": 0.0,
         "model.encoder_layers": 2, "model.decoder_layers": 2, "model.d_model": 64, "model.d_ff": 128, "model.heads": 4,
-        "training.tokens_per_update": 2_048, "training.steps": 500, "training.peak": 5e-3, "training.warmup": 100,
-        "training.validate_every": 250, "training.ema": 0.0, "training.valid_pairs": 100,
+        "training.tokens_per_update": 2_048, "training.steps": 800, "training.peak": 5e-3, "training.warmup": 100,
+        "training.validate_every": 400, "training.ema": 0.0, "training.valid_pairs": 100,
     })  # fmt: skip
     model = jumok.train(recipe=recipe, out=tmp_path / "run").model
     fresh = phrasebook.task(task, 200, seed=99)

@@ -7,10 +7,11 @@ import pytest
 
 import jumok
 from jumok import metrics
+from jumok.checkpoint import describe
 from jumok.data import phrasebook
 from jumok.errors import DataError, UsageError
 from jumok.evaluate import alignment_errors, words_of
-from jumok.experiment import describe, typical
+from jumok.experiment import typical
 from tests.test_training import MICRO
 
 SENTENCES = ["a b c d", "e f g h a", "b", ""]
@@ -152,8 +153,13 @@ def test_subwords_belong_to_the_word_that_a_mark_began():
 
 def test_alignment_error_is_zero_where_attention_is_the_gold_and_one_where_it_never_is():
     phrase = phrasebook.Phrase("a b", "y x", ((0, 1), (1, 0)), False)
-    right, wrong = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0, 0, 1.0]]), np.array([[1.0, 0, 0], [0, 1.0, 0], [0, 0, 1]])
-    view = SimpleNamespace(source=("▁a", "▁b", "</s>"), target=("▁y", "▁x", "</s>"), cross=np.stack([right, wrong])[None])
+    right, wrong = (
+        np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0, 0, 1.0]]),
+        np.array([[1.0, 0, 0], [0, 1.0, 0], [0, 0, 1]]),
+    )
+    view = SimpleNamespace(
+        source=("▁a", "▁b", "</s>"), target=("▁y", "▁x", "</s>"), cross=np.stack([right, wrong])[None]
+    )
     rates = alignment_errors(SimpleNamespace(attention=lambda text, translation: view), [phrase])
     assert rates.tolist() == [[0.0, 1.0]]
 

@@ -17,6 +17,7 @@ import shlex
 import shutil
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+import jumok
 from jumok.config import Recipe, read_recipe
 from jumok.errors import DiskError, JumokError, ModelFileError
 from jumok.models import build
@@ -175,6 +177,10 @@ class Checkpoint:
     def step(self) -> int:
         return int(self.state["progress"]["step"])
 
+    def tensors(self, name: str, expected: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+        """One of its safetensors files; with `expected` it must hold just these names, shapes and types."""
+        return read_tensors(self.folder / name, expected)
+
 
 def step_of(folder: Path) -> int:
     """The step that a checkpoint's name tells."""
@@ -201,6 +207,10 @@ class RunFolder:
             hint = f"try: ls -ld {shlex.quote(str(self.path.parent))}, or another --out"
             raise DiskError(f"cannot write the run: {error.strerror}", where=f"in {self.path}", hint=hint) from None
 
+    def begun(self) -> bool:
+        """Whether a run has been here."""
+        return (self.path / "recipe.toml").exists()
+
     def recipe(self) -> Recipe:
         return saved_recipe(self.path)
 
@@ -223,12 +233,25 @@ class RunFolder:
     def newest(self) -> tuple[Checkpoint | None, list[JumokError]]:
         """The newest checkpoint that verifies, and why each newer one was refused."""
         refused: list[JumokError] = []
+        found = self.last(1, refused=refused)
+        return (found[0] if found else None), refused
+
+    def last(
+        self, count: int, *, until: int | None = None, refused: list[JumokError] | None = None
+    ) -> list[Checkpoint]:
+        """The newest `count` checkpoints that verify, newest first; why others do not is added to `refused`."""
+        found: list[Checkpoint] = []
         for folder in reversed(self.steps()):
+            if len(found) == count:
+                break
+            if until is not None and step_of(folder) > until:
+                continue
             try:
-                return self.read(folder), refused
+                found.append(self.read(folder))
             except ModelFileError as error:
-                refused.append(error)
-        return None, refused
+                if refused is not None:
+                    refused.append(error)
+        return found
 
     @staticmethod
     def read(folder: Path) -> Checkpoint:
@@ -297,6 +320,58 @@ def load(path: str | Path) -> Bundle:
     model = build(recipe.model, *sizes)
     set_weights(model, tensors)
     return Bundle(model.eval(), recipe, vocabularies, card, folder)
+
+
+def average_run(path: str | Path, *, last: int, out: Path | None = None) -> Path:
+    """Make a model from the mean of a run's last whole checkpoints, in RUN/model unless `out` is given."""
+    run = RunFolder(path)
+    refused: list[JumokError] = []
+    whole = run.last(last, refused=refused)
+    if not whole:
+        raise (
+            refused[0]
+            if refused
+            else ModelFileError("there is no checkpoint", where=f"in {run.checkpoints}", hint="try: jumok train --help")
+        )
+    recipe, vocabularies = run.recipe(), Vocabularies.load(run.path)
+    expected = weights(build(recipe.model, len(vocabularies.source), len(vocabularies.target)))
+    mean = average([one.tensors("model.safetensors", expected) for one in whole])
+    card = maker(recipe) | {
+        "weights": f"mean of the checkpoints {', '.join(str(one.step) for one in reversed(whole))}",
+        "vocabulary": vocabularies.digest,
+    }
+    place = out or run.bundle
+    export(place, mean, recipe, vocabularies, card)
+    return place
+
+
+def describe(path: str | Path) -> dict[str, Any]:
+    """What `jumok model info` prints."""
+    bundle = load(path)
+    model, vocabularies = bundle.recipe.model, bundle.vocabularies
+    tensors = weights(bundle.model)
+    size = (bundle.folder / "model.safetensors").stat().st_size
+    shape = f"{model.encoder_layers} + {model.decoder_layers} layers, d_model {model.d_model}, d_ff {model.d_ff}, "
+    shape += f"{model.heads} heads of {model.key_width}"
+    symbols = (
+        f"{len(vocabularies.source):,} joint"
+        if vocabularies.joint
+        else " + ".join(f"{len(side):,}" for side in (vocabularies.source, vocabularies.target))
+    )
+    return {
+        "folder": str(bundle.folder),
+        "recipe": bundle.recipe.name,
+        "model": f"{model.kind}: {shape}",
+        "parameters": f"{sum(tensor.numel() for tensor in tensors.values()):,} ({size / 1e6:.1f} MB)",
+        "vocabulary": f"{symbols} subwords ({bundle.recipe.vocabulary.kind})",
+        **{name: value for name, value in bundle.card.items() if name not in ("name", "vocabulary")},
+    }
+
+
+def maker(recipe: Recipe) -> dict[str, Any]:
+    """The first lines of a card: what, when, by which version."""
+    today = datetime.now(UTC).strftime("%Y-%m-%d")
+    return {"name": recipe.name, "made": today, "by": f"jumok {jumok.__version__}"}
 
 
 def saved_recipe(folder: Path) -> Recipe:

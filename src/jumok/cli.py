@@ -329,7 +329,7 @@ def model_info(model: ModelPath, as_json: Json = False) -> None:
     \b
     jumok model info runs/tiny
     """
-    from jumok.experiment import describe
+    from jumok.checkpoint import describe
 
     found = describe(model)
     print(dumps(found) if as_json else "\n".join(listed(found)))
@@ -346,7 +346,7 @@ def model_average(
     \b
     jumok model average runs/base --last 5
     """
-    from jumok.experiment import average_run
+    from jumok.checkpoint import average_run
 
     if last < 1:
         raise UsageError(f"there is no mean of {last} checkpoints", where="in --last", hint="try: --last 5")

@@ -7,14 +7,11 @@ A run folder that has checkpoints is continued by the same call.
 """
 
 import heapq
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from queue import Full, Queue
 from typing import Any
 
 import torch
@@ -22,13 +19,13 @@ from torch import Tensor
 
 import jumok
 from jumok import checkpoint, machine, metrics, recipes
-from jumok.checkpoint import Checkpoint, RunFolder
+from jumok.checkpoint import RunFolder
 from jumok.config import Recipe
 from jumok.data import corpora, store
-from jumok.data.batches import Batch, Batches, Place
+from jumok.data.batches import Batch, Batches, Place, ahead
 from jumok.data.corpora import Corpus, Pair
 from jumok.engines.torch_engine import Options, TorchEngine
-from jumok.errors import DataError, ModelFileError, Resumable, UsageError
+from jumok.errors import DataError, DiskError, ModelFileError, Resumable, UsageError
 from jumok.events import EventLog, Sink, TensorBoardSink
 from jumok.keys import key
 from jumok.models import build
@@ -38,6 +35,8 @@ from jumok.training.loop import Limits, Progress
 from jumok.training.loop import train as loop
 from jumok.training.objectives import next_token
 from jumok.translator import Translator
+
+UNSAVED_LIMIT = 3
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,11 @@ def train(
         wanted |= {"data.corpus": None, "data.source": source and str(source), "data.target": target and str(target)}
     limits = {"minutes": minutes, "steps": steps, "epochs": epochs}
     if any(value is not None for value in limits.values()):
-        wanted |= {"training.minutes": minutes, "training.epochs": epochs, "training.steps": steps or 10**9}
+        wanted |= {
+            "training.minutes": minutes,
+            "training.epochs": epochs,
+            "training.steps": 10**9 if steps is None else steps,
+        }
     chosen = chosen.change(wanted | (changes or {}))
     return Experiment(chosen, out or Path("runs") / chosen.name, device=device, sinks=sinks, stop=stop).run()
 
@@ -100,6 +103,7 @@ class Experiment:
         self.device, self.stop = torch.device(device), stop
         self.report = EventLog(self.folder.events, list(sinks))
         self.began = time.monotonic()
+        self.unsaved = 0  # checkpoints in a row that the disk did not take
 
     def run(self) -> Run:
         """Everything from text to finished model."""
@@ -116,8 +120,10 @@ class Experiment:
 
     def prepare(self) -> None:
         """Vocabulary, token store and validation set, made once and found again by a resumed run."""
+        given = self.recipe.data
+        self.recipe = self.recipe.model_copy(update={"data": corpora.without_stdin(given, self.folder.data)})
         self._claim_folder()
-        self.recipe = self.recipe.model_copy(update={"data": corpora.spool(self.recipe.data, self.folder.data)})
+        corpora.keep_stdin(given, self.recipe.data)
         corpus, valid = corpora.resolve(self.recipe.data, self.recipe.seed)
         self.stage(f"Reading {corpus.name}")
         self.corpus = corpus
@@ -141,8 +147,7 @@ class Experiment:
 
     def _claim_folder(self) -> None:
         """A folder that holds another run is not touched."""
-        known = self.folder.path / "recipe.toml"
-        if known.exists() and self.folder.steps() and comparable(self.folder.recipe()) != comparable(self.recipe):
+        if self.folder.begun() and self.folder.steps() and comparable(self.folder.recipe()) != comparable(self.recipe):
             raise UsageError(
                 "this folder holds a run with another recipe",
                 where=f"in {self.folder.path}",
@@ -168,9 +173,11 @@ class Experiment:
 
     def learn_vocabulary(self, texts: tuple[list[str], list[str]]) -> Vocabularies:
         """The run's vocabulary, or a new one."""
-        if any(self.folder.path.glob("vocabulary*.model")):
-            return Vocabularies.load(self.folder.path)
         config = self.recipe.vocabulary
+        if self.folder.begun() and any(self.folder.path.glob("vocabulary*.model")):
+            before = self.folder.recipe()
+            if (before.vocabulary, before.data, before.seed) == (config, self.recipe.data, self.recipe.seed):
+                return Vocabularies.load(self.folder.path)
         kind = "joint" if config.joint else "separate"
         self.stage(f"Learning a {kind} vocabulary of {config.size:,} subwords ({config.kind})")
         source, target = texts
@@ -281,16 +288,18 @@ class Experiment:
             return Progress()
         if found.state.get("vocabulary") != self.vocabularies.digest:
             raise ModelFileError("the checkpoint belongs to another vocabulary", where=f"in {found.folder}")
+        if found.state.get("data") != self.corpus.digest:
+            self.report("note", text="the training text is not the one this run began with")
         expected = checkpoint.weights(self.model)
-        checkpoint.set_weights(self.model, checkpoint.read_tensors(found.folder / "model.safetensors", expected))
-        moments = checkpoint.read_tensors(found.folder / "optimizer.safetensors")
-        optim.restore_optimizer(self.model, self.optimizer, moments)
+        checkpoint.set_weights(self.model, found.tensors("model.safetensors", expected))
+        optim.restore_optimizer(self.model, self.optimizer, found.tensors("optimizer.safetensors"))
         if self.mean is not None and (found.folder / "mean.safetensors").exists():
-            self.mean.tensors.update(checkpoint.read_tensors(found.folder / "mean.safetensors"))
+            self.mean.tensors.update(found.tensors("mean.safetensors", expected))
         self.stage(f"Continuing from step {found.step:,}")
         return Progress.from_json(found.state["progress"])
 
     def save(self, progress: Progress) -> None:
+        """Write a checkpoint; a disk that refuses three in a row ends the run."""
         tensors = {
             "model.safetensors": checkpoint.weights(self.model),
             "optimizer.safetensors": optim.optimizer_tensors(self.model, self.optimizer),
@@ -307,7 +316,15 @@ class Experiment:
             "device": str(self.device),
         }
         keep = max(2, self.recipe.training.average)
-        self.folder.save(progress.step, tensors, state, keep=keep, best=progress.best_step)
+        try:
+            self.folder.save(progress.step, tensors, state, keep=keep, best=progress.best_step)
+        except DiskError as error:
+            self.unsaved += 1
+            if self.unsaved == UNSAVED_LIMIT:
+                raise
+            self.report("note", text=f"{error.what} ({error.where}); training goes on from memory")
+            return
+        self.unsaved = 0
         self.report("checkpoint", step=progress.step)
 
     # ------------------------------------------------------------------ weights to scores
@@ -339,16 +356,14 @@ class Experiment:
 
     def finish(self, reason: str, progress: Progress) -> Run:
         """Export the best of: the mean of the last checkpoints, the best single one, the running mean."""
-        candidates = dict(self.candidates(progress))
+        last = {name: value.clone() for name, value in checkpoint.weights(self.model).items()}
+        candidates = dict(self.candidates(progress)) or {"last weights": last}
         judged = {}
         for name, tensors in candidates.items():
             checkpoint.set_weights(self.model, tensors)
             judged[name] = self.judge(self.recipe.training.valid_pairs)[0]
         name = max(judged, key=lambda one: (judged[one]["bleu"], -judged[one]["loss"]))
-        card = {
-            "name": self.recipe.name,
-            "made": datetime.now(UTC).strftime("%Y-%m-%d"),
-            "by": f"jumok {jumok.__version__}",
+        card = checkpoint.maker(self.recipe) | {
             "weights": name,
             "ended_by": reason,
             "steps": progress.step,
@@ -370,20 +385,16 @@ class Experiment:
         return Run(self.folder.path, scores)
 
     def candidates(self, progress: Progress) -> Iterator[tuple[str, dict[str, Tensor]]]:
-        whole: list[dict[str, Tensor]] = []
-        for folder in reversed(self.folder.steps()):
-            if len(whole) < self.recipe.training.average and int(folder.name[5:]) <= progress.step:
-                whole.append(checkpoint.read_tensors(folder / "model.safetensors"))
+        """Weights that may become the finished model, by name."""
+        expected = checkpoint.weights(self.model)
+        last = self.folder.last(self.recipe.training.average, until=progress.step)
+        whole = [one.tensors("model.safetensors", expected) for one in last]
         if len(whole) > 1:
             yield f"mean of the last {len(whole)} checkpoints", checkpoint.average(whole)
-        best = self.folder.checkpoints / f"step-{progress.best_step:08d}"
-        if best.exists():
-            yield f"checkpoint {progress.best_step}", checkpoint.read_tensors(best / "model.safetensors")
+        for one in self.folder.last(1, until=progress.best_step):
+            yield f"checkpoint {one.step}", one.tensors("model.safetensors", expected)
         if self.mean is not None:
-            kept = checkpoint.weights(self.model)
-            yield "running mean", {name: self.mean.tensors[name].clone() for name in kept}
-        if not whole:
-            yield "last weights", {name: value.clone() for name, value in checkpoint.weights(self.model).items()}
+            yield "running mean", {name: self.mean.tensors[name].clone() for name in expected}
 
     def stage(self, text: str) -> None:
         self.report("stage", text=text)
@@ -411,83 +422,3 @@ def has_bf16(device: torch.device) -> bool:
         flags = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
         return any(getattr(torch.cpu, flag, lambda: False)() for flag in flags)
     return device.type == "mps"
-
-
-def ahead(
-    batches: Iterator[tuple[Place, Batch]], device: torch.device, *, depth: int = 4
-) -> Iterator[tuple[Place, Batch]]:
-    """The same batches in the same order, made by a thread while the model works."""
-    waiting: Queue[tuple[Place, Batch] | BaseException] = Queue(maxsize=depth)
-    over = threading.Event()
-
-    def fill() -> None:
-        try:
-            for place, batch in batches:
-                item = (place, batch.to(device))
-                while not over.is_set():
-                    try:
-                        waiting.put(item, timeout=0.2)
-                        break
-                    except Full:
-                        continue
-                if over.is_set():
-                    return
-        except BaseException as error:  # handed to the consumer, who raises it
-            waiting.put(error)
-
-    threading.Thread(target=fill, daemon=True).start()
-    try:
-        while True:
-            item = waiting.get()
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-    finally:
-        over.set()
-
-
-def average_run(path: str | Path, *, last: int, out: Path | None = None) -> Path:
-    """Make a model from the mean of a run's last whole checkpoints, in RUN/model unless `out` is given."""
-    run = RunFolder(path)
-    whole: list[Checkpoint] = []
-    for folder in reversed(run.steps()):
-        if len(whole) < last:
-            whole.append(run.read(folder))
-    if not whole:
-        raise ModelFileError("there is no checkpoint", where=f"in {run.checkpoints}", hint="try: jumok train --help")
-    recipe, vocabularies = run.recipe(), Vocabularies.load(run.path)
-    expected = checkpoint.weights(build(recipe.model, len(vocabularies.source), len(vocabularies.target)))
-    mean = checkpoint.average([checkpoint.read_tensors(one.folder / "model.safetensors", expected) for one in whole])
-    card = {
-        "name": recipe.name,
-        "made": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "by": f"jumok {jumok.__version__}",
-        "weights": f"mean of the checkpoints {', '.join(str(one.step) for one in reversed(whole))}",
-        "vocabulary": vocabularies.digest,
-    }
-    place = out or run.bundle
-    checkpoint.export(place, mean, recipe, vocabularies, card)
-    return place
-
-
-def describe(path: str | Path) -> dict[str, Any]:
-    """What `jumok model info` prints."""
-    bundle = checkpoint.load(path)
-    model, vocabularies = bundle.recipe.model, bundle.vocabularies
-    tensors = checkpoint.weights(bundle.model)
-    size = (bundle.folder / "model.safetensors").stat().st_size
-    shape = f"{model.encoder_layers} + {model.decoder_layers} layers, d_model {model.d_model}, d_ff {model.d_ff}, "
-    shape += f"{model.heads} heads of {model.key_width}"
-    symbols = (
-        f"{len(vocabularies.source):,} joint"
-        if vocabularies.joint
-        else " + ".join(f"{len(side):,}" for side in (vocabularies.source, vocabularies.target))
-    )
-    return {
-        "folder": str(bundle.folder),
-        "recipe": bundle.recipe.name,
-        "model": f"{model.kind}: {shape}",
-        "parameters": f"{sum(tensor.numel() for tensor in tensors.values()):,} ({size / 1e6:.1f} MB)",
-        "vocabulary": f"{symbols} subwords ({bundle.recipe.vocabulary.kind})",
-        **{name: value for name, value in bundle.card.items() if name not in ("name", "vocabulary")},
-    }

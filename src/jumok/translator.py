@@ -153,6 +153,7 @@ class Translator:
             if now.startswith(said) and not now.endswith("\ufffd"):  # wait while a character is incomplete
                 yield now[len(said) :]
                 said = now
+        yield self.vocabularies.target.decode(ids)[len(said) :]
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Translation]:
         """The model's score of given translations."""

@@ -6,8 +6,10 @@ the key (seed, epoch).  The corpus is walked in windows, so that neither the pla
 Shapes   B batch · S source · T target
 """
 
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from queue import Full, Queue
 from typing import NamedTuple
 
 import numpy as np
@@ -157,3 +159,36 @@ class Batches:
         vocabulary = getattr(self.vocabularies, side)
         drawn = vocabulary.sample([ids.tolist() for ids in sentences], strength=self.sampling, key=draw)
         return [np.array(ids) for ids in drawn]
+
+
+def ahead(
+    batches: Iterator[tuple[Place, Batch]], device: torch.device, *, depth: int = 4
+) -> Iterator[tuple[Place, Batch]]:
+    """The same batches in the same order, made by a thread while the model works."""
+    waiting: Queue[tuple[Place, Batch] | BaseException] = Queue(maxsize=depth)
+    over = threading.Event()
+
+    def fill() -> None:
+        try:
+            for place, batch in batches:
+                item = (place, batch.to(device))
+                while not over.is_set():
+                    try:
+                        waiting.put(item, timeout=0.2)
+                        break
+                    except Full:
+                        continue
+                if over.is_set():
+                    return
+        except BaseException as error:  # handed to the consumer, who raises it
+            waiting.put(error)
+
+    threading.Thread(target=fill, daemon=True).start()
+    try:
+        while True:
+            item = waiting.get()
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        over.set()

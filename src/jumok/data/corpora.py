@@ -111,28 +111,33 @@ def _both(source: str | None, target: str | None, first: str, second: str) -> tu
     )
 
 
-def spool(data: DataConfig, folder: Path) -> DataConfig:
-    """Standard input can be read only once: a recipe that names it (`-`) gets a copy on disk instead."""
+def without_stdin(data: DataConfig, folder: Path) -> DataConfig:
+    """The same data with standard input (`-`), which can be read only once, named as a copy in `folder`."""
     sides = ("source", "target", "table", "valid_source", "valid_target", "valid_table")
     fields = [side for side in sides if getattr(data, side) == "-"]
-    if not fields:
-        return data
     if len(fields) > 1:
         raise UsageError(
             f"standard input can be one file only, not {' and '.join(fields)}",
             where="in data",
             hint="try: save one of them to a file first",
         )
-    copy = folder / ("stdin.tsv" if fields[0].endswith("table") else "stdin.txt")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with open(copy, "wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
-    except OSError as error:
-        raise DiskError(
-            f"cannot keep standard input: {error.strerror}", where=f"in {copy}", hint="try: df -h"
-        ) from None
-    return data.model_copy(update={fields[0]: str(copy)})
+    copies = {field: str(folder / ("stdin.tsv" if field.endswith("table") else "stdin.txt")) for field in fields}
+    return data.model_copy(update=copies)
+
+
+def keep_stdin(data: DataConfig, copied: DataConfig) -> None:
+    """Write standard input to where `copied` says it is, if `data` names it at all."""
+    for field, path in copied:
+        if getattr(data, field) != "-":
+            continue
+        try:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            with open(path, "wb") as file:
+                shutil.copyfileobj(sys.stdin.buffer, file)
+        except OSError as error:
+            raise DiskError(
+                f"cannot keep standard input: {error.strerror}", where=f"in {path}", hint="try: df -h"
+            ) from None
 
 
 def held_out(source: str, share: float) -> bool:

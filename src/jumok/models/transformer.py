@@ -125,7 +125,7 @@ class DecoderState:
     sentence: Tensor  # (N,) the memory that each row looks at, ascending
 
     def select(self, rows: Tensor) -> DecoderState:
-        """Row n continues row rows[n].  Memories move only when a sentence leaves or its rows become fewer than others'."""
+        """Row n continues row rows[n].  Memories move only when a sentence leaves or loses some of its rows."""
         caches, sentence = [cache.select(rows) for cache in self.caches], self.sentence[rows]
         alive, counts = sentence.unique_consecutive(return_counts=True)
         if len(alive) == len(self.memories[0][0]) and bool((counts == counts[0]).all()):

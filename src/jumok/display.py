@@ -93,7 +93,8 @@ class TrainingDisplay:
         row += f"{event['loss']:>7.3f} {perplexity:>8.2f} {bleu} {f'{self.speed:,.0f}' if self.speed else '–':>9}"
         self.say(row + ("  best" if event.get("better") else ""))
         if event.get("sample"):
-            self.say(f"{'':>9}{event['sample']}", "italic green")
+            line = Text(f"{'':>9}{event['sample']}", style="italic green", no_wrap=True, overflow="ellipsis")
+            self.console.print(line, soft_wrap=not self.console.is_terminal)
 
     def on_finished(self, event: Event) -> None:
         self.close()

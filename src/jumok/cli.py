@@ -79,7 +79,7 @@ def top(version: Version = False) -> None:
 @app.command(short_help="Train English to Korean in minutes and see it work.")
 def demo(
     out: Annotated[Path, option("FOLDER", "Folder of the run.")] = Path("runs/demo"),
-    minutes: Annotated[float | None, option("MINUTES", "Training time; default 4.")] = None,
+    minutes: Annotated[float | None, option("MINUTES", "Training time; default 5.")] = None,
 ) -> None:
     """Train English to Korean on the embedded phrasebook, score it, show its attention.
 
@@ -87,12 +87,12 @@ def demo(
     jumok demo
     jumok demo --minutes 2 --out runs/quick
     """
-    from jumok.demo import drawing, run
+    from jumok.demo import run
 
     with watching() as (sinks, stop):
         report = run(out, minutes=minutes, sinks=sinks, stop=stop)
     print("\n".join(report.lines()))
-    print(drawing(out, width=min(100, terminal_width()), color=sys.stdout.isatty()))
+    print(report.drawing(width=min(100, terminal_width()), color=sys.stdout.isatty()))
 
 
 @app.command(short_help="Train a translator; the same command continues it.")

@@ -13,7 +13,9 @@ from jumok.evaluate import alignment_errors
 from jumok.events import Sink
 from jumok.experiment import load, train
 from jumok.text.lines import write_lines
-from jumok.viz import attention_page, heatmap_svg, terminal
+from jumok.viz import AttentionView, attention_page, heatmap_svg, terminal
+
+SHOWN = "My friend bought three apples at the market yesterday."  # the picture: English order into Korean order
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Report:
     aer: float  # alignment error rate of the best head of cross-attention
     aer_head: tuple[int, int]  # its layer and head, counted from 1
     examples: tuple[tuple[str, str, str], ...]  # English, translation, reference
+    view: AttentionView  # of `SHOWN`
     page: Path
 
     def lines(self) -> list[str]:
@@ -49,6 +52,11 @@ class Report:
             "",
             f"attention page: {self.page.resolve()}",
         ]
+
+    def drawing(self, *, width: int, color: bool) -> str:
+        """What the best aligning head looks at, for the terminal."""
+        layer, head = self.aer_head
+        return terminal(self.view, "cross", layer=layer - 1, head=head - 1, width=width, color=color)
 
 
 def run(
@@ -74,11 +82,11 @@ def report(out: Path, *, sentences: int = 1_000) -> Report:
     layer, head = np.unravel_index(rates.argmin(), rates.shape)
     examples = tuple((p.english, o, p.korean) for p, o in zip(phrases[:10], ours, strict=False))
     page = out / "attention.html"
-    views = [model.attention(phrase.english) for phrase in phrases[:6]]
+    views = [model.attention(text) for text in (SHOWN, *(phrase.english for phrase in phrases[:5]))]
     write_lines(page, attention_page(views, title="Jumok demo").split("\n"))
-    best = views[0]
-    drawing = heatmap_svg(best.map("cross", layer=int(layer), head=int(head)), *best.labels("cross"), title=best.text)
-    write_lines(out / "attention.svg", drawing.split("\n"))
+    shown = views[0].map("cross", layer=int(layer), head=int(head))
+    picture = heatmap_svg(shown, *views[0].labels("cross"), title=f"{views[0].text} → {views[0].translation}")
+    write_lines(out / "attention.svg", picture.split("\n"))
     return Report(
         bleu=metrics.bleu(ours, references),
         chrf=metrics.chrf(ours, references),
@@ -88,15 +96,6 @@ def report(out: Path, *, sentences: int = 1_000) -> Report:
         aer=float(rates.min()),
         aer_head=(int(layer) + 1, int(head) + 1),
         examples=examples,
+        view=views[0],
         page=page,
     )
-
-
-def drawing(out: Path, *, width: int, color: bool) -> str:
-    """The best aligning head on the first test sentence, for the terminal."""
-    model = load(out)
-    phrases = phrasebook.phrases("test", 50)
-    rates = alignment_errors(model, phrases)
-    layer, head = np.unravel_index(rates.argmin(), rates.shape)
-    view = model.attention(phrases[0].english)
-    return terminal(view, "cross", layer=int(layer), head=int(head), width=width, color=color)

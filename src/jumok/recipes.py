@@ -20,16 +20,16 @@ from jumok.errors import UnknownName
 
 
 def demo() -> Recipe:
-    """English to Korean on the embedded phrasebook: a few minutes on two cores."""
+    """English to Korean on the embedded phrasebook: five minutes on two cores, about two passes, so no dropout."""
     return Recipe(
         name="demo",
-        data=DataConfig(corpus="phrasebook", pairs=50_000, tokens_per_batch=1_024),
+        data=DataConfig(corpus="phrasebook", pairs=80_000, tokens_per_batch=1_024),
         vocabulary=VocabularyConfig(size=2_000, kind="unigram"),
         model=TransformerConfig(
-            encoder_layers=3, decoder_layers=3, d_model=128, d_ff=512, heads=4, norm_place="pre",
+            encoder_layers=3, decoder_layers=3, d_model=128, d_ff=512, heads=4, norm_place="pre", dropout=0.0,
         ),
         training=TrainingConfig(
-            steps=1_000_000, minutes=4.0, schedule="linear", peak=3e-3, warmup=200, tokens_per_update=1_024,
+            steps=1_000_000, minutes=5.0, schedule="linear", peak=3e-3, warmup=200, tokens_per_update=1_024,
             validations=8, average=2, valid_pairs=200,
         ),
     )  # fmt: skip

@@ -9,7 +9,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,8 +54,12 @@ def from_table(path: str | Path) -> Corpus:
 def phrases(split: str, count: int, seed: int) -> Corpus:
     """The embedded English–Korean phrasebook."""
 
+    @cache  # made once however often the corpus is walked
+    def made() -> list[tuple[str, str]]:
+        return [(phrase.english, phrase.korean) for phrase in phrasebook.phrases(split, count, seed=seed)]
+
     def read() -> Iterator[tuple[str, str]]:
-        return ((phrase.english, phrase.korean) for phrase in phrasebook.phrases(split, count, seed=seed))
+        return iter(made())
 
     return Corpus(f"phrasebook {split}", read, _made("phrasebook", split, count, seed))
 

@@ -181,7 +181,7 @@ def _learn(lines: Sequence[str], size: int, kind: str) -> bytes:
     Every character gets a symbol where they leave most of the vocabulary free, else the rarest ones stay bytes.
     """
     characters = len(set().union(*lines))
-    coverage = 1.0 if 4 * characters < size - SPECIALS - 256 else 0.9995
+    coverage = 1.0 if 2 * characters < size - SPECIALS - 256 else 0.9995
     slices = (line[start : start + LONGEST] for line in lines for start in range(0, len(line), LONGEST))
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(

@@ -85,7 +85,7 @@ def report(out: Path, *, sentences: int = 1_000) -> Report:
     views = [model.attention(text) for text in (SHOWN, *(phrase.english for phrase in phrases[:5]))]
     write_lines(page, attention_page(views, title="Jumok demo").split("\n"))
     shown = views[0].map("cross", layer=int(layer), head=int(head))
-    picture = heatmap_svg(shown, *views[0].labels("cross"), title=f"{views[0].text} → {views[0].translation}")
+    picture = heatmap_svg(shown, *views[0].labels("cross"), title=views[0].text)
     write_lines(out / "attention.svg", picture.split("\n"))
     return Report(
         bleu=metrics.bleu(ours, references),

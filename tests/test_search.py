@@ -107,6 +107,14 @@ def test_a_dead_beam_does_not_end():
     assert found[0].log_probability == pytest.approx(0.0, abs=1e-5)
 
 
+def test_a_sentence_may_end_only_among_the_first_candidates():
+    """END ranks third of a beam of two, so it is not taken, although it would win in the end."""
+    close = {(): {A: 0.37, B: 0.35, END: 0.28}, (A,): {A: 0.5, C: 0.5}, (B,): {A: 0.5, C: 0.5}}
+    found = beam(table(close), Prefixes([()]), [6], width=2, alpha=0.0, best=2)[0]
+    assert (END,) not in [h.ids for h in found]
+    assert beam(table(close), Prefixes([()]), [6], width=3, alpha=0.0)[0][0].ids == (END,)
+
+
 def test_n_best_is_sorted_and_distinct():
     found = beam(table(GARDEN), Prefixes([()]), [6], width=6, best=4, alpha=0.6)[0]
     assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)

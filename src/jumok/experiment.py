@@ -133,7 +133,7 @@ class Experiment:
         self.folder.begin(self.recipe)
         self.vocabularies.save(self.folder.path)
         if valid is not None:
-            self.valid = [pair for pair in valid if pair.source.strip() and pair.target.strip()]
+            self.valid = list(valid)
         else:
             self.valid = [pair for pair in corpus if corpora.held_out(pair.source, share)]
         self.valid = [pair for pair in self.valid if pair.source.strip() and pair.target.strip()]

@@ -114,6 +114,17 @@ def test_on_a_terminal_there_is_one_live_line_with_the_time_left():
     assert "1:39 left" in text, "99 steps of a second each"
 
 
+def test_a_run_limited_by_minutes_shows_what_is_left_of_them():
+    event = {"event": "step", "step": 5, "seconds": 50.0, "wall": 60.0, "loss": 3.0} | STEP
+    assert "4:00 left" in shown([{"event": "plan", "until": 300.0}, event], terminal=True)
+
+
+def test_a_validation_on_a_part_of_the_pairs_says_so():
+    valid = {"event": "validation", "step": 2} | VALIDATION
+    assert "of 1,014 pairs" in shown([valid | {"pairs": 87, "of": 1_014}])
+    assert "pairs" not in shown([valid | {"pairs": 1_014, "of": 1_014}])
+
+
 @pytest.mark.parametrize("loss", [None, math.nan, math.inf])
 def test_a_skipped_step_does_not_spoil_the_loss_that_is_shown(loss):
     losses = [2.0, loss, 2.0]

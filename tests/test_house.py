@@ -22,15 +22,15 @@ ROOT = Path(package.__file__).parent
 
 # Every import in jumok points strictly down this table (bottom first).  To move a module, move it here first.
 ARCHITECTURE = [
-    {"errors"},
+    {"errors", "native"},
     {"config", "text", "nn", "events", "metrics", "viz", "keys", "machine"},
     {"recipes", "models", "data", "display"},
     {"checkpoint", "decoding"},
     {"training", "engines", "evaluate"},
-    {"translator"},
+    {"translator", "preparation", "validation", "ending"},
     {"interop"},
     {"experiment"},
-    {"lab", "bench", "server", "demo", "doctor", "shell"},
+    {"lab", "bench", "server", "demo", "doctor", "shell", "plan"},
     {"cli"},
 ]
 LEVEL = {unit: level for level, units in enumerate(ARCHITECTURE) for unit in units}

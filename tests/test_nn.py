@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from jumok.nn.attention import SCORES, Cache, CrossAttention, SelfAttention, attend, look, look_ahead_mask
-from jumok.nn.layers import NORMS, BatchNorm, CheapDropout, Dropout, PostNorm, PreNorm, add, feed_forward, replace
+from jumok.nn.attention import SCORES, Cache, CrossAttention, Padding, SelfAttention, attend, look, look_ahead_mask
+from jumok.nn.layers import NORMS, BatchNorm, Dropout, PostNorm, PreNorm, feed_forward
 from jumok.nn.loss import smoothed_cross_entropy
 from jumok.nn.positions import Concatenate, Learned, Rotary, Sinusoidal, StepNumber, sinusoid
 
@@ -90,7 +90,7 @@ def test_self_attention_equals_torch_multihead_attention():
     keep = torch.tensor([[True] * 6, [True] * 4 + [False] * 2])
     expected, weights = theirs(x, x, x, key_padding_mask=~keep, average_attn_weights=False)
     maps: list = []
-    torch.testing.assert_close(ours(x, keep[:, None, None], maps=maps), expected, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(ours(x, Padding.of(keep), maps=maps), expected, atol=1e-6, rtol=1e-5)
     torch.testing.assert_close(maps[0], weights, atol=1e-6, rtol=1e-5)
 
 
@@ -102,18 +102,15 @@ def test_cross_attention_equals_torch_multihead_attention():
     theirs.in_proj_bias.data.zero_()
     theirs.out_proj.weight.data.copy_(ours.output.weight)
     x, memory = torch.randn(2, 5, 12), torch.randn(2, 7, 12)
-    torch.testing.assert_close(
-        ours(x, *ours.remember(memory), None), theirs(x, memory, memory)[0], atol=1e-6, rtol=1e-5
-    )
+    torch.testing.assert_close(ours(x, memory, None), theirs(x, memory, memory)[0], atol=1e-6, rtol=1e-5)
 
 
 def test_rows_of_one_sentence_share_its_memory_without_a_copy():
     torch.manual_seed(0)
     cross = CrossAttention(12, 3, 4, 4, score="scaled-dot", bias=True)
-    keys, values = cross.remember(torch.randn(2, 7, 12))
-    x = torch.randn(6, 1, 12)
-    copied = [each.repeat_interleave(3, dim=0) for each in (keys, values)]
-    torch.testing.assert_close(cross.step(x, keys, values, None), cross(x, *copied, None))
+    memory, x = torch.randn(2, 7, 12), torch.randn(6, 1, 12)
+    shared = cross.step(x, *cross.remember(memory), None)
+    torch.testing.assert_close(shared, cross(x, memory.repeat_interleave(3, dim=0), None))
 
 
 def test_the_cache_keeps_every_step_and_follows_its_rows():
@@ -201,7 +198,7 @@ def test_dropout_is_a_function_of_the_seed_and_absent_in_evaluation():
     masks = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
-        masks.append(CheapDropout.apply(x, 0.3))
+        masks.append(Dropout(0.3)(x))
     assert torch.equal(masks[0], masks[1])
     assert not torch.equal(masks[0], masks[2])
     assert torch.equal(Dropout(0.3).eval()(x), x)
@@ -219,13 +216,13 @@ def test_batch_norm_sees_real_tokens_only_and_equals_torch_on_them():
 
 
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("join", [add, replace])
-def test_post_and_pre_norm_are_the_formulas(norm, join):
+@pytest.mark.parametrize("residual", [True, False])
+def test_post_and_pre_norm_are_the_formulas(norm, residual):
     torch.manual_seed(0)
     x, sublayer = torch.randn(2, 3, 6), nn.Linear(6, 6)
-    post, pre = (kind(NORMS[norm](6), Dropout(0.0), join).eval() for kind in (PostNorm, PreNorm))
-    torch.testing.assert_close(post(x, sublayer), post.norm(join(x, sublayer(x))))
-    torch.testing.assert_close(pre(x, sublayer), join(x, sublayer(pre.norm(x))))
+    post, pre = (kind(NORMS[norm](6), Dropout(0.0), residual=residual).eval() for kind in (PostNorm, PreNorm))
+    torch.testing.assert_close(post(x, sublayer), post.norm(residual * x + sublayer(x)))
+    torch.testing.assert_close(pre(x, sublayer), residual * x + sublayer(pre.norm(x)))
 
 
 def test_equation_2_feed_forward():

@@ -4,7 +4,7 @@ import pytest
 
 from jumok import recipes
 from jumok.models import build
-from jumok.training.optim import Schedule, noam
+from jumok.training.schedule import Course, Schedule, noam
 
 # Millions of parameters, table 3; all base-derived rows fit a shared vocabulary of about 41,100, the big one 36,000.
 TABLE_3 = {
@@ -46,19 +46,19 @@ def test_equation_3_rate_peaks_exactly_at_the_end_of_warmup():
 def test_equation_3_closed_form(step):
     expected = 512**-0.5 * min(step**-0.5, step * 4_000**-1.5)
     schedule = Schedule("noam", 512, 4_000, None)
-    assert schedule.rate(step, 100_000) == pytest.approx(expected, rel=1e-12)
+    assert schedule.rate(step, schedule.course(100_000)) == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_chosen_peak_scales_equation_3_to_it():
     schedule = Schedule("noam", 512, 400, 3e-3)
-    assert max(schedule.rate(step, 10_000) for step in range(1, 2_000)) == pytest.approx(3e-3)
-    assert schedule.rate(1_600, 10_000) == pytest.approx(3e-3 / 2)
+    assert max(schedule.rate(step, Course()) for step in range(1, 2_000)) == pytest.approx(3e-3)
+    assert schedule.rate(1_600, Course()) == pytest.approx(3e-3 / 2)
 
 
 @pytest.mark.parametrize("kind", ["linear", "cosine"])
 def test_decaying_schedules_end_low_exactly_at_the_horizon(kind):
     schedule = Schedule(kind, 512, 100, 1e-3)
-    rates = [schedule.rate(step, 1_000) for step in range(1, 1_001)]
+    rates = [schedule.rate(step, schedule.course(1_000)) for step in range(1, 1_001)]
     assert max(rates) == pytest.approx(1e-3)
     assert rates.index(max(rates)) == 99
     assert rates[99:] == sorted(rates[99:], reverse=True)
@@ -68,7 +68,9 @@ def test_decaying_schedules_end_low_exactly_at_the_horizon(kind):
 
 def test_constant_stays():
     schedule = Schedule("constant", 512, 10, 1e-3)
-    assert [schedule.rate(step, 100) for step in (5, 10, 50, 100)] == pytest.approx([5e-4, 1e-3, 1e-3, 1e-3])
+    assert [schedule.rate(step, schedule.course(100)) for step in (5, 10, 50, 100)] == pytest.approx(
+        [5e-4, 1e-3, 1e-3, 1e-3]
+    )
 
 
 def test_base_is_the_papers_base():

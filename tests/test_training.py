@@ -5,7 +5,6 @@ import json
 import math
 import shutil
 import sys
-import time
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,10 +21,13 @@ from jumok.data.batches import Batch, Place, ahead, pad
 from jumok.data.corpora import Corpus
 from jumok.errors import DiskError, JumokError, Resumable, UsageError
 from jumok.events import read_events
-from jumok.experiment import Experiment
 from jumok.models.base import END, START
+from jumok.preparation import survey
 from jumok.training import loop, optim
 from jumok.training.objectives import next_token
+from jumok.training.pace import ByCount, Limits, Progress
+from jumok.training.schedule import Schedule
+from jumok.training.team import Team
 from tests.helpers import made
 
 MICRO = {
@@ -153,14 +155,6 @@ def test_epochs_end_a_run(tmp_path):
     assert all(event["epoch"] < 2 for event in events[:-1])
 
 
-def test_minutes_end_a_run_in_time_and_the_schedule_with_it(tmp_path):
-    began = time.monotonic()
-    run(tmp_path / "a", **{"training.minutes": 0.1, "training.steps": 10**6, "training.validate_every": 10**6})
-    assert time.monotonic() - began < 9.0
-    steps = [event for event in read_events(tmp_path / "a" / "events.jsonl") if event["event"] == "step"]
-    assert steps[-1]["rate"] < 0.25 * max(step["rate"] for step in steps)
-
-
 def test_until_bleu_ends_a_run(tmp_path):
     run(tmp_path / "a", **{"training.until_bleu": 1e-9, "training.steps": 10_000})
     last = [event for event in read_events(tmp_path / "a" / "events.jsonl") if event["event"] == "finished"][-1]
@@ -190,10 +184,9 @@ def test_validation_pairs_never_train(tmp_path):
     assert corpus["train"] == len(pairs) - len(kept)
 
 
-def test_the_vocabulary_is_learnt_from_a_fair_draw_of_the_whole_corpus(tmp_path):
+def test_the_vocabulary_is_learnt_from_a_fair_draw_of_the_whole_corpus():
     corpus = Corpus("numbers", lambda: ((f"s{i}", f"t{i}") for i in range(10_000)), "digest")
-    experiment = Experiment(micro(**{"vocabulary.sentences": 500}), tmp_path)
-    (source, target), count = experiment.survey(corpus)
+    (source, target), count = survey(corpus, micro(**{"vocabulary.sentences": 500}))
     assert count == 10_000
     assert len(source) == 500
     assert [line[1:] for line in source] == [line[1:] for line in target]
@@ -211,11 +204,19 @@ def batch(sources: list[list[int]], targets: list[list[int]]) -> Batch:
     return Batch(pad(sources, after=END), target, labels, torch.arange(len(sources)), tokens)
 
 
+class Descent(optim.Optimizer):
+    """Moves by the gradient itself."""
+
+    @torch.no_grad()
+    def apply(self, part=0, parts=1):
+        for weight, gradient in zip(self.names, self.gradients[0], strict=True):
+            weight -= self.move.rate * self.move.scale * gradient
+
+
 def one_update(batches: list[Batch]):
     model = made(dropout=0.0).float().train()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)  # moves by the gradient itself
-    result = loop.update(model, batches, next_token(model, smoothing=0.1), optimizer, 0.01, 1.0)
-    return model, result
+    team = Team(model, lambda one: next_token(one, smoothing=0.1), Descent(model, TrainingConfig()), 1)
+    return model, team.update(batches, range(len(batches)), rate=0.01, largest_gradient=1.0)
 
 
 def test_gradients_add_up_over_micro_batches():
@@ -237,25 +238,24 @@ def test_padding_adds_nothing_to_the_loss():
 
 
 def test_adam_is_the_papers():
-    optimizer = optim.adam(made(), TrainingConfig())
-    assert optimizer.defaults["betas"] == (0.9, 0.98)
-    assert optimizer.defaults["eps"] == 1e-9
+    [adam] = optim.Optimizer(made(), TrainingConfig()).rules
+    assert adam.betas == (0.9, 0.98)
+    assert adam.epsilon == 1e-9
 
 
-def drive(
-    objective, *, steps=30, limits=None, validate=lambda progress: {"loss": 1.0, "bleu": 0.0}, clock=time.monotonic
-):
+def drive(objective, *, steps=30, limits=None, validate=lambda progress: {"loss": 1.0, "bleu": 0.0}):
     """The loop on a model of one number."""
     model = nn.Linear(1, 1)
     seen = []
     one = batch([[9]], [[10]])
-    progress = loop.Progress()
+    progress = Progress()
+    pace = ByCount(limits or Limits(steps=steps), Schedule("constant", 16, 0, 0.1))
+    team = Team(model, lambda one: lambda batch: objective(one, batch), Descent(model, TrainingConfig()), 1)
     outcome = loop.train(
-        model, ((Place(0, i), one) for i in range(10**6)), lambda b: objective(model, b),
-        torch.optim.SGD(model.parameters(), lr=0.0), optim.Schedule("constant", 16, 0, 0.1), progress,
-        limits or loop.Limits(steps=steps), seed=1, accumulate=1, largest_gradient=1.0, mean=None,
+        team, ((Place(0, i), one) for i in range(10**6)), pace, progress,
+        seed=1, accumulate=1, largest_gradient=1.0, mean=None,
         report=lambda **values: seen.append(values), validate=validate, save=lambda progress: None,
-        stop=lambda: False, clock=clock,
+        stop=lambda: False,
     )  # fmt: skip
     return model, outcome, seen
 
@@ -281,23 +281,10 @@ def test_ten_in_a_row_stop_the_run_and_name_the_batch():
 
 
 def test_patience_counts_validations_that_are_no_better():
-    limits = loop.Limits(steps=1_000, patience=3, validate_every=2)
+    limits = Limits(steps=1_000, patience=3, validate_every=2)
     _, outcome, seen = drive(lambda model, batch: (model.weight.square().sum(), 1), limits=limits)
     assert outcome.reason == "patience"
     assert len(seen) == 2 * (1 + 3)
-
-
-def test_minutes_become_steps_by_the_measured_pace():
-    now = [0.0]
-
-    def tick() -> float:
-        now[0] += 0.5  # two looks at the clock an update
-        return now[0]
-
-    limits = loop.Limits(steps=10**6, seconds=100.0, validations=5)
-    _, outcome, seen = drive(lambda model, batch: (model.weight.square().sum(), 1), limits=limits, clock=tick)
-    assert outcome.reason == "minutes"
-    assert seen[20]["horizon"] == pytest.approx(len(seen), rel=0.1)
 
 
 def test_the_running_mean_is_the_formula():

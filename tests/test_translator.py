@@ -11,7 +11,7 @@ from jumok.checkpoint import describe
 from jumok.data import phrasebook
 from jumok.errors import DataError, UsageError
 from jumok.evaluate import alignment_errors, words_of
-from jumok.experiment import typical
+from jumok.validation import typical
 from tests.test_training import MICRO
 
 SENTENCES = ["a b c d", "e f g h a", "b", ""]

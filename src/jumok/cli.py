@@ -3,6 +3,8 @@
 Verbs are short: they turn options into calls.  torch is imported inside them, so that --help is instant.
 """
 
+import atexit
+import gc
 import io
 import os
 import sys
@@ -43,6 +45,8 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="Look at text files.", no_args_is_help=True, rich_markup_mode=None, context_settings=HELP)
 model_app = typer.Typer(help="Look at models.", no_args_is_help=True, rich_markup_mode=None, context_settings=HELP)
+bench_app = typer.Typer(help="Measure speed.", no_args_is_help=True, rich_markup_mode=None, context_settings=HELP)
+app.add_typer(bench_app, name="bench", short_help="Measure speed: train.")
 app.add_typer(data_app, name="data", short_help="Look at text files: check, stats.")
 app.add_typer(model_app, name="model", short_help="Look at models: info, average.")
 
@@ -106,34 +110,44 @@ def train(
     valid_table: Annotated[File, option("FILE", "Or one .tsv or .jsonl with both.")] = None,
     recipe: Annotated[str, option("NAME", "demo, tiny, small, base, big, table3-… or a .toml file.")] = "tiny",
     out: Annotated[Path | None, option("FOLDER", "Folder of the run. Default: runs/RECIPE.")] = None,
-    minutes: Annotated[float | None, option("MINUTES", "Stop after this time; the schedule fits it.")] = None,
+    minutes: Annotated[float | None, option("MINUTES", "Be done within this time; the schedule fits it.")] = None,
     steps: Annotated[int | None, option("N", "Stop after this many updates.")] = None,
     epochs: Annotated[int | None, option("N", "Stop after this many passes over the data.")] = None,
     until_bleu: Annotated[float | None, option("BLEU", "Stop when validation BLEU reaches this.")] = None,
     compile: Annotated[bool, typer.Option("--compile", help="Compile the model with torch.compile.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Only probe, 20 seconds, and say what to expect.")] = False,
     set_: Annotated[list[str] | None, option("KEY=VALUE", "Change the recipe; repeatable.", "--set")] = None,
     device: Device = "cpu",
 ) -> None:
     """Train a translator; the same command continues a run that was stopped.
 
+    With --minutes the finished model is there within this time, start included; a finished run trains so many more.
+
     \b
     jumok train --source train.en --target train.de
+    jumok train --source train.en --target train.de --minutes 10 --plan
     jumok train --source train.en.gz --target train.ko.gz --recipe small --minutes 60 --out runs/enko
     cat pairs.tsv | jumok train --table - --set model.dropout=0.3 --set vocabulary.size=4000
     """
+    from jumok import experiment, machine
     from jumok.config import parse_assignment
-    from jumok.experiment import train as start
+    from jumok.plan import probe
 
     check_device(device)
     changes = dict(map(parse_assignment, set_ or []))
     changes |= {"training.compile": True} if compile else {}
     changes |= {} if until_bleu is None else {"training.until_bleu": until_bleu}
+    choices: dict[str, Any] = {
+        "source": source, "target": target, "table": table, "corpus": corpus, "valid_source": valid_source,
+        "valid_target": valid_target, "valid_table": valid_table, "recipe": recipe, "minutes": minutes,
+        "steps": steps, "epochs": epochs, "changes": changes,
+    }  # fmt: skip
+    began = machine.process_began()
+    if plan:
+        print("\n".join(probe(experiment.choose(**choices), out, device=device, began=began).lines()))
+        return
     with watching() as (sinks, stop):
-        run = start(
-            source, target, table=table, corpus=corpus, valid_source=valid_source, valid_target=valid_target,
-            valid_table=valid_table, recipe=recipe, out=out, minutes=minutes, steps=steps, epochs=epochs,
-            device=device, changes=changes, sinks=sinks, stop=stop,
-        )  # fmt: skip
+        run = experiment.train(**choices, out=out, device=device, sinks=sinks, stop=stop, began=began)
     print(run.folder)
 
 
@@ -353,6 +367,34 @@ def model_average(
     print(average_run(run, last=last, out=out))
 
 
+@bench_app.command("train")
+def bench_train(
+    recipe: Annotated[str, option("NAME", "A recipe or a .toml file; its model and training are measured.")] = "tiny",
+    source: Annotated[File, option("FILE", "Text to train on; without it, the embedded phrasebook.")] = None,
+    target: Annotated[File, option("FILE", "Its translation, line by line.")] = None,
+    tokens: Annotated[int, option("N", "Tokens of an update, padding included.")] = 4_096,
+    warmup_updates: Annotated[int | None, option("N", "Updates before the clock counts; 10, large models 2.")] = None,
+    updates: Annotated[int | None, option("N", "Undisturbed updates that count; 60, large models 8.")] = None,
+    keep: Annotated[Path | None, option("FOLDER", "Keep vocabulary and encoded text there for the next time.")] = None,
+    set_: Annotated[list[str] | None, option("KEY=VALUE", "Change the recipe; repeatable.", "--set")] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure training: tokens/s, the share of the machine's matrix speed, padding, memory.
+
+    \b
+    jumok bench train --source train.en.gz --target train.de.gz
+    jumok bench train --recipe base --updates 6 --json >> results.jsonl
+    """
+    from jumok.bench.train import measure, table
+    from jumok.config import parse_assignment
+
+    figures = measure(
+        recipe, source=source, target=target, changes=dict(map(parse_assignment, set_ or [])), tokens=tokens,
+        warmup=warmup_updates, updates=updates, keep=keep, say=lambda text: print(text, file=sys.stderr),
+    )  # fmt: skip
+    print(dumps(figures) if as_json else "\n".join(table(figures)))
+
+
 @app.command(short_help="Check this installation and machine.")
 def doctor(as_json: Json = False) -> None:
     """Check this installation and machine: versions, cores, memory, speed, what is missing.
@@ -378,6 +420,7 @@ def doctor(as_json: Json = False) -> None:
 
 def main() -> None:
     """Run the command line; errors the user can put right are three lines and an exit code."""
+    atexit.register(gc.freeze)  # nothing is collected at the end: what torch leaves would take a second
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # a busy neighbour on a core must not stall every other one
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

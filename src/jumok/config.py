@@ -118,6 +118,7 @@ class TrainingConfig(Section):
     epochs: Count | None = None
     minutes: Annotated[float, Field(gt=0.0, le=10**6)] | None = None
     until_bleu: Annotated[float, Field(gt=0.0, le=100.0)] | None = None
+    optimizer: Literal["adam", "muon"] = "adam"  # muon: orthogonal moves for the matrices, Adam for the rest
     schedule: Literal["noam", "constant", "linear", "cosine"] = "noam"  # all but noam end with the steps or minutes
     peak: Rate | None = None  # the highest learning rate; equation 3 sets its own when none is given
     warmup: Annotated[int, Field(ge=0, le=10**7)] = 4_000

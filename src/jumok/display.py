@@ -23,7 +23,7 @@ def clock(seconds: float) -> str:
 
 
 class TimeLeft(ProgressColumn):
-    """Time to the horizon at the pace so far."""
+    """Time to the end: of the minutes, or of the steps at the pace so far."""
 
     def render(self, task: Task) -> Text:
         left = task.fields.get("left")
@@ -41,6 +41,7 @@ class TrainingDisplay:
         self.last = (0.0, 0)  # seconds and tokens when the speed was last measured
         self.tokens = 0
         self.shown = 0.0
+        self.until: float | None = None  # when a run limited by minutes will be over
 
     def __call__(self, event: Event) -> None:
         getattr(self, f"on_{event['event']}", lambda event: None)(event)
@@ -58,6 +59,9 @@ class TrainingDisplay:
 
     def on_note(self, event: Event) -> None:
         self.say(f"note: {event['text']}", "yellow")
+
+    def on_plan(self, event: Event) -> None:
+        self.until = event.get("until", self.until)
 
     def on_step(self, event: Event) -> None:
         self.tokens += event["tokens"]
@@ -77,6 +81,7 @@ class TrainingDisplay:
             self.bar.start()
         horizon = event["horizon"] or 0
         left = event["seconds"] / event["step"] * (horizon - event["step"]) if horizon else None
+        left = left if self.until is None else self.until - event["wall"]
         words = f"step {event['step']:,}  loss {self.loss:.3f}  {self.speed:,.0f} tokens/s"
         if event["skipped"]:
             words += f"  {event['skipped']} skipped"
@@ -91,6 +96,8 @@ class TrainingDisplay:
         perplexity = min(event["perplexity"], 99_999_999)
         row = f"{event['step']:>8,} {event['epoch']:>6} {clock(event['seconds']):>7} {self.loss:>7.3f} "
         row += f"{event['loss']:>7.3f} {perplexity:>8.2f} {bleu} {f'{self.speed:,.0f}' if self.speed else '–':>9}"
+        pairs, of = event.get("pairs"), event.get("of")
+        row += "" if pairs == of else f"  on {pairs:,} of {of:,} pairs"
         self.say(row + ("  best" if event.get("better") else ""))
         if event.get("sample"):
             line = Text(f"{'':>9}{event['sample']}", style="italic green", no_wrap=True, overflow="ellipsis")

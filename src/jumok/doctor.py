@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import jumok
-from jumok import machine
+from jumok import machine, native
 
 NEEDED = {  # module -> package
     "torch": "torch",
@@ -74,8 +74,16 @@ def arithmetic(here: machine.Machine) -> list[Finding]:
     return [
         Finding("threads", f"{threads} of {here.cores} cores{why}", "fine" if threads >= here.cores else "poor"),
         Finding("speed", f"{rate:.0f} GFLOPS in float32 matrix products", "fine" if rate > 10 else "poor"),
+        Finding("kernels", *kernels()),
         Finding("device", devices()),
     ]
+
+
+def kernels() -> tuple[str, Literal["fine", "poor"]]:
+    """Whether the C kernels are there."""
+    if native.library() is not None:
+        return "compiled for this processor", "fine"
+    return "none, so training is slower (try: apt-get install gcc, or your system's equivalent)", "poor"
 
 
 def sgemm(size: int = 1_024, seconds: float = 0.5) -> float:

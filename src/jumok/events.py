@@ -78,7 +78,7 @@ class TensorBoardSink:
         values = [
             self._summary.Value(tag=f"{prefix}/{name}", simple_value=float(value))
             for name, value in event.items()
-            if type(value) in (int, float) and name not in ("time", "step", "horizon", "seconds")
+            if type(value) in (int, float) and name not in ("time", "step", "horizon", "seconds", "wall")
         ]
         record = self._record(wall_time=event["time"], step=event["step"], summary=self._summary(value=values))
         self._writer.add_event(record)

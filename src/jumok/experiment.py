@@ -3,14 +3,14 @@
     run = train(source="train.en", target="train.de", recipe="tiny", minutes=10)
     run.model.translate("A man rides a bike.").text
 
-A run folder that has checkpoints is continued by the same call.
+A run folder that has checkpoints is continued by the same call.  Minutes count from the call, or from the start of the
+process where the caller says so, and over all attempts; a finished run that is given minutes trains so many more.
 """
 
-import heapq
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,25 +18,29 @@ import torch
 from torch import Tensor
 
 import jumok
-from jumok import checkpoint, machine, metrics, recipes
+from jumok import checkpoint, ending, machine, preparation, recipes
 from jumok.checkpoint import RunFolder
 from jumok.config import Recipe
-from jumok.data import corpora, store
+from jumok.data import corpora
 from jumok.data.batches import Batch, Batches, Place, ahead
-from jumok.data.corpora import Corpus, Pair
-from jumok.engines.torch_engine import Options, TorchEngine
-from jumok.errors import DataError, DiskError, ModelFileError, Resumable, UsageError
+from jumok.data.corpora import Corpus
+from jumok.ending import Finished
+from jumok.engines.torch_engine import TorchEngine
+from jumok.errors import DiskError, ModelFileError, Resumable, UsageError
 from jumok.events import EventLog, Sink, TensorBoardSink
 from jumok.keys import key
 from jumok.models import build
-from jumok.text.vocabulary import Vocabularies, Vocabulary
-from jumok.training import optim
-from jumok.training.loop import Limits, Progress
-from jumok.training.loop import train as loop
+from jumok.models.transformer import Transformer
+from jumok.training import loop, optim
 from jumok.training.objectives import next_token
+from jumok.training.pace import ByClock, ByCount, Costs, Limits, Pace, Progress
+from jumok.training.schedule import Course, Schedule
+from jumok.training.team import Team
 from jumok.translator import Translator
+from jumok.validation import Judge, spread
 
 UNSAVED_LIMIT = 3
+WRITING = 1.5e8  # bytes a second that a disk takes, until the first checkpoint has shown it
 
 
 @dataclass(frozen=True)
@@ -60,18 +64,36 @@ def train(
     source: str | None = None,
     target: str | None = None,
     *,
-    recipe: str | Recipe = "tiny",
     out: str | Path | None = None,
+    minutes: float | None = None,
+    device: str = "cpu",
+    sinks: Sequence[Sink] = (),
+    stop: Callable[[], bool] = lambda: False,
+    began: float | None = None,
+    **choices: Any,
+) -> Run:
+    """Train a translator from two text files; the other choices are those of `choose`.
+
+    Minutes count from `began` on the clock of `time.monotonic`, or from this call.
+    """
+    recipe = choose(source, target, minutes=minutes, **choices)
+    out = out or Path("runs") / recipe.name
+    more = minutes is not None
+    return Experiment(recipe, out, device=device, sinks=sinks, stop=stop, began=began, more=more).run()
+
+
+def choose(
+    source: str | None = None,
+    target: str | None = None,
+    *,
+    recipe: str | Recipe = "tiny",
     minutes: float | None = None,
     steps: int | None = None,
     epochs: int | None = None,
-    device: str = "cpu",
     changes: dict[str, Any] | None = None,
-    sinks: Sequence[Sink] = (),
-    stop: Callable[[], bool] = lambda: False,
     **data: Any,
-) -> Run:
-    """Train a translator from two text files; further keywords are keys of the recipe's data section."""
+) -> Recipe:
+    """A recipe with the user's text and limits; further keywords are keys of its data section."""
     chosen = recipes.get(recipe) if isinstance(recipe, str) else recipe
     wanted: dict[str, Any] = {f"data.{name}": str(value) for name, value in data.items() if value is not None}
     if source is not None or target is not None or data.get("table") is not None:
@@ -83,8 +105,7 @@ def train(
             "training.epochs": epochs,
             "training.steps": 10**9 if steps is None else steps,
         }
-    chosen = chosen.change(wanted | (changes or {}))
-    return Experiment(chosen, out or Path("runs") / chosen.name, device=device, sinks=sinks, stop=stop).run()
+    return chosen.change(wanted | (changes or {}))
 
 
 class Experiment:
@@ -98,17 +119,29 @@ class Experiment:
         device: str = "cpu",
         sinks: Sequence[Sink] = (),
         stop: Callable[[], bool] = lambda: False,
+        began: float | None = None,
+        more: bool = False,
     ) -> None:
         self.recipe, self.folder = recipe, RunFolder(out)
         self.device, self.stop = torch.device(device), stop
         self.report = EventLog(self.folder.events, list(sinks))
-        self.began = time.monotonic()
+        self.began = time.monotonic() if began is None else began
+        self.more = more  # minutes given to a finished run come on top
+        self.before = 0.0  # seconds of earlier attempts
+        self.earlier: Finished | None = None  # the finished run that this one continues
+        self.known: dict[tuple[str, int], dict[str, float]] = {}  # scores by name of the weights and number of pairs
         self.unsaved = 0  # checkpoints in a row that the disk did not take
 
     def run(self) -> Run:
         """Everything from text to finished model."""
         machine.keep_memory()
         try:
+            given = self.recipe.data
+            self.recipe = self.recipe.model_copy(update={"data": corpora.without_stdin(given, self.folder.data)})
+            self._claim_folder()
+            if (done := self.already()) is not None:
+                return done
+            corpora.keep_stdin(given, self.recipe.data)
             self.prepare()
             with closing(TensorBoardSink(self.folder.tensorboard)) as board:
                 self.report.sinks.append(board)
@@ -116,34 +149,41 @@ class Experiment:
         finally:
             self.report.close()
 
+    def clock(self) -> float:
+        """Seconds since the run began, over all its attempts."""
+        return self.before + time.monotonic() - self.began
+
+    def already(self) -> Run | None:
+        """The finished run in the folder, if its limits leave nothing to do."""
+        found, minutes = ending.finished(self.folder), self.recipe.training.minutes
+        if found is None:
+            return None
+        reason = loop.reached(self.limits(), found.progress)
+        if reason is None and minutes is not None and not self.more and minutes * 60.0 <= found.progress.until:
+            reason = "minutes"
+        if reason is None:
+            self.earlier = found
+            self.known[found.name, found.pairs] = found.scores
+            return None
+        steps, epochs = found.progress.step, found.progress.epoch
+        option = {"steps": f"--steps {2 * steps}", "epochs": f"--epochs {2 * epochs}", "minutes": "--minutes 10"}
+        option |= {"bleu": "a higher --until-bleu", "patience": "a larger --set training.patience=N"}
+        self.stage(
+            f"This run is finished: {steps:,} steps, ended by {found.card['ended_by']}; the model is in "
+            f"{self.folder.bundle}. To go on: the same command with {option[reason]}"
+        )
+        return Run(self.folder.path, found.scores)
+
     # ------------------------------------------------------------------ text to batches
 
     def prepare(self) -> None:
         """Vocabulary, token store and validation set, made once and found again by a resumed run."""
-        given = self.recipe.data
-        self.recipe = self.recipe.model_copy(update={"data": corpora.without_stdin(given, self.folder.data)})
-        self._claim_folder()
-        corpora.keep_stdin(given, self.recipe.data)
-        corpus, valid = corpora.resolve(self.recipe.data, self.recipe.seed)
-        self.stage(f"Reading {corpus.name}")
-        self.corpus = corpus
-        texts, count = self.survey(corpus)
-        share = 0.0 if valid is not None else min(self.recipe.data.hold_out / max(1, count), 0.1)
-        self.vocabularies = self.learn_vocabulary(texts)
-        self.folder.begin(self.recipe)
-        self.vocabularies.save(self.folder.path)
-        if valid is not None:
-            self.valid = list(valid)
-        else:
-            self.valid = [pair for pair in corpus if corpora.held_out(pair.source, share)]
-        self.valid = [pair for pair in self.valid if pair.source.strip() and pair.target.strip()]
-        if not self.valid:
-            raise DataError("the validation set is empty", where=f"in {(valid or corpus).name}")
-        training = (pair for pair in corpus if not (share and corpora.held_out(pair.source, share)))
-        filters = store.Filters(self.recipe.data.longest, self.recipe.data.ratio)
-        identity = f"{corpus.digest}:{share}"
-        self.store = store.build(training, self.vocabularies, filters, self.folder.data, identity=identity)
-        self._tell_corpus(count, share)
+        made = preparation.prepare(self.recipe, self.folder, *self.texts(), report=self.report)
+        self.corpus, self.vocabularies, self.store, self.valid = made
+
+    def texts(self) -> tuple[Corpus, Corpus | None]:
+        """The training text, and the validation text if there is one."""
+        return corpora.resolve(self.recipe.data, self.recipe.seed)
 
     def _claim_folder(self) -> None:
         """A folder that holds another run is not touched."""
@@ -154,92 +194,20 @@ class Experiment:
                 hint="try: another --out, or the same recipe to continue that run",
             )
 
-    def survey(self, corpus: Corpus) -> tuple[tuple[list[str], list[str]], int]:
-        """Count the pairs and draw the sentences that the vocabulary is learnt from, in one pass and bounded memory."""
-        most = self.recipe.vocabulary.sentences
-        sample: list[tuple[int, int, Pair]] = []  # a heap of the pairs with the smallest draws, largest on top
-        count = 0
-        for pair in corpus:
-            count += 1
-            entry = (-key(self.recipe.seed, "vocabulary", pair.line), pair.line, pair)
-            if len(sample) < most:
-                heapq.heappush(sample, entry)
-            elif entry > sample[0]:
-                heapq.heapreplace(sample, entry)
-        drawn = [pair for _, _, pair in sorted(sample, key=lambda one: one[1])]
-        if not drawn:
-            raise DataError("the corpus is empty", where=f"in {corpus.name}", hint="try: jumok data check FILES")
-        return ([pair.source for pair in drawn], [pair.target for pair in drawn]), count
-
-    def learn_vocabulary(self, texts: tuple[list[str], list[str]]) -> Vocabularies:
-        """The run's vocabulary, or a new one."""
-        config = self.recipe.vocabulary
-        if self.folder.begun() and any(self.folder.path.glob("vocabulary*.model")):
-            before = self.folder.recipe()
-            if (before.vocabulary, before.data, before.seed) == (config, self.recipe.data, self.recipe.seed):
-                return Vocabularies.load(self.folder.path)
-        kind = "joint" if config.joint else "separate"
-        self.stage(f"Learning a {kind} vocabulary of {config.size:,} subwords ({config.kind})")
-        source, target = texts
-        where = f"in {self.corpus.name}"
-        if config.joint:
-            joint = Vocabulary.train([*source, *target], size=config.size, kind=config.kind, where=where)
-            return Vocabularies(joint, joint)
-        sides = (Vocabulary.train(side, size=config.size, kind=config.kind, where=where) for side in (source, target))
-        return Vocabularies(*sides)
-
-    def _tell_corpus(self, count: int, share: float) -> None:
-        source, target = self.store.tokens()
-        left_out = "; left out: " + ", ".join(f"{n:,} {r}" for r, n in self.store.left_out.items())
-        held = " (held out by rule)" if share else ""
-        self.stage(
-            f"{len(self.store):,} of {count:,} pairs train ({source:,} + {target:,} subwords), "
-            f"{len(self.valid):,} validate{held}{left_out if self.store.left_out else ''}"
-        )
-        self.report(
-            "corpus", name=self.corpus.name, digest=self.corpus.digest, pairs=count, train=len(self.store),
-            valid=len(self.valid), left_out=self.store.left_out, source_tokens=source, target_tokens=target,
-        )  # fmt: skip
-
     # ------------------------------------------------------------------ batches to weights
 
     def learn(self) -> Run:
         """Build the model, continue the newest whole checkpoint if there is one, and train to a limit."""
-        recipe, training = self.recipe, self.recipe.training
-        torch.manual_seed(key(recipe.seed, "weights"))
-        self.model = build(recipe.model, len(self.vocabularies.source), len(self.vocabularies.target)).to(self.device)
-        self.optimizer = optim.adam(self.model, training)
-        self.mean = optim.RunningMean(self.model, training.ema) if training.ema else None
+        self.assemble()
         progress = self.resume()
-        self.engine = TorchEngine(self.model, device=self.device)
-        batch_tokens = min(recipe.data.tokens_per_batch, training.tokens_per_update)
-        batches = Batches(
-            self.store, tokens=batch_tokens, seed=recipe.seed,
-            vocabularies=self.vocabularies, sampling=recipe.vocabulary.sampling,
-        )  # fmt: skip
-        accumulate = max(1, round(training.tokens_per_update / batch_tokens))
         parameters = sum(p.numel() for p in self.model.parameters())
         self.stage(
             f"Training {parameters / 1e6:.1f} million parameters on {self.device} ({torch.get_num_threads()} threads)"
         )
-        self.report("begin", recipe=recipe.name, parameters=parameters, step=progress.step, version=jumok.__version__)
-        outcome = loop(
-            self.model,
-            ahead(batches.walk(Place(progress.epoch, progress.index)), self.device),
-            self.objective(),
-            self.optimizer,
-            optim.Schedule(training.schedule, recipe.model.d_model, training.warmup, training.peak),
-            progress,
-            self.limits(batches, accumulate),
-            seed=recipe.seed,
-            accumulate=accumulate,
-            largest_gradient=training.clip,
-            mean=self.mean,
-            report=lambda **values: self.report("step", **values),
-            validate=self.validate,
-            save=self.save,
-            stop=self.stop,
-        )
+        name = self.recipe.name
+        self.report("begin", recipe=name, parameters=parameters, step=progress.step, version=jumok.__version__)
+        self.pace = self.paced(progress)
+        outcome = self.drive(self.pace, progress, self.stop)
         if outcome.reason == "stopped":
             self.report("note", text=f"stopped at step {outcome.progress.step:,}; everything is saved")
             raise Resumable(
@@ -249,24 +217,104 @@ class Experiment:
             )
         return self.finish(outcome.reason, outcome.progress)
 
-    def limits(self, batches: Batches, accumulate: int) -> Limits:
-        """The recipe's limits; epochs are told as steps, too, so that the schedule can end with them."""
+    def assemble(self) -> None:
+        """Everything that training needs, as new."""
+        recipe, training = self.recipe, self.recipe.training
+        torch.manual_seed(key(recipe.seed, "weights"))
+        self.model = build(recipe.model, len(self.vocabularies.source), len(self.vocabularies.target)).to(self.device)
+        self.optimizer = optim.Optimizer(self.model, training)
+        self.mean = optim.RunningMean(self.model, training.ema) if training.ema else None
+        workers = self.workers()
+        self.team = Team(self.model, self.objective, self.optimizer, workers)
+        batch_tokens = min(recipe.data.tokens_per_batch, max(16, training.tokens_per_update // workers))
+        self.feed = Batches(
+            self.store, tokens=batch_tokens, seed=recipe.seed,
+            vocabularies=self.vocabularies, sampling=recipe.vocabulary.sampling,
+        )  # fmt: skip
+        self.accumulate = max(1, round(training.tokens_per_update / batch_tokens))
+        self.schedule = Schedule(training.schedule, recipe.model.d_model, training.warmup, training.peak)
+        source, target = self.store.tokens()
+        valid = [self.valid[row] for row in spread(len(self.valid), training.valid_pairs)]
+        self.judge = Judge(TorchEngine(self.model, device=self.device), self.vocabularies, valid, ratio=target / source)
+
+    def drive(self, pace: Pace, progress: Progress, stop: Callable[[], bool]) -> loop.Outcome:
+        """The training loop with all its arguments."""
+        return loop.train(
+            self.team,
+            ahead(self.feed.walk(Place(progress.epoch, progress.index)), self.device),
+            pace,
+            progress,
+            seed=self.recipe.seed,
+            accumulate=self.accumulate,
+            largest_gradient=self.recipe.training.clip,
+            mean=self.mean,
+            report=lambda **values: self.report("step", **values),
+            validate=self.validate,
+            save=self.save,
+            stop=stop,
+            clock=self.clock,
+        )
+
+    def limits(self) -> Limits:
+        """The recipe's limits, time apart."""
         training = self.recipe.training
-        seconds, expected = None, None
-        if training.epochs is not None:
-            expected = min(training.steps, -(-training.epochs * batches.count(0) // accumulate))
-        if training.minutes is not None:
-            spent = time.monotonic() - self.began  # reading and the vocabulary count; the end needs a little, too
-            seconds = max(1.0, training.minutes * 60.0 - spent - min(15.0, training.minutes * 3.0))
         return Limits(
-            steps=training.steps, expected=expected, epochs=training.epochs, seconds=seconds, bleu=training.until_bleu,
-            patience=training.patience, validations=training.validations, validate_every=training.validate_every,
+            steps=training.steps, epochs=training.epochs, bleu=training.until_bleu, patience=training.patience,
+            validations=training.validations, validate_every=training.validate_every,
         )  # fmt: skip
 
-    def objective(self) -> Callable[[Batch], tuple[Tensor, int]]:
+    def paced(self, progress: Progress) -> Pace:
+        """By count or by clock; epochs are told as steps, too, so that the schedule can end with them."""
+        training, limits = self.recipe.training, self.limits()
+        if training.epochs is not None:
+            expected = -(-training.epochs * self.feed.count(0) // self.accumulate)
+            limits = replace(limits, expected=min(training.steps, expected))
+        candidates = 1 + (training.average > 1) + (self.mean is not None) + (self.earlier is not None)
+        limits = replace(limits, pairs=len(self.judge.pairs), candidates=candidates)
+        if training.minutes is None:
+            return ByCount(limits, self.schedule)
+        self.promise(training.minutes * 60.0, progress)
+        self.model.eval()
+        costs = Costs(pair=self.judge.seconds_a_pair(), checkpoint=self.checkpoint_bytes() / WRITING)
+        return ByClock(
+            limits, self.schedule, costs, clock=self.clock, report=lambda **values: self.report("plan", **values)
+        )
+
+    def promise(self, seconds: float, progress: Progress) -> None:
+        """Set when the run will be over: the minutes of an interrupted run go on, those of a finished one are new."""
+        if self.earlier is not None:
+            progress.began, progress.judged, progress.spent = progress.wall, 0, 0.0
+            progress.until = progress.wall + seconds if self.more else seconds
+            left = progress.until - progress.wall
+            progress.course = Course(0, progress.course.warmup, progress.step, left=left / progress.until)
+            self.stage(
+                f"This run was finished after {progress.wall / 60:.1f} minutes; it trains {left / 60:.1f} minutes more"
+            )
+        elif progress.step:
+            progress.until = progress.began + seconds if self.more else max(progress.until, seconds)
+            gone, given = progress.wall - progress.began, progress.until - progress.began
+            self.stage(
+                f"{gone / 60:.1f} of its {given / 60:.1f} minutes are over; {max(0.0, given - gone) / 60:.1f} are left"
+            )
+        else:
+            progress.until = seconds
+        if self.clock() > progress.until:
+            self.report("note", text=f"the {(progress.until - progress.began) / 60:g} minutes are over before training")
+
+    def checkpoint_bytes(self) -> int:
+        """Size of a checkpoint: weights, two moments of each, and their running mean if there is one."""
+        values = sum(tensor.numel() for tensor in checkpoint.weights(self.model).values())
+        return 4 * values * (3 if self.mean is None else 4)
+
+    def workers(self) -> int:
+        """One a core, where cores are what we compute on; a compiled model and a graphics card work alone."""
+        return torch.get_num_threads() if self.device.type == "cpu" and not self.recipe.training.compile else 1
+
+    def objective(self, model: Transformer) -> Callable[[Batch], tuple[Tensor, int]]:
+        """What a model, or a replica of it, makes small."""
         training = self.recipe.training
-        hidden = torch.compile(self.model.hidden, dynamic=True) if training.compile else self.model.hidden
-        plain = next_token(self.model, smoothing=training.label_smoothing, hidden=hidden)
+        hidden = torch.compile(model.hidden, dynamic=True) if training.compile else model.hidden
+        plain = next_token(model, smoothing=training.label_smoothing, hidden=hidden)
         if training.precision != "bf16":
             return plain
         if not has_bf16(self.device):
@@ -292,17 +340,19 @@ class Experiment:
             self.report("note", text="the training text is not the one this run began with")
         expected = checkpoint.weights(self.model)
         checkpoint.set_weights(self.model, found.tensors("model.safetensors", expected))
-        optim.restore_optimizer(self.model, self.optimizer, found.tensors("optimizer.safetensors"))
+        self.optimizer.restore(found.tensors("optimizer.safetensors"))
         if self.mean is not None and (found.folder / "mean.safetensors").exists():
             self.mean.tensors.update(found.tensors("mean.safetensors", expected))
         self.stage(f"Continuing from step {found.step:,}")
-        return Progress.from_json(found.state["progress"])
+        progress = Progress.from_json(found.state["progress"])
+        self.before = progress.wall
+        return progress
 
     def save(self, progress: Progress) -> None:
         """Write a checkpoint; a disk that refuses three in a row ends the run."""
         tensors = {
             "model.safetensors": checkpoint.weights(self.model),
-            "optimizer.safetensors": optim.optimizer_tensors(self.model, self.optimizer),
+            "optimizer.safetensors": self.optimizer.tensors(),
         }
         if self.mean is not None:
             tensors["mean.safetensors"] = {name: self.mean.tensors[name] for name in checkpoint.weights(self.model)}
@@ -331,70 +381,74 @@ class Experiment:
 
     def validate(self, progress: Progress) -> dict[str, float]:
         """Loss, perplexity and greedy BLEU on the validation set; one fixed sentence shows how it is getting on."""
-        scores, sample = self.judge(self.recipe.training.valid_pairs)
+        scores, sample = self.scores(progress.pairs)
+        self.known[f"checkpoint {progress.step}", progress.pairs] = scores
         better = scores["bleu"] > progress.best_bleu
         self.report(
-            "validation", step=progress.step, epoch=progress.epoch, seconds=progress.seconds, better=better,
-            sample=sample, **scores,
+            "validation", step=progress.step, epoch=progress.epoch, seconds=progress.seconds, wall=progress.wall,
+            pairs=progress.pairs, of=len(self.judge.pairs), better=better, sample=sample, **scores,
         )  # fmt: skip
         return scores
 
-    def judge(self, most: int) -> tuple[dict[str, float], str]:
-        """The scores of the weights as they are now, on at most `most` validation pairs."""
+    def scores(self, pairs: int) -> tuple[dict[str, float], str]:
+        """What the weights as they are now are worth, and one translation."""
         self.model.eval()
-        pairs = self.valid[:most]
-        sources = self.vocabularies.source.encode_all([pair.source for pair in pairs])
-        targets = self.vocabularies.target.encode_all([pair.target for pair in pairs])
-        scored = self.engine.score(list(zip(sources, targets, strict=True)))
-        loss, tokens = -sum(h.log_probability for h in scored), sum(len(h.ids) for h in scored)
-        found = self.engine.decode(sources, Options(beam=1))
-        texts = [self.vocabularies.target.decode(hypotheses[0].body) for hypotheses in found]
-        bleu = metrics.bleu(texts, [pair.target for pair in pairs], tokenize="auto").value
-        chosen = typical(sources)
-        scores = {"loss": loss / tokens, "perplexity": metrics.perplexity(loss, tokens), "bleu": bleu}
-        return scores, f"{pairs[chosen].source} → {texts[chosen]}"
+        return self.judge(pairs)
 
     def finish(self, reason: str, progress: Progress) -> Run:
-        """Export the best of: the mean of the last checkpoints, the best single one, the running mean."""
-        last = {name: value.clone() for name, value in checkpoint.weights(self.model).items()}
-        candidates = dict(self.candidates(progress)) or {"last weights": last}
-        judged = {}
-        for name, tensors in candidates.items():
-            checkpoint.set_weights(self.model, tensors)
-            judged[name] = self.judge(self.recipe.training.valid_pairs)[0]
-        name = max(judged, key=lambda one: (judged[one]["bleu"], -judged[one]["loss"]))
+        """Export the best of the candidates, as many as there is time to judge."""
+        pairs = self.pace.final(progress)
+        judged: dict[str, dict[str, float]] = {}
+        best: tuple[str, dict[str, Tensor]] | None = None
+        average = self.recipe.training.average
+        waiting = ending.candidates(
+            self.folder, self.model, self.mean, progress, average=average, whole=progress.pairs == pairs,
+            earlier=self.earlier,
+        )  # fmt: skip
+        while (best is None or self.pace.affords(pairs)) and (found := next(waiting, None)) is not None:
+            name, tensors = found
+            if (name, pairs) not in self.known:
+                checkpoint.set_weights(self.model, tensors)
+                self.known[name, pairs] = self.scores(pairs)[0]
+            judged[name] = self.known[name, pairs]
+            if best is None or worth(judged[name]) > worth(judged[best[0]]):
+                best = found
+        assert best is not None  # the last weights are always there
+        return self.export(best, judged, pairs, reason, progress)
+
+    def export(
+        self,
+        best: tuple[str, dict[str, Tensor]],
+        judged: dict[str, dict[str, float]],
+        pairs: int,
+        reason: str,
+        progress: Progress,
+    ) -> Run:
+        """Write the finished model with its card, and say so."""
+        name, tensors = best
         card = checkpoint.maker(self.recipe) | {
             "weights": name,
             "ended_by": reason,
             "steps": progress.step,
             "epochs": progress.epoch,
             "minutes": round(progress.seconds / 60, 1),
+            "wall_minutes": round(self.clock() / 60, 1),
             "pairs": len(self.store),
             "data": self.corpus.digest,
             "vocabulary": self.vocabularies.digest,
             "valid": judged,
+            "valid_pairs": pairs,
             "machine": str(machine.describe()),
         }
-        checkpoint.export(self.folder.bundle, candidates[name], self.recipe, self.vocabularies, card)
-        scores = judged[name]
+        checkpoint.export(self.folder.bundle, tensors, self.recipe, self.vocabularies, card)
+        scores, of = judged[name], len(self.judge.pairs)
+        on = "" if pairs == of else f" on {pairs:,} of {of:,} pairs"
         self.report(
-            "finished", reason=reason, weights=name, step=progress.step, **scores,
+            "finished", reason=reason, weights=name, step=progress.step, wall=self.clock(), pairs=pairs, **scores,
             text=f"Done after {progress.step:,} steps ({reason}): {name}, valid BLEU {scores['bleu']:.2f}, "
-            f"perplexity {scores['perplexity']:.2f}; the model is in {self.folder.bundle}",
+            f"perplexity {scores['perplexity']:.2f}{on}; the model is in {self.folder.bundle}",
         )  # fmt: skip
         return Run(self.folder.path, scores)
-
-    def candidates(self, progress: Progress) -> Iterator[tuple[str, dict[str, Tensor]]]:
-        """Weights that may become the finished model, by name."""
-        expected = checkpoint.weights(self.model)
-        last = self.folder.last(self.recipe.training.average, until=progress.step)
-        whole = [one.tensors("model.safetensors", expected) for one in last]
-        if len(whole) > 1:
-            yield f"mean of the last {len(whole)} checkpoints", checkpoint.average(whole)
-        for one in self.folder.last(1, until=progress.best_step):
-            yield f"checkpoint {one.step}", one.tensors("model.safetensors", expected)
-        if self.mean is not None:
-            yield "running mean", {name: self.mean.tensors[name].clone() for name in expected}
 
     def stage(self, text: str) -> None:
         self.report("stage", text=text)
@@ -408,10 +462,9 @@ def comparable(recipe: Recipe) -> dict[str, Any]:
     return values
 
 
-def typical(sources: Sequence[Sequence[int]]) -> int:
-    """The first sentence of middling length: long enough to be interesting, short enough for one line."""
-    middle = sorted(len(ids) for ids in sources)[len(sources) // 2]
-    return next(row for row, ids in enumerate(sources) if len(ids) == middle)
+def worth(scores: dict[str, float]) -> tuple[float, float]:
+    """What candidates are compared by: BLEU, then loss."""
+    return scores["bleu"], -scores["loss"]
 
 
 def has_bf16(device: torch.device) -> bool:

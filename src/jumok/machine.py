@@ -4,10 +4,12 @@ import ctypes
 import os
 import platform
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
+IMPORTED = time.monotonic()
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,31 @@ def peak_memory() -> int:
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+def process_began() -> float:
+    """When this process was started, on the clock of `time.monotonic`; where nobody knows, when jumok was imported."""
+    try:
+        started = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - started
+    except (OSError, ValueError, IndexError, AttributeError):
+        return IMPORTED
+    return min(IMPORTED, time.monotonic() - age)
+
+
+def available_memory() -> int:
+    """Bytes that a program can take now without pushing others out; 0 where nobody knows."""
+    try:
+        lines = Path("/proc/meminfo").read_text().split("\n")
+        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, ValueError, StopIteration):
+        return describe().memory
+    group = Path("/sys/fs/cgroup")  # a container may have less
+    try:
+        limit, used = ((group / f"memory.{name}").read_text().strip() for name in ("max", "current"))
+        return free if limit == "max" else max(0, min(free, int(limit) - int(used)))
+    except (OSError, ValueError):
+        return free
 
 
 def _processor() -> str:

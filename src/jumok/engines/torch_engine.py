@@ -69,16 +69,21 @@ class TorchEngine:
         options: Options,
         *,
         first: int = 0,
+        limits: Sequence[int] | None = None,
         progress: Callable[[int], None] = lambda sentences: None,
     ) -> list[list[Hypothesis]]:
         """Hypotheses of every source (ids without END), best first, in the order given.
 
         `first` is the number of sources[0] in the user's file: sampling of a sentence depends on it, not on the batch.
+        `limits` are the longest outputs, where they are to be shorter than the options allow.
         """
         results: list[list[Hypothesis]] = [[] for _ in sources]
         for rows in self.batches(sources, options):
             cut = [list(sources[row])[:LONGEST_SOURCE] for row in rows]
-            found = self._search(cut, options, [first + row for row in rows])
+            longest = [len(ids) + options.extra_length for ids in cut]
+            if limits is not None:
+                longest = [min(most, limits[row]) for most, row in zip(longest, rows, strict=True)]
+            found = self._search(cut, options, longest, [first + row for row in rows])
             for row, hypotheses in zip(rows, found, strict=True):
                 results[row] = hypotheses
             progress(len(rows))
@@ -95,8 +100,9 @@ class TorchEngine:
             yield order[start:stop]
             start = stop
 
-    def _search(self, sources: list[list[int]], options: Options, numbers: list[int]) -> list[list[Hypothesis]]:
-        limits = [len(ids) + options.extra_length for ids in sources]
+    def _search(
+        self, sources: list[list[int]], options: Options, limits: list[int], numbers: list[int]
+    ) -> list[list[Hypothesis]]:
         with torch.inference_mode():
             state = self.model.start(pad(sources, after=END).to(self.device))
         step = self.model.step

@@ -19,15 +19,16 @@ from torch import Tensor, nn
 
 from jumok.config import TransformerConfig
 from jumok.models.base import PAD, Attention, State
-from jumok.nn.attention import Cache, CrossAttention, SelfAttention
-from jumok.nn.layers import NORMS, WRAPS, Dropout, PostNorm, add, feed_forward, replace
-from jumok.nn.positions import JOINS, POSITIONS, Rotary
+from jumok.nn import fused
+from jumok.nn.attention import Cache, CrossAttention, Padding, SelfAttention
+from jumok.nn.layers import NORMS, WRAPS, Dropout, PostNorm, feed_forward
+from jumok.nn.positions import JOINS, POSITIONS, Add, Rotary
 
 
 def wrap(config: TransformerConfig) -> PostNorm:
     """Residual, dropout and norm around one sub-layer."""
-    join = add if config.residual else replace
-    return WRAPS[config.norm_place](NORMS[config.norm](config.d_model), Dropout(config.dropout), join)
+    norm, dropout = NORMS[config.norm](config.d_model), Dropout(config.dropout)
+    return WRAPS[config.norm_place](norm, dropout, residual=config.residual)
 
 
 def last_norm(config: TransformerConfig) -> nn.Module:
@@ -61,9 +62,12 @@ class Embedding(nn.Module):
 
     def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
         """Tokens (B, T) at positions start, start + 1, … as vectors (B, T, D)."""
-        vectors = nn.functional.embedding(tokens, self.weight) * self.scale  # (B, T, D)
-        joined = self.join(vectors, self.positions(start, tokens.shape[1]))  # (B, T, D)
-        dropped: Tensor = self.dropout(joined)
+        positions = self.positions(start, tokens.shape[1])
+        if isinstance(self.join, Add):
+            drop = self.dropout
+            return fused.embed(self.weight, tokens, positions, scale=self.scale, rate=drop.now, stream=drop.stream)
+        vectors = fused.embed(self.weight, tokens, None, scale=self.scale)
+        dropped: Tensor = self.dropout(self.join(vectors, positions))
         return dropped
 
 
@@ -76,8 +80,8 @@ class EncoderLayer(nn.Module):
         self.feed_forward = feed_forward(config.activation, config.d_model, config.d_ff)
         self.feed_forward_path = wrap(config)
 
-    def forward(self, x: Tensor, mask: Tensor | None, keep: Tensor | None, maps: list[Tensor] | None) -> Tensor:
-        x = self.attention_path(x, lambda y: self.attention(y, mask, maps=maps), keep)  # (B, S, D)
+    def forward(self, x: Tensor, padding: Padding | None, keep: Tensor | None, maps: list[Tensor] | None) -> Tensor:
+        x = self.attention_path(x, lambda y: self.attention(y, padding, maps=maps), keep)  # (B, S, D)
         x = self.feed_forward_path(x, self.feed_forward, keep)  # (B, S, D)
         return x
 
@@ -96,21 +100,20 @@ class DecoderLayer(nn.Module):
         self,
         x: Tensor,
         memory: Tensor,
-        mask: Tensor | None,
+        padding: Padding | None,
         keep: Tensor | None,
         maps: tuple[list[Tensor], list[Tensor]] | None,
     ) -> Tensor:
         own, other = maps if maps is not None else (None, None)
-        keys, values = self.cross.remember(memory)
         x = self.attention_path(x, lambda y: self.attention(y, None, causal=True, maps=own), keep)  # (B, T, D)
-        x = self.cross_path(x, lambda y: self.cross(y, keys, values, mask, maps=other), keep)  # (B, T, D)
+        x = self.cross_path(x, lambda y: self.cross(y, memory, padding, maps=other), keep)  # (B, T, D)
         x = self.feed_forward_path(x, self.feed_forward, keep)  # (B, T, D)
         return x
 
-    def step(self, x: Tensor, cache: Cache, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+    def step(self, x: Tensor, cache: Cache, keys: Tensor, values: Tensor, padding: Padding | None) -> Tensor:
         """One position of N rows (N, 1, D); extends the cache."""
         x = self.attention_path(x, lambda y: self.attention.step(y, cache))
-        x = self.cross_path(x, lambda y: self.cross.step(y, keys, values, mask))
+        x = self.cross_path(x, lambda y: self.cross.step(y, keys, values, padding))
         x = self.feed_forward_path(x, self.feed_forward)
         return x
 
@@ -121,7 +124,7 @@ class DecoderState:
 
     caches: list[Cache]  # L × (N, H, t, K)
     memories: list[tuple[Tensor, Tensor]]  # L × (B, H, S, K)
-    mask: Tensor | None  # (B, 1, 1, S)
+    padding: Padding | None  # of the sources
     sentence: Tensor  # (N,) the memory that each row looks at, ascending
 
     def select(self, rows: Tensor) -> DecoderState:
@@ -129,14 +132,14 @@ class DecoderState:
         caches, sentence = [cache.select(rows) for cache in self.caches], self.sentence[rows]
         alive, counts = sentence.unique_consecutive(return_counts=True)
         if len(alive) == len(self.memories[0][0]) and bool((counts == counts[0]).all()):
-            return DecoderState(caches, self.memories, self.mask, sentence)
+            return DecoderState(caches, self.memories, self.padding, sentence)
         if bool((counts == counts[0]).all()):
             moved, sentence = alive, torch.searchsorted(alive, sentence)
         else:  # uneven groups: every row gets a memory of its own
             moved, sentence = sentence, torch.arange(len(rows), device=rows.device)
         memories = [(keys.index_select(0, moved), values.index_select(0, moved)) for keys, values in self.memories]
-        mask = None if self.mask is None else self.mask.index_select(0, moved)
-        return DecoderState(caches, memories, mask, sentence)
+        padding = None if self.padding is None else self.padding.select(moved)
+        return DecoderState(caches, memories, padding, sentence)
 
 
 class Transformer(nn.Module):
@@ -156,22 +159,21 @@ class Transformer(nn.Module):
             self.matrix = nn.Parameter(torch.empty(target_symbols, config.d_model))
             nn.init.xavier_uniform_(self.matrix)
 
-    def encode(self, source: Tensor, maps: list[Tensor] | None = None) -> tuple[Tensor, Tensor | None]:
-        """The memory (B, S, D) and who may be looked at (B, 1, 1, S); None when nothing is padding."""
+    def encode(self, source: Tensor, maps: list[Tensor] | None = None) -> tuple[Tensor, Padding | None]:
+        """The memory (B, S, D) and which of it is padding; None when nothing is."""
         keep = source != PAD  # (B, S)
-        real = None if bool(keep.all()) else keep
-        mask = None if real is None else real[:, None, None, :]
+        padding = Padding.of(keep)
         x = self.source(source)  # (B, S, D)
         for layer in self.encoder:
-            x = layer(x, mask, real, maps)  # (B, S, D)
-        x = self.encoder_norm(x, real)  # (B, S, D)
-        return x, mask
+            x = layer(x, padding, keep, maps)  # (B, S, D)
+        x = self.encoder_norm(x, keep)  # (B, S, D)
+        return x, padding
 
     def decode(
         self,
         target: Tensor,
         memory: Tensor,
-        mask: Tensor | None,
+        padding: Padding | None,
         maps: tuple[list[Tensor], list[Tensor]] | None = None,
     ) -> Tensor:
         """Hidden states (B, T, D) of a target that begins with START.
@@ -181,13 +183,13 @@ class Transformer(nn.Module):
         keep = target != PAD  # (B, T)
         x = self.target(target)  # (B, T, D)
         for layer in self.decoder:
-            x = layer(x, memory, mask, keep, maps)  # (B, T, D)
+            x = layer(x, memory, padding, keep, maps)  # (B, T, D)
         x = self.decoder_norm(x, keep)  # (B, T, D)
         return x
 
     def hidden(self, source: Tensor, target: Tensor) -> Tensor:
-        memory, mask = self.encode(source)
-        return self.decode(target, memory, mask)
+        memory, padding = self.encode(source)
+        return self.decode(target, memory, padding)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """`hidden`, under the name that torch's wrappers (compile, DistributedDataParallel) call."""
@@ -200,17 +202,17 @@ class Transformer(nn.Module):
         return nn.functional.linear(hidden, self.matrix)
 
     def start(self, source: Tensor) -> DecoderState:
-        memory, mask = self.encode(source)
+        memory, padding = self.encode(source)
         layers: list[DecoderLayer] = list(self.decoder)  # type: ignore[arg-type]
         caches = [layer.attention.cache(len(source), memory) for layer in layers]
         memories = [layer.cross.remember(memory) for layer in layers]
-        return DecoderState(caches, memories, mask, torch.arange(len(source), device=source.device))
+        return DecoderState(caches, memories, padding, torch.arange(len(source), device=source.device))
 
     def step(self, token: Tensor, state: State) -> tuple[Tensor, DecoderState]:
         assert isinstance(state, DecoderState)
         x = self.target(token[:, None], state.caches[0].length)  # (N, 1, D)
         for layer, cache, (keys, values) in zip(self.decoder, state.caches, state.memories, strict=True):
-            x = layer.step(x, cache, keys, values, state.mask)  # type: ignore[operator]
+            x = layer.step(x, cache, keys, values, state.padding)  # type: ignore[operator]
         x = self.decoder_norm(x)  # (N, 1, D)
         return self.project(x[:, 0]), state
 
@@ -218,6 +220,6 @@ class Transformer(nn.Module):
         encoder: list[Tensor] = []
         decoder: list[Tensor] = []
         cross: list[Tensor] = []
-        memory, mask = self.encode(source, encoder)
-        self.decode(target, memory, mask, (decoder, cross))
+        memory, padding = self.encode(source, encoder)
+        self.decode(target, memory, padding, (decoder, cross))
         return Attention(*(torch.stack(maps, dim=1) for maps in (encoder, decoder, cross)))

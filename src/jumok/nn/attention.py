@@ -11,10 +11,14 @@ Not here positions (positions.py), residual and norm (layers.py), search (decodi
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from jumok.nn import fused
+from jumok.nn.layers import Linear
 from jumok.nn.positions import Rotary
 
 
@@ -35,6 +39,26 @@ def attend(scores: Tensor, values: Tensor, mask: Tensor | None) -> tuple[Tensor,
 def look_ahead_mask(length: int, device: torch.device | None = None) -> Tensor:
     """Position t may look at positions 0 … t: a lower triangle (T, T)."""
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
+
+
+class Padding(NamedTuple):
+    """Which keys of a batch are real, told twice: as a mask and, padding being at the end, as lengths."""
+
+    allowed: Tensor  # (B, 1, 1, S)
+    lengths: Tensor  # (B,)
+
+    @classmethod
+    def of(cls, real: Tensor) -> Padding | None:
+        """From (B, S), True at real tokens; None when everything is real."""
+        return None if bool(real.all()) else cls(real[:, None, None, :], real.sum(dim=1))
+
+    def select(self, rows: Tensor) -> Padding:
+        return Padding(self.allowed.index_select(0, rows), self.lengths.index_select(0, rows))
+
+
+def allowed(padding: Padding | None) -> Tensor | None:
+    """The mask, if there is padding."""
+    return None if padding is None else padding.allowed
 
 
 class DotScore(nn.Module):
@@ -116,6 +140,25 @@ def look(
     return mixed
 
 
+def packed(
+    score: Score,
+    first: Tensor,
+    second: Tensor | None,
+    padding: Padding | None,
+    sizes: tuple[int, int, int],
+    *,
+    causal: bool = False,
+) -> Tensor | None:
+    """Attended values (B, T, H·E) straight from packed projections, or None where there is no kernel for them."""
+    keys = first.shape[1] if second is None else second.shape[1]
+    lib = fused.takes_attention(sizes, keys, first) if isinstance(score, DotScore) else None
+    if lib is None:
+        return None
+    lengths = None if padding is None else padding.lengths
+    out: Tensor = fused.Attention.apply(first, second, lengths, sizes, score.scale, causal, lib)
+    return out
+
+
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """(B, T, H·K) seen as (B, H, T, K), without copying."""
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
@@ -124,14 +167,6 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
 def merge_heads(x: Tensor) -> Tensor:
     """(B, H, T, K) back to (B, T, H·K): the concatenation of the heads."""
     return x.transpose(1, 2).flatten(2)
-
-
-def glorot_blocks(linear: nn.Linear, blocks: list[int]) -> None:
-    """Initialise a fused projection as if each of its blocks of rows were a matrix of its own."""
-    for block in linear.weight.detach().split(blocks):
-        nn.init.xavier_uniform_(block)
-    if linear.bias is not None:
-        nn.init.zeros_(linear.bias)
 
 
 class Cache:
@@ -171,26 +206,28 @@ class SelfAttention(nn.Module):
     ) -> None:
         super().__init__()
         self.heads, self.d_k, self.d_v = heads, d_k, d_v
-        self.blocks = [heads * d_k, heads * d_k, heads * d_v]
-        self.qkv = nn.Linear(d_model, sum(self.blocks), bias=bias)
-        self.output = nn.Linear(heads * d_v, d_model, bias=bias)
+        self.qkv = Linear(d_model, heads * d_k, heads * d_k, heads * d_v, bias=bias)
+        self.output = Linear(heads * d_v, d_model, bias=bias)
         self.score: Score = SCORES[score](heads, d_k)
         self.rotary = rotary
-        glorot_blocks(self.qkv, self.blocks)
-        glorot_blocks(self.output, [d_model])
 
-    def project(self, x: Tensor, start: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    def split(self, qkv: Tensor, start: int = 0) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys (B, H, T, d_k) and values (B, H, T, d_v) of positions start, start + 1, …"""
-        q, k, v = (split_heads(part, self.heads) for part in self.qkv(x).split(self.blocks, dim=-1))
+        q, k, v = (split_heads(part, self.heads) for part in qkv.split(self.qkv.blocks, dim=-1))
         if self.rotary is not None:
             q, k = self.rotary(q, start), self.rotary(k, start)
         return q, k, v
 
     def forward(
-        self, x: Tensor, mask: Tensor | None, *, causal: bool = False, maps: list[Tensor] | None = None
+        self, x: Tensor, padding: Padding | None, *, causal: bool = False, maps: list[Tensor] | None = None
     ) -> Tensor:
-        q, k, v = self.project(x)
-        out: Tensor = self.output(merge_heads(look(self.score, q, k, v, mask, causal=causal, maps=maps)))
+        qkv, mixed = self.qkv(x), None
+        if maps is None and self.rotary is None:
+            mixed = packed(self.score, qkv, None, padding, (self.heads, self.d_k, self.d_v), causal=causal)
+        if mixed is None:
+            q, k, v = self.split(qkv)
+            mixed = merge_heads(look(self.score, q, k, v, allowed(padding), causal=causal, maps=maps))
+        out: Tensor = self.output(mixed)
         return out
 
     def cache(self, rows: int, like: Tensor) -> Cache:
@@ -198,7 +235,7 @@ class SelfAttention(nn.Module):
 
     def step(self, x: Tensor, cache: Cache) -> Tensor:
         """The next position (N, 1, D) looks at the cached ones and at itself; extends the cache in place."""
-        q, k, v = self.project(x, cache.length)
+        q, k, v = self.split(self.qkv(x), cache.length)
         keys, values = cache.append(k, v)
         out: Tensor = self.output(merge_heads(look(self.score, q, keys, values, None)))
         return out
@@ -209,30 +246,37 @@ class CrossAttention(nn.Module):
 
     def __init__(self, d_model: int, heads: int, d_k: int, d_v: int, *, score: str, bias: bool) -> None:
         super().__init__()
-        self.heads = heads
-        self.blocks = [heads * d_k, heads * d_v]
-        self.query = nn.Linear(d_model, heads * d_k, bias=bias)
-        self.memory = nn.Linear(d_model, sum(self.blocks), bias=bias)
-        self.output = nn.Linear(heads * d_v, d_model, bias=bias)
+        self.heads, self.d_k, self.d_v = heads, d_k, d_v
+        self.query = Linear(d_model, heads * d_k, bias=bias)
+        self.memory = Linear(d_model, heads * d_k, heads * d_v, bias=bias)
+        self.output = Linear(heads * d_v, d_model, bias=bias)
         self.score: Score = SCORES[score](heads, d_k)
-        glorot_blocks(self.query, [heads * d_k])
-        glorot_blocks(self.memory, self.blocks)
-        glorot_blocks(self.output, [d_model])
 
     def remember(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of the encoder's output: computed once, used at every step."""
-        k, v = self.memory(memory).split(self.blocks, dim=-1)
+        return self.split(self.memory(memory))
+
+    def split(self, kv: Tensor) -> tuple[Tensor, Tensor]:
+        k, v = kv.split(self.memory.blocks, dim=-1)
         return split_heads(k, self.heads), split_heads(v, self.heads)
 
     def forward(
-        self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, maps: list[Tensor] | None = None
+        self, x: Tensor, memory: Tensor, padding: Padding | None, *, maps: list[Tensor] | None = None
     ) -> Tensor:
-        q = split_heads(self.query(x), self.heads)
-        out: Tensor = self.output(merge_heads(look(self.score, q, keys, values, mask, maps=maps)))
+        """All positions (B, T, D) look at the whole memory (B, S, D)."""
+        q, kv, mixed = self.query(x), self.memory(memory), None
+        if maps is None:
+            mixed = packed(self.score, q, kv, padding, (self.heads, self.d_k, self.d_v))
+        if mixed is None:
+            k, v = self.split(kv)
+            mixed = merge_heads(look(self.score, split_heads(q, self.heads), k, v, allowed(padding), maps=maps))
+        out: Tensor = self.output(mixed)
         return out
 
-    def step(self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+    def step(self, x: Tensor, keys: Tensor, values: Tensor, padding: Padding | None) -> Tensor:
         """One position of N rows over the memories of N / G sentences: G neighbours share one memory, uncopied."""
         rows, _, width = x.shape
-        grouped = self.forward(x.view(len(keys), rows // len(keys), width), keys, values, mask)
-        return grouped.view(rows, 1, width)
+        grouped = x.view(len(keys), rows // len(keys), width)
+        q = split_heads(self.query(grouped), self.heads)
+        out: Tensor = self.output(merge_heads(look(self.score, q, keys, values, allowed(padding))))
+        return out.view(rows, 1, width)

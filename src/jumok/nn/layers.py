@@ -14,41 +14,60 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from jumok.nn import fused
+
 Sublayer = Callable[[Tensor], Tensor]
 
 
-class CheapDropout(torch.autograd.Function):
-    """Dropout from 16 random bits an element: a quarter of the generator's work, the rate exact to 2^-17."""
-
-    @staticmethod
-    def forward(ctx: torch.autograd.function.FunctionCtx, x: Tensor, rate: float) -> Tensor:
-        bits = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
-        threshold = round(rate * 65_536)
-        factor = (bits[: x.numel()] >= threshold - 32_768).view(x.shape).to(x.dtype)
-        factor.mul_(65_536 / (65_536 - threshold))
-        ctx.save_for_backward(factor)
-        return x * factor
-
-    @staticmethod
-    def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[Tensor, None]:
-        (factor,) = ctx.saved_tensors  # type: ignore[attr-defined]
-        return gradient * factor, None
-
-
 class Dropout(nn.Module):
-    """Zero a share of the elements in training and scale the others up; the mask comes from torch's generator."""
+    """Zero a share of the elements in training and scale the others up; the masks come from a stream of keys."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()
-        self.rate = rate
+        self.rate, self.stream = rate, fused.Stream()
+
+    @property
+    def now(self) -> float:
+        """The rate as it is in training; 0 in use."""
+        return self.rate if self.training else 0.0
 
     def forward(self, x: Tensor) -> Tensor:
-        if not self.training or self.rate == 0.0:
-            return x
-        if x.device.type != "cpu" or torch.compiler.is_compiling():
-            return F.dropout(x, self.rate)
-        dropped: Tensor = CheapDropout.apply(x, self.rate)
-        return dropped
+        return fused.dropout(x, self.now, self.stream)
+
+    def add(self, x: Tensor, y: Tensor) -> Tensor:
+        """x + Dropout(y): the residual connection."""
+        return fused.drop_add(x, y, self.now, self.stream)
+
+    def alone(self, x: Tensor, y: Tensor) -> Tensor:
+        """No residual connection: the sub-layer's output stands alone."""
+        return fused.dropout(y, self.now, self.stream)
+
+
+def start_dropout(model: nn.Module, key: int) -> None:
+    """All masks that the model draws from now on follow from this key."""
+    stream = fused.Stream()
+    stream.start(key)
+    for module in model.modules():
+        if isinstance(module, Dropout):
+            module.stream = stream
+
+
+class Linear(nn.Linear):
+    """x Wᵀ + b for one matrix, or for several of the same input packed into one: `blocks` are their heights."""
+
+    def __init__(self, width: int, *blocks: int, bias: bool = True) -> None:
+        self.blocks = blocks
+        super().__init__(width, sum(blocks), bias=bias)
+
+    def reset_parameters(self) -> None:
+        """Glorot's uniform initialisation for each block as a matrix of its own; biases are 0."""
+        for block in self.weight.detach().split(self.blocks):
+            nn.init.xavier_uniform_(block)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return fused.linear(x, self.weight, self.bias)
 
 
 class FeedForward(nn.Module):
@@ -56,15 +75,20 @@ class FeedForward(nn.Module):
 
     def __init__(self, d_model: int, d_ff: int, activation: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
-        self.inner = nn.Linear(d_model, d_ff)
-        self.outer = nn.Linear(d_ff, d_model)
+        self.inner = Linear(d_model, d_ff)
+        self.outer = Linear(d_ff, d_model)
         self.activation = activation
-        for linear in (self.inner, self.outer):
-            nn.init.xavier_uniform_(linear.weight)
-            nn.init.zeros_(linear.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.outer(self.activation(self.inner(x)))
+        return out
+
+
+class ReluFeedForward(FeedForward):
+    """max(0, x W1 + b1) W2 + b2: the paper's, with relu done where the product is made."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.outer(fused.linear(x, self.inner.weight, self.inner.bias, relu=True))
         return out
 
 
@@ -74,11 +98,8 @@ class GatedFeedForward(nn.Module):
     def __init__(self, d_model: int, d_ff: int) -> None:
         super().__init__()
         inner = max(1, round(d_ff * 2 / 3))
-        self.inner = nn.Linear(d_model, 2 * inner, bias=False)
-        self.outer = nn.Linear(inner, d_model, bias=False)
-        for block in self.inner.weight.detach().chunk(2):
-            nn.init.xavier_uniform_(block)
-        nn.init.xavier_uniform_(self.outer.weight)
+        self.inner = Linear(d_model, inner, inner, bias=False)
+        self.outer = Linear(inner, d_model, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         gate, value = self.inner(x).chunk(2, dim=-1)
@@ -90,15 +111,16 @@ def feed_forward(activation: str, d_model: int, d_ff: int) -> nn.Module:
     """The feed-forward net of a recipe's `activation`: relu (paper), gelu or swiglu."""
     if activation == "swiglu":
         return GatedFeedForward(d_model, d_ff)
-    activations: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}
-    return FeedForward(d_model, d_ff, activations[activation])
+    if activation == "relu":
+        return ReluFeedForward(d_model, d_ff, F.relu)
+    return FeedForward(d_model, d_ff, {"gelu": F.gelu}[activation])
 
 
 class LayerNorm(nn.LayerNorm):
     """Mean 0 and variance 1 over the features of each token, then a learned scale and shift."""
 
     def forward(self, x: Tensor, keep: Tensor | None = None) -> Tensor:
-        return super().forward(x)
+        return fused.layer_norm(x, self.weight, self.bias, self.eps)
 
 
 class RMSNorm(nn.RMSNorm):
@@ -157,25 +179,16 @@ NORMS: dict[str, Callable[[int], nn.Module]] = {
 }
 
 
-def add(x: Tensor, y: Tensor) -> Tensor:
-    """The residual connection."""
-    return x + y
-
-
-def replace(x: Tensor, y: Tensor) -> Tensor:
-    """No residual connection: the sub-layer's output stands alone."""
-    return y
-
-
 class PostNorm(nn.Module):
-    """Norm(x + Dropout(Sublayer(x))): the paper's order."""
+    """Norm(x + Dropout(Sublayer(x))): the paper's order.  Without `residual`, x is left out of the sum."""
 
-    def __init__(self, norm: nn.Module, dropout: Dropout, join: Callable[[Tensor, Tensor], Tensor]) -> None:
+    def __init__(self, norm: nn.Module, dropout: Dropout, *, residual: bool) -> None:
         super().__init__()
-        self.norm, self.dropout, self.join = norm, dropout, join
+        self.norm, self.dropout = norm, dropout
+        self.join = dropout.add if residual else dropout.alone
 
     def forward(self, x: Tensor, sublayer: Sublayer, keep: Tensor | None = None) -> Tensor:
-        out: Tensor = self.norm(self.join(x, self.dropout(sublayer(x))), keep)
+        out: Tensor = self.norm(self.join(x, sublayer(x)), keep)
         return out
 
 
@@ -183,7 +196,7 @@ class PreNorm(PostNorm):
     """x + Dropout(Sublayer(Norm(x))): trains without warm-up; the stack ends with one more norm."""
 
     def forward(self, x: Tensor, sublayer: Sublayer, keep: Tensor | None = None) -> Tensor:
-        return self.join(x, self.dropout(sublayer(self.norm(x, keep))))
+        return self.join(x, sublayer(self.norm(x, keep)))
 
 
 WRAPS: dict[str, type[PostNorm]] = {"post": PostNorm, "pre": PreNorm}

@@ -10,6 +10,20 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from jumok.nn.fused import kernels
+
+
+def softmax_gradient(logits: Tensor, labels: Tensor, smoothing: float) -> float | Tensor:
+    """Turn logits (N, V) into softmax - (1 - ε) one-hot in place; give Σ log Σ exp - (1 - ε) logit of the label."""
+    if lib := kernels(logits):
+        loss: float = lib.softmax_gradient(logits.data_ptr(), labels.data_ptr(), *logits.shape, smoothing)
+        return loss
+    label = labels[:, None]
+    wanted, top = logits.gather(1, label), logits.amax(dim=1, keepdim=True)
+    total = logits.sub_(top).exp_().sum(dim=1, keepdim=True)
+    logits.div_(total).scatter_add_(1, label, logits.new_full((), smoothing - 1).expand_as(label))
+    return (total.log() + top - (1 - smoothing) * wanted).sum()
+
 
 class FusedCrossEntropy(torch.autograd.Function):
     """Sum over tokens of the cross-entropy between softmax(x Wᵀ + b) and (1 - ε) one-hot + ε / V."""
@@ -29,14 +43,10 @@ class FusedCrossEntropy(torch.autograd.Function):
         average = weight.mean(dim=0)  # the mean logit of a token is its product with this one row
         loss = x.new_zeros((), dtype=torch.float64)
         for start in range(0, len(x), rows):
-            part, label = x[start : start + rows], labels[start : start + rows, None]
+            part = x[start : start + rows]
             logits = part @ weight.t() if bias is None else torch.addmm(bias, part, weight.t())  # (N, V)
-            wanted, top = logits.gather(1, label), logits.amax(dim=1, keepdim=True)
-            exp = logits.sub_(top).exp_()
-            total = exp.sum(dim=1, keepdim=True)
-            loss += (total.log() + top - (1 - smoothing) * wanted).sum()
-            gradient = exp.div_(total)  # the probabilities; minus the smoothed target is the gradient of the logits
-            gradient.scatter_add_(1, label, gradient.new_full((), smoothing - 1).expand_as(label))
+            loss += softmax_gradient(logits, labels[start : start + rows], smoothing)
+            gradient = logits
             torch.mm(gradient, weight, out=dx[start : start + rows])
             dw.addmm_(gradient.t(), part)
             if db is not None:
@@ -54,7 +64,7 @@ class FusedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[Tensor | None, ...]:
         dx, dw, *db = ctx.saved_tensors  # type: ignore[attr-defined]
-        return dx * gradient, dw * gradient, db[0] * gradient if db else None, None, None, None
+        return dx.mul_(gradient), dw.mul_(gradient), db[0].mul_(gradient) if db else None, None, None, None
 
 
 def smoothed_cross_entropy(

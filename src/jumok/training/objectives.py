@@ -27,7 +27,7 @@ def next_token(
             states, labels = states.flatten(0, 1), batch.labels.flatten()
         else:
             real = (batch.labels != PAD).flatten().nonzero().squeeze(1)
-            states, labels = states.flatten(0, 1)[real], batch.labels.flatten()[real]
+            states, labels = states.flatten(0, 1).index_select(0, real), batch.labels.flatten()[real]
         return smoothed_cross_entropy(states, matrix, bias, labels, smoothing=smoothing), batch.tokens
 
     return objective

@@ -1,69 +1,193 @@
-"""Adam, the learning rate of every step, and a running mean of the weights.  Paper: section 5.3, equation 3."""
+"""How gradients move weights: Adam as in the paper (section 5.3), Muon for the matrices, and a running mean.
 
-import math
-from collections.abc import Iterable
+An update has three moments, each open to several threads: `gather` adds the replicas' gradients up, `begin` says how
+far to go, `apply` moves the weights.  Thread `part` of `parts` does its share.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from jumok.config import TrainingConfig
-
-
-def noam(step: int, *, d_model: int, warmup: int) -> float:
-    """d_model^-0.5 · min(step^-0.5, step · warmup^-1.5): equation 3; rises for `warmup` steps, then falls."""
-    if warmup == 0:
-        return float(d_model**-0.5 * step**-0.5)
-    return float(d_model**-0.5 * min(step**-0.5, step * warmup**-1.5))
+from jumok.nn import fused
+from jumok.nn.layers import Linear
 
 
 @dataclass(frozen=True)
-class Schedule:
-    """The learning rate as a function of the step and of the step at which the run will end."""
+class Move:
+    """One update as a rule sees it: the rate, how often gradients count (clipping), its number from 1."""
 
-    kind: str
-    d_model: int
-    warmup: int
-    peak: float | None
-
-    def rate(self, step: int, horizon: int) -> float:
-        """The rate of update `step` (from 1) in a run of `horizon` updates."""
-        if self.kind == "noam":
-            top = noam(max(1, self.warmup), d_model=self.d_model, warmup=self.warmup)
-            return noam(step, d_model=self.d_model, warmup=self.warmup) * ((self.peak or top) / top)
-        warmup = min(self.warmup, max(1, horizon // 4))
-        peak = self.peak or noam(max(1, self.warmup), d_model=self.d_model, warmup=self.warmup)
-        if step <= warmup:
-            return peak * step / warmup
-        left = max(0.0, (horizon - step + 1) / max(1, horizon - warmup))
-        shape = {"constant": 1.0, "linear": left, "cosine": 0.5 - 0.5 * math.cos(math.pi * left)}
-        return peak * max(0.01, shape[self.kind])
+    rate: float
+    scale: float
+    step: int
 
 
-def adam(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
-    """Adam with the paper's constants; weight decay, if any, is decoupled (AdamW)."""
-    kind = torch.optim.AdamW if config.weight_decay else torch.optim.Adam
-    betas = (config.beta1, config.beta2)
-    return kind(
-        model.parameters(), lr=0.0, betas=betas, eps=config.epsilon, weight_decay=config.weight_decay, fused=True
-    )
+class Adam:
+    """Adam; weight decay, if any, is decoupled from the gradient (Loshchilov and Hutter 2019)."""
+
+    def __init__(self, weights: Sequence[nn.Parameter], config: TrainingConfig) -> None:
+        self.weights, self.betas, self.epsilon = list(weights), (config.beta1, config.beta2), config.epsilon
+        self.decay = config.weight_decay
+        self.means = [torch.zeros_like(weight) for weight in self.weights]
+        self.squares = [torch.zeros_like(weight) for weight in self.weights]
+
+    def state(self) -> dict[str, list[Tensor]]:
+        return {"exp_avg": self.means, "exp_avg_sq": self.squares}
+
+    def apply(self, gradients: dict[Tensor, Tensor], move: Move, part: int, parts: int) -> None:
+        own = [gradients[weight] for weight in self.weights]
+        if lib := fused.kernels(*self.weights, *own):
+            lib.adam(
+                addresses(self.weights), addresses(own), addresses(self.means), addresses(self.squares), sizes(own),
+                len(own), move.rate, *self.betas, self.epsilon, self.decay, move.step, move.scale, part, parts,
+            )  # fmt: skip
+        elif part == 0:
+            steps = [torch.tensor(float(move.step), device=weight.device) for weight in self.weights]
+            torch._fused_adamw_(
+                [*self.weights], torch._foreach_mul(own, move.scale), self.means, self.squares, [], steps, lr=move.rate,
+                beta1=self.betas[0], beta2=self.betas[1], weight_decay=self.decay, eps=self.epsilon, amsgrad=False,
+                maximize=False,
+            )  # fmt: skip
 
 
-def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Both moments of every parameter and the count of updates, by name."""
-    tensors = {}
-    for name, parameter in model.named_parameters():
-        for part, value in optimizer.state[parameter].items():
-            tensors[f"{part}.{name}"] = value
-    return tensors
+class Muon:
+    """Momentum whose every matrix is made orthogonal before it moves the weights (Jordan et al. 2024).
+
+    A matrix then learns in all its directions at the same pace, not only in the few that dominate its gradient.
+    Packed projections are taken apart into their blocks; the length of a move is that of a typical Adam step (Liu et
+    al. 2025), so one learning rate serves both.
+    """
+
+    momentum, rounds, size = 0.95, 5, 0.2
+    polynomial = (3.4445, -4.7750, 2.0315)  # pushes every singular value towards 1
+
+    def __init__(self, linears: Sequence[Linear], config: TrainingConfig) -> None:
+        self.weights, self.decay = [linear.weight for linear in linears], config.weight_decay
+        self.means = [torch.zeros_like(weight) for weight in self.weights]
+        self.groups: dict[tuple[int, ...], list[tuple[int, slice]]] = {}  # blocks of one shape go through together
+        for index, linear in enumerate(linears):
+            start = 0
+            for height in linear.blocks:
+                shape = tuple(sorted((height, linear.in_features)))
+                self.groups.setdefault(shape, []).append((index, slice(start, start + height)))
+                start += height
+
+    def state(self) -> dict[str, list[Tensor]]:
+        return {"momentum": self.means}
+
+    def apply(self, gradients: dict[Tensor, Tensor], move: Move, part: int, parts: int) -> None:
+        for (low, high), blocks in self.groups.items():
+            mine = blocks[part::parts]
+            if not mine:
+                continue
+            turns = [(at.stop - at.start) > low for _, at in mine]  # tall blocks lie down
+            steered = [self.steer(gradients[self.weights[index]][at] * move.scale, index, at) for index, at in mine]
+            moves = self.orthogonal(torch.stack([x.t() if turn else x for x, turn in zip(steered, turns, strict=True)]))
+            for (index, at), turn, one in zip(mine, turns, moves * (self.size * high**0.5), strict=True):
+                weight = self.weights[index][at]
+                weight.mul_(1.0 - move.rate * self.decay).add_(one.t() if turn else one, alpha=-move.rate)
+
+    def steer(self, gradient: Tensor, index: int, at: slice) -> Tensor:
+        """Momentum as Nesterov has it: the mean so far, looked at from one gradient ahead."""
+        mean = self.means[index][at].lerp_(gradient, 1.0 - self.momentum)
+        return gradient.lerp(mean, self.momentum)
+
+    def orthogonal(self, x: Tensor) -> Tensor:
+        """Each matrix of (n, low, high) with its singular values brought near 1, by matrix products alone."""
+        a, b, c = self.polynomial
+        x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
+        for _ in range(self.rounds):
+            square = x @ x.transpose(1, 2)
+            x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
+        return x
 
 
-def restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """The reverse of `optimizer_tensors`."""
-    for name, parameter in model.named_parameters():
-        parts = ("step", "exp_avg", "exp_avg_sq")
-        if f"step.{name}" in tensors:
-            optimizer.state[parameter] = {part: tensors[f"{part}.{name}"].clone() for part in parts}
+Rule = Adam | Muon
+
+
+def rules(model: nn.Module, config: TrainingConfig) -> Iterator[Rule]:
+    """Adam for everything, or Muon for the matrices of linear layers and Adam for the rest."""
+    linears = [module for module in model.modules() if isinstance(module, Linear)] if config.optimizer == "muon" else []
+    matrices = {linear.weight for linear in linears}
+    yield Adam([weight for weight in model.parameters() if weight not in matrices], config)
+    if linears:
+        yield Muon(linears, config)
+
+
+class Optimizer:
+    """All weights of a model, each under its rule."""
+
+    def __init__(self, model: nn.Module, config: TrainingConfig) -> None:
+        self.names: dict[Tensor, str] = {weight: name for name, weight in model.named_parameters()}
+        self.rules = list(rules(model, config))
+        self.steps = 0
+        self.gradients: list[list[Tensor]] = []
+        self.move = Move(0.0, 1.0, 1)
+
+    @torch.no_grad()
+    def collect(self, replicas: Sequence[nn.Module]) -> None:
+        """Take the gradients that the replicas' parameters hold."""
+        self.gradients = [[gradient_of(parameter) for parameter in model.parameters()] for model in replicas]
+
+    @torch.no_grad()
+    def gather(self, part: int = 0, parts: int = 1) -> float:
+        """Add the gradients of all replicas to the first's; the square of their norm, or a part of it."""
+        first, *others = self.gradients
+        if lib := fused.kernels(*first):
+            rest = addresses([gradient for other in others for gradient in other])
+            squares: float = lib.gather(addresses(first), rest, sizes(first), len(first), len(others), part, parts)
+            return squares
+        if part:
+            return 0.0
+        for other in others:
+            torch._foreach_add_(first, other)
+        return float(torch.nn.utils.get_total_norm(first)) ** 2
+
+    def begin(self, rate: float, scale: float) -> None:
+        """Count an update: it has this rate, and gradients count `scale` times."""
+        self.steps += 1
+        self.move = Move(rate, scale, self.steps)
+
+    @torch.no_grad()
+    def apply(self, part: int = 0, parts: int = 1) -> None:
+        """Move the weights."""
+        gradients = dict(zip(self.names, self.gradients[0], strict=True))
+        for rule in self.rules:
+            rule.apply(gradients, self.move, part, parts)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What the rules remember of every weight, and the count of updates, by name."""
+        found = {f"step.{name}": torch.tensor(float(self.steps)) for name in self.names.values()}
+        for rule in self.rules:
+            for part, values in rule.state().items():
+                found |= {f"{part}.{self.names[w]}": value for w, value in zip(rule.weights, values, strict=True)}
+        return found
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """The reverse of `tensors`."""
+        for name, value in self.tensors().items():
+            if name.startswith("step."):
+                self.steps = int(tensors[name])
+            else:
+                value.copy_(tensors[name])
+
+
+def gradient_of(parameter: nn.Parameter) -> Tensor:
+    """The gradient, dense and in order; zeros where nothing came."""
+    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.contiguous()
+
+
+def addresses(tensors: Sequence[Tensor]) -> ctypes.Array[ctypes.c_void_p]:
+    return (ctypes.c_void_p * len(tensors))(*(tensor.data_ptr() for tensor in tensors))
+
+
+def sizes(tensors: Sequence[Tensor]) -> ctypes.Array[ctypes.c_int64]:
+    return (ctypes.c_int64 * len(tensors))(*(tensor.numel() for tensor in tensors))
 
 
 class RunningMean:
@@ -82,12 +206,3 @@ class RunningMean:
                 mine.append(self.tensors[name])
                 theirs.append(value.detach())
         torch._foreach_lerp_(mine, theirs, share)
-
-
-def clip(parameters: Iterable[Tensor], largest: float) -> Tensor:
-    """The norm of the gradient, which is scaled down to `largest` where it is larger (0 only measures)."""
-    listed = list(parameters)
-    if largest == 0.0:
-        gradients = [parameter.grad for parameter in listed if parameter.grad is not None]
-        return torch.nn.utils.get_total_norm(gradients)
-    return torch.nn.utils.clip_grad_norm_(listed, max_norm=largest)

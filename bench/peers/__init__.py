@@ -1,0 +1,1 @@
+"""The same training for jumok and for others, alternated in one run."""

@@ -1,0 +1,103 @@
+"""Figures of a peer, taken by the same watch as ours (jumok.bench.measure), as one JSON file.
+
+A loop written here calls `Recorder.update`.  A toolkit with a trainer of its own is watched from outside by `hook`:
+torch's embedding says how many tokens go through, torch's optimisers say when an update ends.  After enough updates
+the process writes its figures and ends.
+"""
+
+import importlib.metadata
+import json
+import os
+import sys
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils.hooks import RemovableHandle
+
+from bench.peers.task import Task
+from jumok.bench.measure import REFERENCE, SQUARES, Watch, Work, scaled, settings, sgemm
+from jumok.machine import peak_memory
+
+
+class Recorder:
+    """A watch, and what has to be said besides."""
+
+    def __init__(self, task: Task, system: str, package: str) -> None:
+        self.task, self.system, self.version = task, system, importlib.metadata.version(package)
+        self.watch = Watch(warmup=task.warmup, updates=task.updates)
+        self.parameters = 0
+
+    def update(self, work: Work) -> bool:
+        """Book an update that has just ended; whether there are enough."""
+        self.watch.update(work)
+        return self.watch.enough
+
+    def figures(self) -> dict[str, Any]:
+        figures, memory = self.watch.figures(), peak_memory()
+        rates = sgemm(SQUARES)
+        limit = max(rates.values())
+        first, last = self.watch.losses() or (None, None)
+        return {
+            "bench": "train",
+            "system": self.system,
+            "version": self.version,
+            "torch": torch.__version__,
+            "parameters": self.parameters,
+            **figures,
+            "sgemm": rates,
+            "sgemm_gflops": limit,
+            "reference_gflops": REFERENCE,
+            "target_tokens_per_second_at_reference": scaled(figures["target_tokens_per_second"], limit),
+            "peak_memory": memory,
+            "threads": torch.get_num_threads(),
+            "settings": settings(),
+            "loss_first": first,
+            "loss_last": last,
+        }
+
+    def finish(self) -> None:
+        """Write the figures."""
+        self.task.result.write_text(json.dumps(self.figures()) + "\n")
+
+
+def count_parameters(optimizer: torch.optim.Optimizer) -> int:
+    """Numbers that are trained, each tensor once."""
+    tensors = {p.data_ptr(): p.numel() for group in optimizer.param_groups for p in group["params"]}
+    return sum(tensors.values())
+
+
+def hook(recorder: Recorder, *, pad: int, end: int) -> RemovableHandle:
+    """Watch whatever trainer runs in this process; of its embeddings, the first is the source's, the next the target's.
+
+    The target's tokens are those that are predicted.
+    """
+    plain, seen = F.embedding, []  # of each embedding since the last update: real tokens, grid, sentences
+
+    def embedding(tokens: Tensor, weight: Tensor, *rest: Any, **options: Any) -> Tensor:
+        if weight.shape[0] > recorder.task.symbols // 2 and torch.is_grad_enabled():
+            real = int((tokens != pad).sum())
+            if len(seen) % 2:  # a decoder's input of a shorter sentence keeps its END, which predicts nothing
+                real -= int((tokens == end).sum())
+            seen.append((real, tokens.numel(), tokens.shape[0]))
+        return plain(tokens, weight, *rest, **options)
+
+    def stepped(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        source, target = seen[0::2], seen[1::2]
+        work = Work(
+            source=sum(real for real, _, _ in source),
+            target=sum(real for real, _, _ in target),
+            grid=sum(grid for _, grid, _ in seen),
+            sentences=sum(rows for _, _, rows in target),
+        )
+        seen.clear()
+        recorder.parameters = recorder.parameters or count_parameters(optimizer)
+        if recorder.update(work):
+            recorder.finish()
+            sys.stdout.flush()
+            os._exit(0)  # the trainer would go on
+
+    F.embedding = embedding
+    return register_optimizer_step_post_hook(stepped)

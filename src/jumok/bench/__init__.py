@@ -1,0 +1,1 @@
+"""Throughput and memory under one fixed protocol; `measure` also times the peers of bench/peers/."""

@@ -1,0 +1,191 @@
+"""How an update is timed, which updates count, and what the machine's own limit is.
+
+Our own run and the peers' (bench/peers/) are measured by this one file, which therefore needs the standard library
+alone, and torch for `sgemm`.
+
+An update is clean when other processes took less than `TOLERANCE` of a core while it ran.  Another update takes the
+place of each that is not, up to `PATIENCE` times as many as were asked for.
+"""
+
+import os
+import resource
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+TOLERANCE = 0.08  # of a core
+TICKS = 0.03  # seconds; the clocks of the kernel and of the process tick a hundred times a second each
+PATIENCE = 3
+REFERENCE = 159.0  # GFLOPS: figures are also given for a machine of this rate
+SETTINGS = (  # of the environment, which change the speed of torch
+    "OMP_NUM_THREADS",
+    "GOMP_SPINCOUNT",
+    "MALLOC_MMAP_THRESHOLD_",
+    "MALLOC_TRIM_THRESHOLD_",
+    "MALLOC_TOP_PAD_",
+)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the clocks say, in seconds; `others` is the work of every other process, None where nobody counts it."""
+
+    wall: float
+    user: float
+    system: float
+    others: float | None
+
+
+def read_clocks() -> Reading:
+    """The clocks now."""
+    own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    user, system = own.ru_utime + children.ru_utime, own.ru_stime + children.ru_stime
+    busy = _busy()
+    return Reading(time.perf_counter(), user, system, None if busy is None else busy - user - system)
+
+
+def _busy() -> float | None:
+    """Seconds that all cores have worked since the machine started (Linux only)."""
+    try:
+        with open("/proc/stat") as file:
+            user, nice, system, _, _, hard, soft, stolen = map(int, file.readline().split()[1:9])
+    except (OSError, ValueError):
+        return None
+    return (user + nice + system + hard + soft + stolen) / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Work:
+    """What went through in one update: real tokens of both sides, all places of the grid with padding, sentences."""
+
+    source: int
+    target: int
+    grid: int
+    sentences: int
+    flops: float = 0.0
+    loss: float | None = None
+
+
+@dataclass(frozen=True)
+class Update:
+    """One update and its time."""
+
+    work: Work
+    seconds: float
+    user: float
+    system: float
+    others: float | None
+
+    @property
+    def clean(self) -> bool:
+        return self.others is None or self.others < TOLERANCE * self.seconds + TICKS
+
+
+class Watch:
+    """Times updates: the first `warmup` do not count, then it asks for more until `updates` of them were clean."""
+
+    def __init__(self, *, warmup: int, updates: int, read: Callable[[], Reading] = read_clocks) -> None:
+        self.warmup, self.wanted, self.read = warmup, updates, read
+        self.updates: list[Update] = []
+        self.last = read()
+
+    def update(self, work: Work) -> None:
+        """Say that an update has just ended."""
+        now, before = self.read(), self.last
+        others = None if now.others is None or before.others is None else now.others - before.others
+        times = (now.wall - before.wall, now.user - before.user, now.system - before.system)
+        self.updates.append(Update(work, *times, others))
+        self.last = now
+
+    @property
+    def timed(self) -> list[Update]:
+        return self.updates[self.warmup :]
+
+    @property
+    def clean(self) -> list[Update]:
+        return [update for update in self.timed if update.clean]
+
+    @property
+    def enough(self) -> bool:
+        return len(self.clean) >= self.wanted or len(self.timed) >= PATIENCE * self.wanted
+
+    @property
+    def contended(self) -> bool:
+        """Fewer than half of the wanted updates were clean: the figures compare only with those of the same minute."""
+        return len(self.clean) < self.wanted / 2
+
+    @property
+    def counted(self) -> list[Update]:
+        """The updates that figures are made of: the clean ones, or all where clean ones are few."""
+        return self.timed if self.contended else self.clean[: self.wanted]
+
+    def figures(self) -> dict[str, Any]:
+        """Every figure that comes from time."""
+        counted = self.counted
+        if not counted:
+            raise ValueError("no update was timed")
+        seconds = sum(update.seconds for update in counted)
+        source, target, grid, sentences = (
+            sum(getattr(update.work, name) for update in counted) for name in ("source", "target", "grid", "sentences")
+        )
+        return {
+            "updates": len(counted),
+            "warmup_updates": self.warmup,
+            "dirty_updates": len(self.timed) - len(self.clean),
+            "contended": self.contended,
+            "target_tokens_per_second": target / seconds,
+            "target_tokens_per_second_median": statistics.median(u.work.target / u.seconds for u in counted),
+            "source_tokens_per_second": source / seconds,
+            "seconds_per_update": seconds / len(counted),
+            "seconds_per_update_median": statistics.median(update.seconds for update in counted),
+            "target_tokens_per_update": target / len(counted),
+            "source_tokens_per_update": source / len(counted),
+            "sentences_per_update": sentences / len(counted),
+            "padding": 1.0 - (source + target) / grid,
+            "user_seconds": sum(update.user for update in counted),
+            "system_seconds": sum(update.system for update in counted),
+            "wall_seconds": seconds,
+        }
+
+    def losses(self) -> tuple[float, float] | None:
+        """The mean loss of the first and of the last tenth of all updates, warm-up included."""
+        losses = [update.work.loss for update in self.updates if update.work.loss is not None]
+        share = max(1, len(losses) // 10)
+        return (statistics.fmean(losses[:share]), statistics.fmean(losses[-share:])) if losses else None
+
+
+def sgemm(shapes: Iterable[tuple[int, int, int]], *, seconds: float = 0.3) -> dict[str, float]:
+    """GFLOPS of float32 products (rows, inner, columns), the best of the calls that fit into `seconds` each."""
+    import torch
+
+    rates = {}
+    for rows, inner, columns in shapes:
+        a, b, c = torch.randn(rows, inner), torch.randn(inner, columns), torch.empty(rows, columns)
+        torch.mm(a, b, out=c)
+        best, began = float("inf"), time.perf_counter()
+        while (start := time.perf_counter()) - began < seconds:
+            torch.mm(a, b, out=c)
+            best = min(best, time.perf_counter() - start)
+        rates[f"{rows}x{inner}x{columns}"] = 2.0 * rows * inner * columns / best / 1e9
+    return rates
+
+
+SQUARES = ((1024, 1024, 1024), (1536, 1536, 1536))
+
+
+def scaled(rate: float, gflops: float) -> float:
+    """What a rate of tokens would be on a machine of `REFERENCE` GFLOPS, if matrix products were all there is."""
+    return rate * REFERENCE / gflops
+
+
+def settings() -> dict[str, str]:
+    """What the environment says about threads and the allocator."""
+    return {name: os.environ[name] for name in SETTINGS if name in os.environ}
+
+
+def named(path: str | Path) -> str:
+    """A file without the folders it lies in: results say nothing of a machine's disks."""
+    return Path(path).name

@@ -1,0 +1,237 @@
+"""How fast `jumok train` learns here: tokens a second, the share of the machine's own limit, memory.
+
+    figures = measure("tiny", source="train.en.gz", target="train.de.gz")
+    figures["target_tokens_per_second"], figures["share_of_sgemm"]
+
+The protocol: a joint vocabulary of 8,000 subwords, updates of about 4,096 tokens, `warmup` updates that do not count,
+then `updates` clean ones.  What runs is an `Experiment` like any other, with its batches, dropout, smoothing,
+optimiser and event log; it only never validates and never saves.  The limit is the best rate of float32 matrix
+products, measured before and after in the same process.
+"""
+
+import tempfile
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import jumok
+from jumok import machine, recipes
+from jumok.bench import flops
+from jumok.bench.measure import (
+    REFERENCE,
+    SQUARES,
+    Watch,
+    Work,
+    named,
+    scaled,
+    settings,
+    sgemm,
+)
+from jumok.config import Recipe
+from jumok.data.batches import Batch, Batches
+from jumok.errors import JumokError, Resumable, UsageError
+from jumok.events import Event
+from jumok.experiment import Experiment, Run
+from jumok.models.base import PAD
+from jumok.training.pace import Progress
+
+SYMBOLS = 8_000
+LARGE = 20_000_000  # parameters from which an update takes seconds
+FEW, MANY = (2, 8), (10, 60)  # updates of warm-up and updates that count, for large models and for others
+
+
+def protocol(recipe: Recipe, *, source: str | None, target: str | None, tokens: int) -> Recipe:
+    """The recipe as the benchmark runs it: its model and training, our vocabulary size, updates and no limits."""
+    corpus = {"data.corpus": "phrasebook", "data.pairs": 30_000, "data.source": None, "data.target": None}
+    if source or target:
+        corpus = {"data.corpus": None, "data.source": source, "data.target": target}
+    return recipe.change(
+        corpus
+        | {
+            "data.table": None,
+            "data.valid_source": None,
+            "data.valid_target": None,
+            "data.valid_table": None,
+            "vocabulary.size": SYMBOLS,
+            "vocabulary.kind": "bpe",
+            "vocabulary.joint": True,
+            "training.tokens_per_update": tokens,
+            "training.minutes": None,
+            "training.epochs": None,
+            "training.until_bleu": None,
+            "training.patience": 0,
+            "training.steps": 10**9,
+        }
+    )
+
+
+class Counted(Batches):
+    """Batches that remember how long the sentences were that they gave out."""
+
+    def __init__(self, like: Batches) -> None:
+        super().__init__(
+            like.store, tokens=like.tokens, seed=like.seed, vocabularies=like.vocabularies, sampling=like.sampling
+        )
+        self.given: deque[tuple[list[int], list[int]]] = deque()  # of source and target, batch by batch
+
+    def read(self, rows: np.ndarray, draw: int) -> Batch:
+        batch = super().read(rows, draw)
+        source, target = ((side != PAD).sum(dim=1).tolist() for side in (batch.source, batch.labels))
+        self.given.append((source, target))
+        return batch
+
+
+class Measured(Experiment):
+    """A run that is timed update by update and leaves nothing but its vocabulary and token store."""
+
+    def __init__(self, recipe: Recipe, out: str | Path, *, warmup: int | None, updates: int | None) -> None:
+        super().__init__(recipe, out, sinks=[self.hear], stop=lambda: self.watch is not None and self.watch.enough)
+        self.chosen = (warmup, updates)
+        self.watch: Watch | None = None
+        self.parameters = 0
+
+    def assemble(self) -> None:
+        super().assemble()
+        self.feed: Counted = Counted(self.feed)
+
+    def hear(self, event: Event) -> None:
+        """Events of the run: at `begin` the watch starts, at every `step` it takes the time."""
+        if event["event"] == "begin":
+            self.parameters = event["parameters"]
+            usual = FEW if self.parameters >= LARGE else MANY
+            warmup, updates = (n if given is None else given for n, given in zip(usual, self.chosen, strict=True))
+            self.watch = Watch(warmup=warmup, updates=updates)
+        elif event["event"] == "step" and self.watch is not None:
+            self.watch.update(self.work(event["tokens"], event["loss"]))
+
+    def work(self, tokens: int, loss: float) -> Work:
+        """What went through in an update of so many target tokens: the next batches that were given out."""
+        source: list[int] = []
+        target: list[int] = []
+        grid = 0
+        while sum(target) < tokens and self.feed.given:
+            sides = self.feed.given.popleft()
+            source, target = source + sides[0], target + sides[1]
+            grid += sum(len(side) * max(side) for side in sides)
+        if sum(target) != tokens:
+            raise JumokError(f"the update says {tokens:,} tokens, its batches {sum(target):,}")
+        operations = flops.training_flops(self.recipe.model, len(self.vocabularies.target), source, target)
+        return Work(sum(source), sum(target), grid, len(source), operations, loss)
+
+    def validate(self, progress: Progress) -> dict[str, float]:
+        return {"loss": 0.0}
+
+    def save(self, progress: Progress) -> None:
+        """A benchmark keeps no weights."""
+
+    def finish(self, reason: str, progress: Progress) -> Run:
+        return Run(self.folder.path, {})
+
+
+def measure(
+    recipe: str | Recipe = "tiny",
+    *,
+    source: str | None = None,
+    target: str | None = None,
+    changes: Mapping[str, Any] | None = None,
+    tokens: int = 4_096,
+    warmup: int | None = None,
+    updates: int | None = None,
+    keep: str | Path | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> dict[str, Any]:
+    """One run of the protocol as plain values; `keep` is a folder for the vocabulary and the token store."""
+    for name, given, least in (("warmup-updates", warmup, 0), ("updates", updates, 1)):
+        if given is not None and given < least:
+            raise UsageError(f"--{name} is at least {least}; got {given}", where=f"in --{name}")
+    chosen = recipes.get(recipe) if isinstance(recipe, str) else recipe
+    chosen = protocol(chosen, source=source, target=target, tokens=tokens).change(changes or {})
+    products = [*SQUARES, *flops.shapes(chosen.model, chosen.vocabulary.size, tokens)]
+    say("measuring matrix products")
+    before = sgemm(products)
+    with tempfile.TemporaryDirectory(prefix="jumok-bench-") if keep is None else nullcontext(keep) as folder:
+        run = Measured(chosen, folder, warmup=warmup, updates=updates)
+        run.report.sinks.append(lambda event: say(event["text"]) if event["event"] == "stage" else None)
+        with suppress(Resumable):  # enough was measured
+            run.run()
+        memory = machine.peak_memory()
+        after = sgemm(products)
+        rates = {shape: max(before[shape], after[shape]) for shape in before}
+        return describe(run, rates, memory)
+
+
+def describe(run: Measured, rates: Mapping[str, float], memory: int) -> dict[str, Any]:
+    """Everything a line of results must say; names of files, never of folders."""
+    assert run.watch is not None
+    figures = run.watch.figures()
+    limit = max(rates.values())
+    operations = sum(update.work.flops for update in run.watch.counted)
+    first, last = run.watch.losses() or (0.0, 0.0)
+    data, model = run.recipe.data, run.recipe.model
+    return {
+        "bench": "train",
+        "system": "jumok",
+        "version": jumok.__version__,
+        "torch": torch.__version__,
+        "recipe": run.recipe.name,
+        "corpus": data.corpus or f"{named(data.source or '')} + {named(data.target or '')}",
+        "symbols": len(run.vocabularies.target),
+        "parameters": run.parameters,
+        "sizes": {
+            "encoder_layers": model.encoder_layers,
+            "decoder_layers": model.decoder_layers,
+            "d_model": model.d_model,
+            "d_ff": model.d_ff,
+            "heads": model.heads,
+        },
+        "dropout": model.dropout,
+        "label_smoothing": run.recipe.training.label_smoothing,
+        "tokens": run.recipe.training.tokens_per_update,
+        **figures,
+        "flops_per_update": operations / figures["updates"],
+        "gflops": operations / figures["wall_seconds"] / 1e9,
+        "sgemm": dict(rates),
+        "sgemm_gflops": limit,
+        "share_of_sgemm": operations / figures["wall_seconds"] / 1e9 / limit,
+        "reference_gflops": REFERENCE,
+        "target_tokens_per_second_at_reference": scaled(figures["target_tokens_per_second"], limit),
+        "peak_memory": memory,
+        "threads": torch.get_num_threads(),
+        "settings": settings(),
+        "loss_first": first,
+        "loss_last": last,
+        "loss_fell": last < first,
+        "machine": asdict(machine.describe()),
+    }
+
+
+def table(figures: Mapping[str, Any]) -> list[str]:
+    """The figures as a person reads them."""
+    f, sizes = figures, figures["sizes"]
+    layers = f"{sizes['encoder_layers']} + {sizes['decoder_layers']} layers"
+    cores = f["user_seconds"] / f["wall_seconds"], f["system_seconds"] / f["wall_seconds"]
+    rows = {
+        "model": f"{f['recipe']}: {layers}, width {sizes['d_model']}, {f['parameters'] / 1e6:.1f} million parameters",
+        "text": f"{f['corpus']}, {f['symbols']:,} subwords",
+        "update": f"{f['target_tokens_per_update']:,.0f} target + {f['source_tokens_per_update']:,.0f} source tokens, "
+        f"{100 * f['padding']:.1f} % padding, {f['seconds_per_update']:.3f} s",
+        "target tokens/s": f"{f['target_tokens_per_second']:,.0f} (median {f['target_tokens_per_second_median']:,.0f})",
+        "source tokens/s": f"{f['source_tokens_per_second']:,.0f}",
+        f"at {f['reference_gflops']:.0f} GFLOPS": f"{f['target_tokens_per_second_at_reference']:,.0f} target tokens/s",
+        "matrix products": f"{f['gflops']:.1f} GFLOP/s, {100 * f['share_of_sgemm']:.0f} % of sgemm "
+        f"({f['sgemm_gflops']:.0f} GFLOPS, {f['threads']} threads)",
+        "peak memory": f"{f['peak_memory'] / 1e9:.2f} GB",
+        "processor": f"{cores[0]:.2f} cores in the program, {cores[1]:.2f} in the kernel",
+        "updates": f"{f['updates']} counted after {f['warmup_updates']} of warm-up, {f['dirty_updates']} disturbed"
+        + (" — the machine was not idle, do not quote" if f["contended"] else ""),
+        "loss": f"{f['loss_first']:.3f} to {f['loss_last']:.3f}"
+        + ("" if f["loss_fell"] else " — it did not fall, do not quote"),
+        "torch": f"{f['torch']} on {f['machine']['processor']}",
+    }
+    return [f"{name:<16} {value}" for name, value in rows.items()]

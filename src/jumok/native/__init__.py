@@ -1,0 +1,135 @@
+"""Kernels in C for what torch does in many passes: compiled on the machine they run on, once, and loaded by ctypes.
+
+`library()` gives them, or None where there is no compiler; every caller then takes its plain torch path, which gives
+the same numbers.  The compiled file lives in the user's cache under a name made of the source, the compiler's flags
+and the processor, so that it is never stale and never the wrong one.
+
+Not here the functions that call the kernels (nn/fused.py).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+
+SOURCE = Path(__file__).with_name("kernels.c")
+FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp", "-shared", "-fPIC")
+POINTER, LONG, FLOAT, DOUBLE, KEY, FLAG = (
+    ctypes.c_void_p, ctypes.c_int64, ctypes.c_float, ctypes.c_double, ctypes.c_uint64, ctypes.c_int,
+)  # fmt: skip
+SIGNATURES: dict[str, tuple[object, list[object]]] = {
+    "drop_add": (None, [*[POINTER] * 3, LONG, KEY, FLOAT]),
+    "embed": (None, [*[POINTER] * 4, *[LONG] * 3, FLOAT, KEY, FLOAT]),
+    "embed_backward": (None, [*[POINTER] * 3, *[LONG] * 2, FLOAT, KEY, FLOAT]),
+    "norm": (None, [*[POINTER] * 6, *[LONG] * 2, FLOAT]),
+    "norm_backward": (None, [*[POINTER] * 8, *[LONG] * 2]),
+    "column_sum": (None, [*[POINTER] * 4, *[LONG] * 2]),
+    "softmax_gradient": (DOUBLE, [*[POINTER] * 2, *[LONG] * 2, FLOAT]),
+    "attention": (None, [*[POINTER] * 2, *[POINTER, LONG] * 3, POINTER, *[LONG] * 6, FLOAT, FLAG]),
+    "attention_backward": (None, [*[POINTER] * 5, *[POINTER, LONG] * 3, *[LONG] * 6, FLOAT]),
+    "gather": (DOUBLE, [*[POINTER] * 3, *[LONG] * 4]),
+    "adam": (None, [*[POINTER] * 5, LONG, *[DOUBLE] * 7, *[LONG] * 2]),
+}
+
+
+class _Switch:
+    """Whether the kernels are used; `without()` turns them off for a while."""
+
+    on = True
+
+
+def library() -> ctypes.CDLL | None:
+    """The compiled kernels, or None: switched off, no compiler, or a platform we do not know."""
+    return _load() if _Switch.on else None
+
+
+@contextmanager
+def without() -> Iterator[None]:
+    """Plain torch inside: how the kernels are compared with what they replace."""
+    before, _Switch.on = _Switch.on, False
+    try:
+        yield
+    finally:
+        _Switch.on = before
+
+
+def switch_off() -> None:
+    """Plain torch from now on."""
+    _Switch.on = False
+
+
+@cache
+def _load() -> ctypes.CDLL | None:
+    path = compiled()
+    if path is None:
+        return None
+    try:
+        kernels = ctypes.CDLL(str(path))
+        for name, (result, arguments) in SIGNATURES.items():
+            function = getattr(kernels, name)
+            function.restype, function.argtypes = result, arguments
+    except (OSError, AttributeError):
+        return None
+    return kernels
+
+
+def compiled() -> Path | None:
+    """The compiled file, made now if it is not there yet; None where that cannot be done."""
+    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+    folder = _folder()
+    name = f"kernels-{_digest()}.so"
+    if folder is None or platform.system() != "Linux":
+        return None
+    if _trusted(folder / name):
+        return folder / name
+    if compiler is None:
+        return None
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        made = Path(scratch) / name
+        command = [compiler, *FLAGS, str(SOURCE), "-o", str(made), "-lm"]
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=120, check=False)
+            if done.returncode != 0:
+                return None
+            made.replace(folder / name)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+    return folder / name
+
+
+def _folder() -> Path | None:
+    """A folder of the user's own for compiled code."""
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = base / "jumok" / "native"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return folder if folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK) else None
+    except (OSError, RuntimeError):
+        return None
+
+
+def _trusted(path: Path) -> bool:
+    try:
+        return path.stat().st_uid == os.getuid()
+    except OSError:
+        return False
+
+
+def _digest() -> str:
+    """Changes with the source, the flags and the processor."""
+    seed = [SOURCE.read_text(encoding="utf-8"), *FLAGS, platform.machine(), platform.libc_ver()[1]]
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n")
+        seed += sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))})
+    except OSError:
+        pass
+    return blake2b("\n".join(seed).encode(), digest_size=8).hexdigest()

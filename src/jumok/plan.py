@@ -1,0 +1,296 @@
+"""What a training run would be like here, from a probe of about twenty seconds that leaves nothing behind.
+
+    plan = probe(choose("train.en", "train.de", recipe="small", minutes=30), out="runs/small")
+    print("\\n".join(plan.lines()))
+
+The probe is the beginning of a real run in a folder of its own: it reads the text (for a few seconds at most), learns
+the vocabulary from the first of it (or takes that of the run), makes real updates, the one with the longest sentences
+first, and validates on a few pairs.  The rest follows by the rules of training/pace.py.
+"""
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from jumok import machine, preparation
+from jumok.checkpoint import RunFolder
+from jumok.config import Recipe
+from jumok.data import corpora
+from jumok.data.batches import Batch, Batches, Place
+from jumok.data.corpora import Corpus
+from jumok.errors import UsageError
+from jumok.events import Event
+from jumok.experiment import WRITING, Experiment
+from jumok.training.pace import SHARE, ByCount, Costs, Limits, Progress, allot
+
+PAIRS = 30_000  # that the probe learns its vocabulary from and trains on
+READING, UPDATING = 5.0, 8.0  # seconds
+LEAST, MOST = 3, 60  # updates
+WORK = 6e10  # parameters times tokens of a batch that the probe tries at most: a few seconds
+LONG = 7 * 86_400.0  # seconds that are too long for anybody
+FEW_EPOCHS, MANY_UPDATES = 3.0, 20_000  # fewer passes over the text teach little, unless there are many updates
+GOOD_EPOCHS = 10.0
+SMALLER = {"big": "base", "base": "small", "small": "tiny"}
+GB = 1e9
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to expect of a run; times in seconds, sizes in bytes."""
+
+    recipe: str
+    minutes: float | None
+    pairs: int
+    counted: bool  # to the end of the text
+    subwords: tuple[int, int]  # of both sides
+    parameters: int
+    tokens_per_second: float  # of the target
+    update: float
+    updates: int
+    epochs: float
+    seconds: float  # in all
+    startup: float
+    validation: float
+    validation_pairs: int
+    validations: int
+    memory: int  # taken by the probe
+    expected_memory: int
+    available_memory: int
+    disk: int
+    available_disk: int
+    load: float  # of the machine when the probe began
+
+    def lines(self) -> list[str]:
+        """The plan as a table, and what is wrong with it."""
+        more = "" if self.counted else "more than "
+        rows = {
+            "pairs": f"{more}{self.pairs:,} ({self.subwords[0]:,} + {self.subwords[1]:,} subwords)",
+            "model": f"{self.recipe}, {self.parameters / 1e6:.1f} million parameters",
+            "speed": f"{self.tokens_per_second:,.0f} target tokens/s, {spell(self.update)} an update",
+            "time": f"{spell(self.seconds)}, of which {spell(self.startup)} before the first update",
+            "updates": f"{self.updates:,}, {'at most ' if more else ''}{self.epochs:.1f} passes over the text",
+            "validations": f"{self.validations}, {spell(self.validation)} each on {self.validation_pairs:,} pairs",
+            "memory": f"{self.memory / GB:.1f} GB in the probe, about {self.expected_memory / GB:.1f} GB expected, "
+            f"{self.available_memory / GB:.1f} GB free",
+            "disk": f"{self.disk / GB:.2f} GB for checkpoints, {self.available_disk / GB:.0f} GB free",
+        }
+        return [f"{name:<12} {value}" for name, value in rows.items()] + self.verdict()
+
+    def verdict(self) -> list[str]:
+        """Whether the recipe fits the machine and the time; if not, what to try."""
+        smaller = SMALLER.get(self.recipe)
+        instead = f"--recipe {smaller}" if smaller else "a smaller --set model.d_model=… or fewer layers"
+        found = []
+        if self.epochs < FEW_EPOCHS and self.updates < MANY_UPDATES:
+            enough = GOOD_EPOCHS / max(self.epochs, 1e-9) * (self.seconds - self.startup) + self.startup
+            longer = f"--minutes {enough / 60 + 1:.0f}" if self.minutes is not None else f"about {spell(enough)}"
+            found.append(
+                f"Too big for this machine and time: {self.epochs:.1f} passes over the text teach little, "
+                f"{GOOD_EPOCHS:.0f} are a beginning. Try: {longer}, or {instead}"
+            )
+        if self.seconds > LONG:
+            found.append(
+                f"Too big for this machine: it would take {spell(self.seconds)}. Try: {instead}, or --minutes 60"
+            )
+        if self.expected_memory - self.memory > self.available_memory:
+            found.append(
+                f"Too big for this machine: about {self.expected_memory / GB:.1f} GB of memory are needed. "
+                f"Try: {instead}, or a smaller --set data.tokens_per_batch=…"
+            )
+        if self.disk > self.available_disk:
+            found.append("The checkpoints do not fit on this disk. Try: another --out, or --set training.average=1")
+        found = found or ["This recipe fits this machine and time."]
+        if self.load > machine.cores() + 0.5:
+            busy = f"load {self.load:.1f} on {machine.cores()} cores"
+            found.append(f"Other programs kept the machine busy ({busy}); alone, training is faster.")
+        return found
+
+
+class LongestFirst(Batches):
+    """The batches of a run, but the one with the longest sentences first: it takes the most memory."""
+
+    def walk(self, place: Place) -> Iterator[tuple[Place, Batch]]:
+        plan = self.window_plan(0, 0)
+        lengths = self.store.target.lengths(0, len(self.store))
+        longest = max(range(len(plan)), key=lambda number: int(lengths[plan[number]].max()))
+        for _ in range(machine.cores()):  # one for each
+            yield place, self.read(plan[longest], 0)
+        yield from super().walk(place)
+
+
+class Probe(Experiment):
+    """The first seconds of a run, elsewhere."""
+
+    def __init__(self, recipe: Recipe, scratch: str | Path, run: RunFolder, *, device: str, began: float) -> None:
+        super().__init__(recipe, scratch, device=device, sinks=[self.hear], stop=self.enough, began=began)
+        self.real = run
+        self.steps: list[tuple[float, int]] = []  # seconds and target tokens of each update
+        self.count, self.counted = 0, False
+        self.idle = 0  # bytes taken before the first update
+
+    def texts(self) -> tuple[Corpus, Corpus | None]:
+        """The first pairs; the others are only counted, and not for long."""
+        corpus, valid = super().texts()
+        pairs: list[tuple[str, str]] = []
+        deadline = time.monotonic() + READING
+        for self.count, pair in enumerate(corpus, start=1):
+            if len(pairs) < PAIRS:
+                pairs.append((pair.source, pair.target))
+            if self.count % 1_000 == 0 and time.monotonic() > deadline:
+                break
+        else:
+            self.counted = True
+        first = Corpus(corpus.name, lambda: iter(pairs), corpus.digest)
+        return first, valid and Corpus(valid.name, lambda: islice(valid.read(), PAIRS), valid.digest)
+
+    def prepare(self) -> None:
+        """As in a run; a text that was cut may not give as many subwords as the whole would."""
+        corpus, valid = self.texts()
+        known = preparation.kept_vocabulary(self.recipe, self.real)
+        for size in (self.recipe.vocabulary.size >> halvings for halvings in range(8)):
+            recipe = self.recipe.change({"vocabulary.size": size})
+            try:
+                made = preparation.prepare(
+                    recipe, self.folder, corpus, valid, report=self.report, vocabularies=known
+                )  # fmt: skip
+            except UsageError:
+                if len(list(corpus)) == self.count:
+                    raise
+                continue
+            self.corpus, self.vocabularies, self.store, self.valid = made
+            return
+
+    def assemble(self) -> None:
+        """As in a run, but an update is one batch a core, small for a large model: a `portion` of a real update."""
+        super().assemble()
+        feed, parameters = self.feed, sum(parameter.numel() for parameter in self.model.parameters())
+        tokens = min(feed.tokens, max(64, round(WORK / parameters)))
+        self.smaller = tokens / feed.tokens
+        once = min(self.accumulate, self.team.workers)
+        self.portion, self.accumulate = self.smaller * once / self.accumulate, once
+        self.feed = LongestFirst(
+            feed.store, tokens=tokens, seed=feed.seed, vocabularies=feed.vocabularies, sampling=feed.sampling
+        )
+
+    def hear(self, event: Event) -> None:
+        if event["event"] == "step":
+            self.steps.append((event["seconds"], event["tokens"]))
+
+    def enough(self) -> bool:
+        done, seconds = len(self.steps), self.steps[-1][0] if self.steps else 0.0
+        return done >= MOST or seconds > (UPDATING if done >= LEAST else 1.5 * UPDATING)
+
+    def validate(self, progress: Progress) -> dict[str, float]:
+        return {"loss": 0.0}
+
+    def save(self, progress: Progress) -> None:
+        """A probe keeps nothing."""
+
+    def speed(self) -> tuple[float, float]:
+        """Seconds and target tokens of a real update; the first ones are slow and do not count if there are others."""
+        marks = [(0.0, 0), *self.steps]
+        first = min(3, len(self.steps) - 1)
+        seconds = marks[-1][0] - marks[first][0]
+        updates = (len(self.steps) - first) * self.portion
+        return seconds / updates, sum(tokens for _, tokens in marks[first + 1 :]) / updates
+
+    def memory(self) -> tuple[int, int]:
+        """Bytes that the probe has taken at most, and what a run is expected to take."""
+        peak, training = machine.peak_memory(), self.recipe.training
+        weights = 4 * sum(parameter.numel() for parameter in self.model.parameters())
+        working = max(0, peak - self.idle - 3 * weights)  # gradients and both moments do not depend on the batch
+        return peak, round(peak + working * (1 / self.smaller - 1) + (training.average + 1) * weights)
+
+
+def probe(
+    recipe: Recipe,
+    out: str | Path | None = None,
+    *,
+    device: str = "cpu",
+    began: float | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Plan:
+    """Try a recipe for about twenty seconds; nothing is written but to a temporary folder, which goes."""
+    machine.keep_memory()
+    run = RunFolder(out or Path("runs") / recipe.name)
+    began = clock() if began is None else began
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    with tempfile.TemporaryDirectory(prefix="jumok-plan-") as scratch:
+        data = corpora.without_stdin(recipe.data, Path(scratch) / "data")
+        corpora.keep_stdin(recipe.data, data)
+        trial = Probe(recipe.model_copy(update={"data": data}), Path(scratch), run, device=device, began=began)
+        try:
+            reading = clock()
+            trial.prepare()
+            trial.assemble()
+            ready = clock()
+            trial.idle = machine.peak_memory()
+            trial.drive(ByCount(Limits(steps=10**9), trial.schedule), Progress(), trial.enough)
+            trial.model.eval()
+            pair = trial.judge.seconds_a_pair()
+        finally:
+            trial.report.close()
+        startup = (reading - began) + (ready - reading) * trial.count / min(trial.count, PAIRS)
+        return foresee(trial, run, pair=pair, startup=startup, load=load)
+
+
+def foresee(trial: Probe, run: RunFolder, *, pair: float, startup: float, load: float) -> Plan:
+    """What follows from the figures of a probe."""
+    training = trial.recipe.training
+    (update, tokens), (memory, expected_memory) = trial.speed(), trial.memory()
+    share = trial.count / min(trial.count, PAIRS)  # of the text over what was tried
+    source, target = (round(side * share) for side in trial.store.tokens())
+    weights = 4 * sum(parameter.numel() for parameter in trial.model.parameters())
+    files = trial.checkpoint_bytes()
+    costs = Costs(pair=pair, checkpoint=files / WRITING, update=update)
+    passes = (target + len(trial.store) * share) / tokens  # updates in an epoch
+    limits = replace(trial.limits(), pairs=len(trial.judge.pairs), candidates=1 + (training.average > 1))
+    if training.epochs is not None:
+        limits = replace(limits, expected=round(training.epochs * passes))
+    work = divided(limits, costs, training.minutes, startup)
+    place = next(folder for folder in (run.path.absolute(), *run.path.absolute().parents) if folder.exists())
+    return Plan(
+        recipe=trial.recipe.name, minutes=training.minutes, pairs=trial.count, counted=trial.counted,
+        subwords=(source, target), parameters=weights // 4, tokens_per_second=tokens / update, update=update,
+        epochs=work["updates"] / passes, startup=startup, memory=memory,
+        expected_memory=expected_memory, available_memory=machine.available_memory(),
+        disk=files * (max(2, training.average) + 1) + weights, available_disk=shutil.disk_usage(place).free,
+        load=load, **work,
+    )  # fmt: skip
+
+
+def divided(limits: Limits, costs: Costs, minutes: float | None, startup: float) -> dict[str, Any]:
+    """Updates, validations and seconds of a run."""
+    if minutes is None:
+        every = limits.validate_every or max(1, round(limits.last / limits.validations))
+        validations, each = -(-limits.last // every), costs.pair * limits.pairs
+        seconds = startup + limits.last * costs.update + validations * (each + costs.checkpoint)
+        pairs, updates = limits.pairs, limits.last
+    else:
+        seconds = minutes * 60.0
+        allotment = allot(seconds, costs, limits)
+        pairs, each = allotment.pairs, costs.pair * allotment.pairs
+        before = allotment.validations(SHARE * seconds, costs, limits.validations - 1)
+        left = seconds - startup - allotment.ending(costs) - before * (each + costs.checkpoint)
+        updates, validations = min(limits.last, max(0, int(left / costs.update))), before + 1
+    return {
+        "updates": updates,
+        "validations": validations,
+        "validation": each,
+        "validation_pairs": pairs,
+        "seconds": seconds,
+    }
+
+
+def spell(seconds: float) -> str:
+    """0.31 s, 42 s, 5.0 minutes, 3.2 hours, 12 days."""
+    for size, name in ((86_400.0, "days"), (3_600.0, "hours"), (60.0, "minutes")):
+        if seconds >= 2 * size or (name == "minutes" and seconds >= size):
+            return f"{seconds / size:,.1f} {name}"
+    return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"

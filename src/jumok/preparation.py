@@ -1,0 +1,110 @@
+"""Text to batches' raw material: a vocabulary, a token store and a validation set, made once and found again."""
+
+import heapq
+from collections.abc import Callable
+from typing import NamedTuple
+
+from jumok.checkpoint import RunFolder
+from jumok.config import Recipe
+from jumok.data import corpora, store
+from jumok.data.corpora import Corpus, Pair
+from jumok.errors import DataError
+from jumok.keys import key
+from jumok.text.vocabulary import Vocabularies, Vocabulary
+
+Report = Callable[..., None]  # ("stage", text=…): an event
+
+
+class Prepared(NamedTuple):
+    """What training starts from."""
+
+    corpus: Corpus
+    vocabularies: Vocabularies
+    store: store.Store
+    valid: list[Pair]
+
+
+def prepare(
+    recipe: Recipe,
+    folder: RunFolder,
+    corpus: Corpus,
+    valid: Corpus | None,
+    *,
+    report: Report,
+    vocabularies: Vocabularies | None = None,
+) -> Prepared:
+    """Everything under the run's folder; a resumed run finds its vocabulary and its store there."""
+    report("stage", text=f"Reading {corpus.name}")
+    texts, count = survey(corpus, recipe)
+    share = 0.0 if valid is not None else min(recipe.data.hold_out / max(1, count), 0.1)
+    if vocabularies is None:
+        vocabularies = kept_vocabulary(recipe, folder) or learn_vocabulary(texts, recipe, corpus.name, report)
+    folder.begin(recipe)
+    vocabularies.save(folder.path)
+    validating = list(valid) if valid is not None else [pair for pair in corpus if corpora.held_out(pair.source, share)]
+    validating = [pair for pair in validating if pair.source.strip() and pair.target.strip()]
+    if not validating:
+        raise DataError("the validation set is empty", where=f"in {(valid or corpus).name}")
+    training = (pair for pair in corpus if not (share and corpora.held_out(pair.source, share)))
+    filters = store.Filters(recipe.data.longest, recipe.data.ratio)
+    built = store.build(training, vocabularies, filters, folder.data, identity=f"{corpus.digest}:{share}")
+    prepared = Prepared(corpus, vocabularies, built, validating)
+    _tell(prepared, count, share, report)
+    return prepared
+
+
+def survey(corpus: Corpus, recipe: Recipe) -> tuple[tuple[list[str], list[str]], int]:
+    """Count the pairs and draw the sentences that the vocabulary is learnt from, in one pass and bounded memory."""
+    most = recipe.vocabulary.sentences
+    sample: list[tuple[int, int, Pair]] = []  # a heap of the pairs with the smallest draws, largest on top
+    count = 0
+    for pair in corpus:
+        count += 1
+        entry = (-key(recipe.seed, "vocabulary", pair.line), pair.line, pair)
+        if len(sample) < most:
+            heapq.heappush(sample, entry)
+        elif entry > sample[0]:
+            heapq.heapreplace(sample, entry)
+    drawn = [pair for _, _, pair in sorted(sample, key=lambda one: one[1])]
+    if not drawn:
+        raise DataError("the corpus is empty", where=f"in {corpus.name}", hint="try: jumok data check FILES")
+    return ([pair.source for pair in drawn], [pair.target for pair in drawn]), count
+
+
+def kept_vocabulary(recipe: Recipe, folder: RunFolder) -> Vocabularies | None:
+    """The vocabulary that the folder has, if it was learnt from the same text in the same way."""
+    if not folder.begun() or not any(folder.path.glob("vocabulary*.model")):
+        return None
+    before = folder.recipe()
+    if (before.vocabulary, before.data, before.seed) != (recipe.vocabulary, recipe.data, recipe.seed):
+        return None
+    return Vocabularies.load(folder.path)
+
+
+def learn_vocabulary(texts: tuple[list[str], list[str]], recipe: Recipe, name: str, report: Report) -> Vocabularies:
+    """A new vocabulary of both sides, or one of each."""
+    config = recipe.vocabulary
+    kind = "joint" if config.joint else "separate"
+    report("stage", text=f"Learning a {kind} vocabulary of {config.size:,} subwords ({config.kind})")
+    source, target = texts
+    where = f"in {name}"
+    if config.joint:
+        joint = Vocabulary.train([*source, *target], size=config.size, kind=config.kind, where=where)
+        return Vocabularies(joint, joint)
+    sides = (Vocabulary.train(side, size=config.size, kind=config.kind, where=where) for side in (source, target))
+    return Vocabularies(*sides)
+
+
+def _tell(made: Prepared, count: int, share: float, report: Report) -> None:
+    source, target = made.store.tokens()
+    left_out = "; left out: " + ", ".join(f"{n:,} {r}" for r, n in made.store.left_out.items())
+    held = " (held out by rule)" if share else ""
+    text = (
+        f"{len(made.store):,} of {count:,} pairs train ({source:,} + {target:,} subwords), "
+        f"{len(made.valid):,} validate{held}{left_out if made.store.left_out else ''}"
+    )
+    report("stage", text=text)
+    report(
+        "corpus", name=made.corpus.name, digest=made.corpus.digest, pairs=count, train=len(made.store),
+        valid=len(made.valid), left_out=made.store.left_out, source_tokens=source, target_tokens=target,
+    )  # fmt: skip

@@ -1,0 +1,93 @@
+"""One update by all cores: each takes micro-batches of its own, start to end, and the gradients are added up.
+
+A core that works alone never waits for another inside an update, and its matrices stay in its own cache; two threads
+that share every small operation meet some thousand times an update, and a busy machine makes each meeting long.  Every
+worker has a replica of the model that shares its weights and owns its gradients.  Which worker does which micro-batch
+and in which order gradients are added is fixed, so a run depends on the number of workers and on nothing else.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Generic, TypeVar
+
+import torch
+from torch import nn
+
+from jumok.data.batches import Batch
+from jumok.nn.layers import start_dropout
+from jumok.training.objectives import Objective
+from jumok.training.optim import Optimizer
+
+T = TypeVar("T")
+Model = TypeVar("Model", bound=nn.Module)
+
+
+class Team(Generic[Model]):
+    """A model, its replicas, and a thread for each."""
+
+    def __init__(
+        self, model: Model, objective: Callable[[Model], Objective], optimizer: Optimizer, workers: int
+    ) -> None:
+        self.model, self.optimizer, self.workers = model, optimizer, workers
+        self.models = [model, *(replica(model) for _ in range(workers - 1))]
+        self.objectives = [objective(one) for one in self.models]
+        self.pool = (
+            ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) if workers > 1 else None
+        )
+
+    def train(self) -> None:
+        """All dropout on."""
+        for model in self.models:
+            model.train()
+
+    def update(
+        self, batches: Sequence[Batch], keys: Sequence[int], *, rate: float, largest_gradient: float
+    ) -> tuple[float, float, int]:
+        """One update from the mean loss over all tokens of the micro-batches: (loss, gradient norm, tokens).
+
+        A loss or gradient that is not finite changes nothing.
+        """
+        tokens = sum(batch.tokens for batch in batches)
+
+        def work(me: int) -> float:
+            total = 0.0
+            for batch, key in list(zip(batches, keys, strict=True))[me :: self.workers]:
+                start_dropout(self.models[me], key)
+                loss, _ = self.objectives[me](batch)
+                (loss / tokens).backward()
+                total += loss.item()
+            return total
+
+        total = sum(self.together(work))
+        optimizer = self.optimizer
+        optimizer.collect(self.models)
+        norm = math.sqrt(sum(self.together(lambda me: optimizer.gather(me, self.workers))))
+        if math.isfinite(total) and math.isfinite(norm):
+            optimizer.begin(rate, min(1.0, largest_gradient / (norm + 1e-6)) if largest_gradient else 1.0)
+            self.together(lambda me: optimizer.apply(me, self.workers))
+        for model in self.models:
+            model.zero_grad(set_to_none=True)
+        return total / tokens, norm, tokens
+
+    def together(self, job: Callable[[int], T]) -> list[T]:
+        """job(0), job(1), … at the same time, each on one core; one worker alone uses all threads of torch."""
+        if self.pool is None:
+            return [job(0)]
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            return list(self.pool.map(job, range(self.workers)))
+        finally:
+            torch.set_num_threads(threads)
+
+
+def replica(model: Model) -> Model:
+    """The same weights, gradients of its own."""
+    twin = copy.deepcopy(model)
+    for own, shared in zip(twin.parameters(), model.parameters(), strict=True):
+        own.data = shared.data
+    return twin

@@ -1,0 +1,74 @@
+"""How good the weights are now: loss, perplexity and greedy BLEU on the validation pairs, or on a fixed part of them.
+
+    judge = Judge(engine, vocabularies, pairs, ratio=1.1)
+    scores, sample = judge(200)
+
+A part is spread evenly over the set and is the same pairs every time, so that a curve compares with itself.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+
+from jumok import metrics
+from jumok.data.corpora import Pair
+from jumok.engines.torch_engine import Options, TorchEngine
+from jumok.text.vocabulary import Vocabularies
+
+PROBES = (8, 64)  # pairs that are enough to see what validating costs: few, and if these are quick, more
+QUICK = 1.0  # seconds
+
+
+class Judge:
+    """Scores a model, whatever its weights, on the pairs of one validation set.
+
+    `ratio` is the length of target sentences in subwords over that of source sentences.  Output may be half as long
+    again as this and 10 more: nobody waits for what an untrained model says until it is stopped.
+    """
+
+    def __init__(self, engine: TorchEngine, vocabularies: Vocabularies, pairs: Sequence[Pair], *, ratio: float) -> None:
+        self.engine, self.vocabularies, self.pairs = engine, vocabularies, pairs
+        self.sources = vocabularies.source.encode_all([pair.source for pair in pairs])
+        self.targets = vocabularies.target.encode_all([pair.target for pair in pairs])
+        self.limits = [round(1.5 * max(1.0, ratio) * len(ids)) + 10 for ids in self.sources]
+
+    def __call__(self, most: int) -> tuple[dict[str, float], str]:
+        """Scores on at most `most` pairs, and one of them, always the same, with its translation."""
+        rows = spread(len(self.pairs), most)
+        scores, texts = self.scores(rows, [self.limits[row] for row in rows])
+        chosen = typical([self.sources[row] for row in rows])
+        return scores, f"{self.pairs[rows[chosen]].source} → {texts[chosen]}"
+
+    def scores(self, rows: Sequence[int], limits: Sequence[int]) -> tuple[dict[str, float], list[str]]:
+        """Scores on these pairs and their translations, none longer than its limit."""
+        sources, targets = [self.sources[row] for row in rows], [self.targets[row] for row in rows]
+        scored = self.engine.score(list(zip(sources, targets, strict=True)))
+        loss, tokens = -sum(h.log_probability for h in scored), sum(len(h.ids) for h in scored)
+        found = self.engine.decode(sources, Options(beam=1), limits=limits)
+        texts = [self.vocabularies.target.decode(hypotheses[0].body) for hypotheses in found]
+        bleu = metrics.bleu(texts, [self.pairs[row].target for row in rows], tokenize="auto").value
+        return {"loss": loss / tokens, "perplexity": metrics.perplexity(loss, tokens), "bleu": bleu}, texts
+
+    def seconds_a_pair(self, clock: Callable[[], float] = time.monotonic) -> float:
+        """What validating on one pair takes, with output as long as that of a model that has learnt."""
+        taken = 0.0
+        for count in PROBES:
+            rows = spread(len(self.pairs), count)
+            began = clock()
+            self.scores(rows, [len(self.targets[row]) + 1 for row in rows])
+            seconds = clock() - began
+            taken = seconds / len(rows)
+            if seconds > QUICK:
+                break
+        return taken
+
+
+def spread(count: int, most: int) -> list[int]:
+    """At most `most` of `count` numbers, evenly spread, always the same."""
+    chosen = min(count, most)
+    return [row * count // chosen for row in range(chosen)]
+
+
+def typical(sources: Sequence[Sequence[int]]) -> int:
+    """The first sentence of middling length: long enough to be interesting, short enough for one line."""
+    middle = sorted(len(ids) for ids in sources)[len(sources) // 2]
+    return next(row for row, ids in enumerate(sources) if len(ids) == middle)

@@ -1,0 +1,293 @@
+"""A run as a whole: it keeps its minutes, is continued when given more, never gets worse, and can be foreseen."""
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import jumok
+from jumok import ending, machine, plan, validation
+from jumok.checkpoint import RunFolder
+from jumok.data.corpora import Pair
+from jumok.engines.torch_engine import Options, TorchEngine
+from jumok.errors import Resumable
+from jumok.events import read_events
+from jumok.experiment import choose
+from jumok.models import build
+from jumok.training.pace import Costs, Limits
+from tests.helpers import made
+from tests.test_training import losses, micro, run
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """All that is in a run, but for what happened."""
+    found = [path for path in folder.rglob("*") if path.is_file() and path.name != "events.jsonl"]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
+
+
+def told(folder: Path, kind: str) -> list[dict]:
+    return [event for event in read_events(folder / "events.jsonl") if event["event"] == kind]
+
+
+def said(folder: Path) -> str:
+    return "\n".join(event["text"] for event in told(folder, "stage"))
+
+
+def card(folder: Path) -> dict:
+    return json.loads((folder / "model" / "card.json").read_text())
+
+
+def timed(out: Path, minutes: float, *, stop_at: int | None = None, **changes) -> Path:
+    """The micro recipe limited by minutes alone, asked to stop once `stop_at` updates are done."""
+    steps: list[int] = []
+    recipe = micro(**{"training.validate_every": None} | changes)
+    jumok.train(
+        recipe=recipe, out=out, minutes=minutes, stop=lambda: stop_at is not None and len(steps) >= stop_at,
+        sinks=[lambda event: steps.append(1) if event["event"] == "step" else None],
+    )  # fmt: skip
+    return out
+
+
+# ------------------------------------------------------------------------------------------ minutes
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory) -> tuple[Path, float]:
+    """A run of six seconds, and how long it took; the first optimiser of a process has half of torch imported."""
+    run(tmp_path_factory.mktemp("before") / "run")
+    began = time.monotonic()
+    return timed(tmp_path_factory.mktemp("short") / "run", 0.1), time.monotonic() - began
+
+
+def test_minutes_end_a_run_in_time_and_the_schedule_with_it(short):
+    folder, seconds = short
+    assert seconds < 6.0
+    steps = told(folder, "step")
+    assert steps[-1]["rate"] < 0.1 * max(step["rate"] for step in steps)
+    assert card(folder)["ended_by"] == "minutes"
+
+
+def test_every_validation_tells_the_time_since_the_process_began(short):
+    for event in told(short[0], "validation"):
+        assert event["wall"] > event["seconds"] > 0
+        assert 1 <= event["pairs"] <= event["of"] == 5
+    assert told(short[0], "finished")[-1]["wall"] <= 6.0
+
+
+def test_changes_of_plan_are_told_and_saved_with_the_run(short):
+    plans = told(short[0], "plan")
+    assert len(plans) > 5
+    assert {"step", "horizon", "due", "look", "pairs", "left", "course"} <= set(plans[0])
+    newest = sorted((short[0] / "checkpoints").iterdir())[-1]
+    progress = json.loads((newest / "state.json").read_text())["progress"]
+    assert progress["step"] == plans[-1]["horizon"]
+    assert progress["course"] in [plan.get("course") for plan in plans]
+    assert progress["until"] == pytest.approx(6.0)
+
+
+@pytest.mark.slow
+def test_minutes_on_the_command_line_count_from_the_start_of_the_process(tmp_path):
+    options = [f"--set={key}={value}" for key, value in {
+        "vocabulary.size": 280, "model.encoder_layers": 1, "model.decoder_layers": 1, "model.d_model": 16,
+        "model.d_ff": 32, "model.heads": 2, "data.pairs": 300, "data.hold_out": 30,
+    }.items()]  # fmt: skip
+    began = time.monotonic()
+    command = [sys.executable, "-m", "jumok.cli", "train", "--corpus", "copy", "--minutes", "0.25", *options]
+    subprocess.run([*command, "--out", str(tmp_path / "run")], check=True, capture_output=True)
+    seconds = time.monotonic() - began
+    assert 10.0 < seconds < 15.0
+    assert told(tmp_path / "run", "step")[0]["wall"] > 1.0, "importing torch counts"
+
+
+def test_the_start_of_a_process_is_known():
+    code = "import time; time.sleep(0.5); from jumok import machine; print(time.monotonic() - machine.process_began())"
+    age = float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+    assert 0.5 <= age < 5.0
+
+
+def test_an_interrupted_run_says_what_is_left_of_its_minutes(tmp_path):
+    with pytest.raises(Resumable):
+        timed(tmp_path / "a", 5.0, stop_at=20)
+    began = time.monotonic()
+    timed(tmp_path / "a", 0.1)
+    assert time.monotonic() - began < 6.0
+    assert "of its 0.1 minutes are over" in said(tmp_path / "a")
+    assert sorted(losses(tmp_path / "a"))[:25] == list(range(1, 26))
+    assert told(tmp_path / "a", "finished")[-1]["wall"] <= 6.0
+    walls = [event["wall"] for event in told(tmp_path / "a", "step")]
+    assert walls == sorted(walls)
+    assert walls[20] > walls[19] + 0.02, "reading the text again counts"
+
+
+# ------------------------------------------------------------------------------------------ finished runs
+
+
+def test_the_same_limits_on_a_finished_run_say_so_and_change_nothing(tmp_path):
+    run(tmp_path / "a")
+    before, scores = files(tmp_path / "a"), card(tmp_path / "a")["valid"][card(tmp_path / "a")["weights"]]
+    again = jumok.train(recipe=micro(), out=tmp_path / "a")
+    assert files(tmp_path / "a") == before
+    assert again.scores == scores
+    assert "This run is finished: 12 steps, ended by steps" in said(tmp_path / "a")
+    assert "--steps 24" in said(tmp_path / "a")
+
+
+def test_a_run_finished_by_its_recipes_minutes_is_not_trained_again_without_being_asked(tmp_path):
+    timed(tmp_path / "a", 0.05)
+    before = files(tmp_path / "a")
+    recipe = micro(**{"training.validate_every": None, "training.steps": 10**9, "training.minutes": 0.05})
+    jumok.train(recipe=recipe, out=tmp_path / "a")
+    assert files(tmp_path / "a") == before
+    assert "--minutes 10" in said(tmp_path / "a")
+
+
+def test_minutes_given_to_a_finished_run_come_on_top(tmp_path):
+    timed(tmp_path / "a", 0.1)
+    steps, first = card(tmp_path / "a")["steps"], told(tmp_path / "a", "step")
+    began = time.monotonic()
+    timed(tmp_path / "a", 0.1)
+    assert time.monotonic() - began < 6.0
+    assert "it trains 0.1 minutes more" in said(tmp_path / "a")
+    assert card(tmp_path / "a")["steps"] > steps
+    after = told(tmp_path / "a", "step")[len(first)]
+    assert after["step"] == steps + 1
+    spent = first[-1]["wall"]
+    assert after["rate"] == pytest.approx(0.01 * 6.0 / (6.0 + spent), rel=0.05), "the peak times what is left of all"
+
+
+def test_a_continued_run_never_ends_with_a_worse_model(tmp_path, monkeypatch):
+    run(tmp_path / "a")
+    before, scored = files(tmp_path / "a"), card(tmp_path / "a")
+    worse = {"loss": 9.0, "perplexity": 9.0, "bleu": -1.0}
+    monkeypatch.setattr(validation.Judge, "__call__", lambda judge, most: (worse, ""))
+    run(tmp_path / "a", **{"training.steps": 16})
+    now = card(tmp_path / "a")
+    assert now["steps"] == 16
+    assert now["weights"] == f"earlier model ({scored['weights']})"
+    assert files(tmp_path / "a")["model/model.safetensors"] == before["model/model.safetensors"]
+    better = {"loss": 1.0, "perplexity": 1.0, "bleu": 99.0}
+    monkeypatch.setattr(validation.Judge, "__call__", lambda judge, most: (better, ""))
+    run(tmp_path / "a", **{"training.steps": 20})
+    assert card(tmp_path / "a")["weights"] == "checkpoint 20"
+
+
+def test_a_run_is_finished_if_its_model_was_made_from_its_newest_checkpoint(tmp_path):
+    folder = RunFolder(run(tmp_path / "a"))
+    found = ending.finished(folder)
+    assert found is not None
+    assert found.progress.step == 12
+    (folder.checkpoints / "step-00000012" / "state.json").write_text("{")
+    assert ending.finished(folder) is None
+
+
+def test_a_run_whose_model_is_gone_is_not_finished(tmp_path):
+    run(tmp_path / "a")
+    before = files(tmp_path / "a")
+    (tmp_path / "a" / "model" / "card.json").unlink()
+    run(tmp_path / "a")
+    assert files(tmp_path / "a")["model/model.safetensors"] == before["model/model.safetensors"]
+
+
+# ------------------------------------------------------------------------------------------ validation
+
+
+def test_a_part_of_the_validation_set_is_spread_over_it_and_always_the_same():
+    assert validation.spread(10, 20) == list(range(10))
+    assert validation.spread(1_000, 4) == [0, 250, 500, 750]
+    assert validation.spread(3, 1) == [0]
+
+
+def test_output_is_cut_where_the_limits_say():
+    engine = TorchEngine(made().eval())
+    sources = [[9, 10, 11], [9] * 8, [12]]
+    found = engine.decode(sources, Options(beam=1), limits=[2, 500, 1])
+    assert [len(hypotheses[0].ids) <= most for hypotheses, most in zip(found, (2, 58, 1), strict=True)] == [True] * 3
+    free = engine.decode(sources, Options(beam=1))
+    assert found[1][0].ids == free[1][0].ids, "a limit beyond the options' own changes nothing"
+
+
+def test_a_probe_of_validating_is_short_and_never_nothing(monkeypatch):
+    class Words:
+        def encode_all(self, texts):
+            return [[9] * len(text.split()) for text in texts]
+
+        def decode(self, ids):
+            return "d" * len(ids)
+
+    pairs = [Pair("a b c", "d e f g", line) for line in range(100)]
+    words = type("Both", (), {"source": Words(), "target": Words()})()
+    judge = validation.Judge(TorchEngine(made().eval()), words, pairs, ratio=2.0)
+    assert judge.limits == [19] * 100, "1.5 times the ratio times 3, and 10"
+    times = iter([0.0, 8.0])
+    assert judge.seconds_a_pair(lambda: next(times)) == 1.0, "eight pairs are enough where they take long"
+    times = iter([0.0, 0.1, 1.0, 65.0])
+    assert judge.seconds_a_pair(lambda: next(times)) == 1.0
+
+
+# ------------------------------------------------------------------------------------------ plan
+
+
+@pytest.fixture(scope="module")
+def foreseen(tmp_path_factory):
+    out = tmp_path_factory.mktemp("plan") / "run"
+    return plan.probe(choose(recipe=micro(), minutes=2.0), out), out
+
+
+def test_a_plan_says_what_to_expect_and_writes_nothing(foreseen):
+    found, out = foreseen
+    assert not out.exists()
+    assert found.counted
+    assert found.pairs == 300
+    assert found.parameters == sum(p.numel() for p in build(micro().model, 280, 280, device="meta").parameters())
+    tokens = found.subwords[1] + 270  # and an END each; about 30 of 300 are held out
+    assert found.epochs == pytest.approx(found.updates * found.update * found.tokens_per_second / tokens, rel=0.005)
+    assert found.updates * found.update < 120.0
+    assert [line.split()[0] for line in found.lines()[:8]] == [
+        "pairs", "model", "speed", "time", "updates", "validations", "memory", "disk",
+    ]  # fmt: skip
+
+
+def test_a_plan_uses_the_vocabulary_of_the_run_that_is_there(tmp_path, monkeypatch):
+    run(tmp_path / "a")
+    before = files(tmp_path / "a")
+    monkeypatch.setattr(plan.preparation, "learn_vocabulary", lambda *_: pytest.fail("there is one"))
+    plan.probe(micro(), tmp_path / "a")
+    assert files(tmp_path / "a") == before
+
+
+def test_a_plan_says_plainly_what_does_not_fit(foreseen):
+    found = replace(foreseen[0], recipe="small", minutes=5.0, seconds=300.0, startup=20.0, load=0.0)
+    found = replace(found, epochs=1.4, updates=300)
+    [little] = found.verdict()
+    assert "1.4 passes" in little
+    assert "--minutes 35" in little, "ten passes: 280 s · 10 / 1.4 + 20 s, and a minute"
+    assert "--recipe tiny" in little
+    enough = replace(found, epochs=12.0)
+    assert enough.verdict() == ["This recipe fits this machine and time."]
+    assert replace(found, updates=30_000).verdict() == enough.verdict(), "a large text needs no ten passes"
+    [memory] = replace(enough, expected_memory=20 * 10**9, memory=10**9, available_memory=10**9).verdict()
+    assert "20.0 GB of memory" in memory
+    [disk] = replace(enough, disk=10**12, available_disk=10**9).verdict()
+    assert "--out" in disk
+    [long] = replace(enough, seconds=86_400.0 * 30).verdict()
+    assert "30.0 days" in long
+    assert "busy" in replace(enough, load=machine.cores() + 3.0).verdict()[1]
+
+
+def test_a_plan_by_count_tells_how_long_it_takes():
+    costs, limits = Costs(pair=0.01, checkpoint=0.5, update=2.0), Limits(steps=100, pairs=50, validations=4)
+    found = plan.divided(limits, costs, None, startup=10.0)
+    assert found["seconds"] == pytest.approx(10 + 100 * 2.0 + 4 * (0.5 + 0.5))
+    assert (found["updates"], found["validations"]) == (100, 4)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.314, "0.31 s"), (42.4, "42 s"), (90, "1.5 minutes"), (7_500, "2.1 hours"), (200_000, "2.3 days")],
+)
+def test_times_are_spelt_in_the_unit_that_fits(seconds, text):
+    assert plan.spell(seconds) == text

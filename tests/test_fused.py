@@ -1,0 +1,293 @@
+"""Every kernel equals what it replaces: the plain torch path, values and gradients; masks follow their keys."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from jumok import native
+from jumok.config import TrainingConfig
+from jumok.data.batches import Batch
+from jumok.models.base import END, PAD, START
+from jumok.nn import fused, loss
+from jumok.nn.attention import CrossAttention, Padding, SelfAttention
+from jumok.nn.layers import Dropout, start_dropout
+from jumok.training.objectives import next_token
+from jumok.training.optim import Optimizer
+from jumok.training.team import Team
+from tests.helpers import made, small
+
+compiled = pytest.mark.skipif(native.library() is None, reason="no C compiler on this machine")
+CLOSE = {"atol": 2e-5, "rtol": 2e-4}
+
+
+def both(function, *inputs):
+    """Outputs and gradients of a function with the kernels and without them."""
+    answers = []
+    for plain in (False, True):
+        own = [one.detach().clone().requires_grad_(one.is_floating_point()) for one in inputs]
+        switch = native.without() if plain else torch.enable_grad()
+        with switch:
+            out = function(*own)
+            torch.manual_seed(3)
+            (out * torch.randn_like(out)).sum().backward()
+        answers.append([out.detach(), *(one.grad for one in own if one.is_floating_point())])
+    return zip(*answers, strict=True)
+
+
+@compiled
+@pytest.mark.parametrize("shape", [(1, 1, 8), (3, 5, 16), (7, 13, 128), (2, 3, 20)])
+def test_the_norm_kernel_is_the_norm(shape):
+    torch.manual_seed(0)
+    x = torch.randn(shape) * 3 + 1
+    for ours, plain in both(lambda x, w, b: fused.layer_norm(x, w, b, 1e-5), x, *torch.randn(2, shape[-1])):
+        torch.testing.assert_close(ours, plain, **CLOSE)
+
+
+@compiled
+@pytest.mark.parametrize("relu", [False, True])
+def test_the_linear_kernel_is_the_product_and_its_gradients(relu):
+    torch.manual_seed(0)
+    x, weight, bias = torch.randn(3, 5, 12), torch.randn(7, 12), torch.randn(7)
+    for ours, plain in both(lambda x, w, b: fused.linear(x, w, b, relu=relu), x, weight, bias):
+        torch.testing.assert_close(ours, plain, **CLOSE)
+
+
+@compiled
+def test_the_gradient_that_comes_in_is_not_changed():
+    x = torch.randn(4, 6, requires_grad=True)
+    y = fused.linear(x, torch.randn(5, 6, requires_grad=True), torch.randn(5, requires_grad=True), relu=True)
+    gradient = torch.randn(4, 5)
+    before = gradient.clone()
+    y.backward(gradient)
+    assert torch.equal(gradient, before)
+
+
+@compiled
+def test_embeddings_that_occur_twice_get_both_gradients():
+    torch.manual_seed(0)
+    ids = torch.tensor([[1, 2, 2], [0, 2, 1]])
+    table, positions = torch.randn(4, 16), torch.randn(3, 16)
+    for ours, plain in both(lambda t: fused.embed(t, ids, positions, scale=4.0), table):
+        torch.testing.assert_close(ours, plain, **CLOSE)
+
+
+@compiled
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("sizes", [(2, 8, 8), (3, 16, 8), (1, 8, 24)])
+@pytest.mark.parametrize("length", [1, 2, 7, 8, 9, 16, 33])
+def test_the_attention_kernel_is_attention(length, sizes, causal):
+    torch.manual_seed(0)
+    heads, d_k, d_v = sizes
+    module = SelfAttention(16, heads, d_k, d_v, score="scaled-dot", bias=True)
+    real = torch.arange(length)[None] < torch.tensor([length, max(1, length - 3), 1])[:, None]
+    for ours, plain in both(lambda x: module(x, Padding.of(real), causal=causal), torch.randn(3, length, 16)):
+        torch.testing.assert_close(ours, plain, **CLOSE)
+
+
+@compiled
+@pytest.mark.parametrize(("queries", "keys"), [(1, 9), (5, 3), (17, 40)])
+def test_the_attention_kernel_is_attention_over_a_memory(queries, keys):
+    torch.manual_seed(0)
+    module = CrossAttention(16, 2, 8, 16, score="scaled-dot", bias=True)
+    real = torch.arange(keys)[None] < torch.tensor([keys, keys - 2])[:, None]
+    inputs = torch.randn(2, queries, 16), torch.randn(2, keys, 16)
+    for ours, plain in both(lambda x, m: module(x, m, Padding.of(real)), *inputs):
+        torch.testing.assert_close(ours, plain, **CLOSE)
+
+
+@compiled
+def test_a_query_that_may_look_nowhere_gets_zeros():
+    lib = native.library()
+    qkv, nothing = torch.randn(2, 3, 24), torch.tensor([0, 3])
+    out = fused.Attention.apply(qkv, None, nothing, (1, 8, 8), 1.0, False, lib)
+    assert torch.equal(out[0], torch.zeros(3, 8))
+    assert out[1].abs().min() > 0
+
+
+@compiled
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_softmax_kernel_gives_loss_and_gradient(smoothing):
+    torch.manual_seed(0)
+    x, weight, labels = torch.randn(9, 8) * 3, torch.randn(37, 8), torch.randint(37, (9,))
+    for ours, plain in both(
+        lambda x, w: loss.smoothed_cross_entropy(x, w, None, labels, smoothing=smoothing, rows=4), x, weight
+    ):
+        torch.testing.assert_close(ours, plain, **CLOSE)
+    logits = (x @ weight.t()).double()
+    expected = F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="sum")
+    ours = loss.smoothed_cross_entropy(x.requires_grad_(), weight, None, labels, smoothing=smoothing)
+    torch.testing.assert_close(ours.double(), expected, atol=1e-4, rtol=1e-6)
+
+
+@compiled
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+def test_a_number_that_is_none_is_seen_in_the_loss(wrong):
+    x = torch.randn(3, 8)
+    x[1, 2] = wrong
+    total = loss.smoothed_cross_entropy(
+        x.requires_grad_(), torch.randn(11, 8), None, torch.tensor([1, 2, 3]), smoothing=0.1
+    )
+    assert not torch.isfinite(total)
+
+
+@compiled
+def test_extreme_logits_neither_overflow_nor_vanish():
+    logits = torch.tensor([[-1e30, 0.0, 200.0, 199.0], [-300.0, -301.0, -400.0, -300.5]])
+    labels = torch.tensor([2, 0])
+    expected = F.cross_entropy(logits.double(), labels, reduction="sum")
+    gradient = logits.double().softmax(-1) - F.one_hot(labels, 4)
+    assert loss.softmax_gradient(logits, labels, 0.0) == pytest.approx(expected.item(), rel=1e-6)
+    torch.testing.assert_close(logits.double(), gradient, atol=1e-6, rtol=1e-5)
+
+
+@compiled
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.5])
+def test_dropout_drops_its_share_anywhere_and_differently_for_every_key(rate):
+    ones = torch.ones(400, 250)
+    kept = []
+    for key in (1, 2, 2**40 + 1):
+        drop = Dropout(rate)
+        start_dropout(drop, key)
+        kept.append(drop(ones) > 0)
+        assert kept[-1].float().mean().item() == pytest.approx(1 - rate, abs=0.01)
+        assert (kept[-1].float().mean(dim=0) - (1 - rate)).abs().max() < 0.12
+        assert (kept[-1].float().mean(dim=1) - (1 - rate)).abs().max() < 0.15
+    for a, b in [(0, 1), (0, 2), (1, 2)]:  # independent: both kept as often as two coins
+        assert (kept[a] & kept[b]).float().mean().item() == pytest.approx((1 - rate) ** 2, abs=0.01)
+    neighbours = (kept[0][:, 1:] & kept[0][:, :-1]).float().mean().item()
+    assert neighbours == pytest.approx((1 - rate) ** 2, abs=0.01)
+
+
+@compiled
+def test_the_residual_sum_and_its_gradient_go_through_the_same_mask():
+    drop = Dropout(0.4)
+    start_dropout(drop, 7)
+    x, y = torch.zeros(30, 40, requires_grad=True), torch.ones(30, 40, requires_grad=True)
+    out = drop.add(x, y)
+    out.sum().backward()
+    torch.testing.assert_close(out.detach(), y.grad)
+    torch.testing.assert_close(x.grad, torch.ones(30, 40))
+
+
+@compiled
+def test_embedding_dropout_and_its_gradient_share_a_mask():
+    stream = fused.Stream()
+    stream.start(3)
+    table = torch.ones(50, 16, requires_grad=True)
+    out = fused.embed(table, torch.arange(50)[None], None, scale=2.0, rate=0.5, stream=stream)
+    out.sum().backward()
+    torch.testing.assert_close(out.detach()[0], table.grad)
+    assert 0.4 < (table.grad == 0).float().mean() < 0.6
+
+
+def test_the_same_key_gives_the_same_masks_whatever_was_drawn_before():
+    model = made(dropout=0.3).train()
+    batch = batch_of(1)[0]
+    outputs = []
+    for noise in (0, 5):
+        torch.rand(noise)
+        start_dropout(model, 11)
+        outputs.append(model.hidden(batch.source, batch.target))
+    assert torch.equal(outputs[0], outputs[1])
+    start_dropout(model, 12)
+    assert not torch.equal(outputs[0], model.hidden(batch.source, batch.target))
+
+
+# ------------------------------------------------------------------------------------------- whole updates
+
+
+def batch_of(count: int, *, rows: int = 4, length: int = 7) -> list[Batch]:
+    """Batches whose target repeats the source, padding included."""
+    batches = []
+    for number in range(count):
+        torch.manual_seed(number)
+        words = torch.randint(5, 23, (rows, length))
+        words[0, -2:] = PAD
+        ends = torch.full((rows, 1), END)
+        labels = torch.cat([words, ends], dim=1)
+        labels[0, -3:] = torch.tensor([END, PAD, PAD])
+        target = torch.cat([torch.full((rows, 1), START), words], dim=1)
+        target[0, -2:] = PAD
+        batches.append(Batch(words, target, labels, torch.arange(rows), int((labels != PAD).sum())))
+    return batches
+
+
+def trained(updates: int, workers: int, *, dropout: float = 0.0, micro: int = 2):
+    """Losses and weights of a small model after some updates."""
+    torch.manual_seed(0)
+    model = made(**small(dropout=dropout).model_dump(exclude={"kind"}))
+    optimizer = Optimizer(model, TrainingConfig(beta2=0.98))
+    team = Team(model, lambda one: next_token(one, smoothing=0.1), optimizer, workers)
+    team.train()
+    losses = []
+    for step in range(updates):
+        keys = [step * micro + each for each in range(micro)]
+        batches = [batch_of(8)[key % 8] for key in keys]
+        losses.append(team.update(batches, keys, rate=1e-3, largest_gradient=1.0)[0])
+    return losses, [parameter.detach().clone() for parameter in model.parameters()]
+
+
+@compiled
+def test_200_updates_with_kernels_and_workers_end_at_the_loss_of_the_plain_path():
+    with native.without():
+        plain, _ = trained(200, 1)
+    assert plain[-1] < plain[0] - 1
+    assert trained(200, 1)[0][-1] == pytest.approx(plain[-1], abs=1e-4)
+    assert trained(200, 2)[0][-1] == pytest.approx(plain[-1], abs=1e-4)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_a_team_gives_the_same_bytes_every_time(workers):
+    first, second = trained(4, workers, dropout=0.2, micro=4), trained(4, workers, dropout=0.2, micro=4)
+    assert first[0] == second[0]
+    assert all(map(torch.equal, first[1], second[1]))
+
+
+def test_workers_divide_the_work_and_change_nothing_else():
+    alone, pair = trained(3, 1, dropout=0.2, micro=4), trained(3, 2, dropout=0.2, micro=4)
+    assert alone[0] == pytest.approx(pair[0], abs=1e-5)
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_adam_equals_torch(plain, decay):
+    torch.manual_seed(0)
+    ours, theirs = (torch.nn.Linear(9, 7) for _ in range(2))
+    theirs.load_state_dict(ours.state_dict())
+    config = TrainingConfig(beta1=0.9, beta2=0.98, epsilon=1e-9, weight_decay=decay)
+    adam = Optimizer(ours, config)
+    reference = torch.optim.AdamW(theirs.parameters(), lr=0.01, betas=(0.9, 0.98), eps=1e-9, weight_decay=decay)
+    switch = native.without() if plain else torch.enable_grad()
+    with switch:
+        for _ in range(5):
+            for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+                mine.grad = torch.randn_like(mine)
+                other.grad = mine.grad.clone()
+            norm = torch.nn.utils.clip_grad_norm_(theirs.parameters(), 1.0)
+            reference.step()
+            adam.collect([ours])
+            squares = adam.gather(0, 2) + adam.gather(1, 2)
+            assert squares == pytest.approx(norm.item() ** 2, rel=1e-5)
+            adam.begin(0.01, 1.0 / (squares**0.5 + 1e-6))
+            adam.apply(0, 2)
+            adam.apply(1, 2)
+    torch.testing.assert_close(ours.weight, theirs.weight, **CLOSE)
+    assert adam.tensors()["step.weight"].item() == 5
+
+
+def test_without_a_compiler_everything_works(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert native.compiled() is None
+
+
+@compiled
+def test_the_kernels_are_compiled_once_into_a_folder_of_the_users_own(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    first = native.compiled()
+    assert first is not None
+    assert first.parent.stat().st_mode & 0o077 == 0
+    made_at = first.stat().st_mtime_ns
+    assert native.compiled() == first
+    assert first.stat().st_mtime_ns == made_at
+    assert list(first.parent.iterdir()) == [first]

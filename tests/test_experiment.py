@@ -18,7 +18,7 @@ from jumok.errors import Resumable
 from jumok.events import read_events
 from jumok.experiment import choose
 from jumok.models import build
-from jumok.training.pace import Costs, Limits
+from jumok.training.pace import ByClock, Costs, Limits
 from tests.helpers import made
 from tests.test_training import losses, micro, run
 
@@ -157,6 +157,14 @@ def test_minutes_given_to_a_finished_run_come_on_top(tmp_path):
     assert after["step"] == steps + 1
     spent = first[-1]["wall"]
     assert after["rate"] == pytest.approx(0.01 * 6.0 / (6.0 + spent), rel=0.05), "the peak times what is left of all"
+
+
+def test_the_earlier_model_is_compared_however_little_time_there_is(tmp_path, monkeypatch):
+    timed(tmp_path / "a", 0.08)
+    assert len(card(tmp_path / "a")["valid"]) >= 1
+    monkeypatch.setattr(ByClock, "affords", lambda pace, pairs: False)
+    timed(tmp_path / "a", 0.08)
+    assert [name.split()[0] for name in card(tmp_path / "a")["valid"]] == ["checkpoint", "earlier"]
 
 
 def test_a_continued_run_never_ends_with_a_worse_model(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ from jumok.data.batches import Batch
 from jumok.models.base import END, PAD, START
 from jumok.nn import fused, loss
 from jumok.nn.attention import CrossAttention, Padding, SelfAttention
-from jumok.nn.layers import Dropout, start_dropout
+from jumok.nn.layers import Dropout, one_stream
 from jumok.training.objectives import next_token
 from jumok.training.optim import Optimizer
 from jumok.training.team import Team
@@ -147,7 +147,7 @@ def test_dropout_drops_its_share_anywhere_and_differently_for_every_key(rate):
     kept = []
     for key in (1, 2, 2**40 + 1):
         drop = Dropout(rate)
-        start_dropout(drop, key)
+        one_stream(drop).start(key)
         kept.append(drop(ones) > 0)
         assert kept[-1].float().mean().item() == pytest.approx(1 - rate, abs=0.01)
         assert (kept[-1].float().mean(dim=0) - (1 - rate)).abs().max() < 0.12
@@ -161,7 +161,7 @@ def test_dropout_drops_its_share_anywhere_and_differently_for_every_key(rate):
 @compiled
 def test_the_residual_sum_and_its_gradient_go_through_the_same_mask():
     drop = Dropout(0.4)
-    start_dropout(drop, 7)
+    one_stream(drop).start(7)
     x, y = torch.zeros(30, 40, requires_grad=True), torch.ones(30, 40, requires_grad=True)
     out = drop.add(x, y)
     out.sum().backward()
@@ -186,10 +186,10 @@ def test_the_same_key_gives_the_same_masks_whatever_was_drawn_before():
     outputs = []
     for noise in (0, 5):
         torch.rand(noise)
-        start_dropout(model, 11)
+        one_stream(model).start(11)
         outputs.append(model.hidden(batch.source, batch.target))
     assert torch.equal(outputs[0], outputs[1])
-    start_dropout(model, 12)
+    one_stream(model).start(12)
     assert not torch.equal(outputs[0], model.hidden(batch.source, batch.target))
 
 
@@ -265,7 +265,7 @@ def test_adam_equals_torch(plain, decay):
                 other.grad = mine.grad.clone()
             norm = torch.nn.utils.clip_grad_norm_(theirs.parameters(), 1.0)
             reference.step()
-            adam.collect([ours])
+            adam.collect([list(ours.parameters())])
             squares = adam.gather(0, 2) + adam.gather(1, 2)
             assert squares == pytest.approx(norm.item() ** 2, rel=1e-5)
             adam.begin(0.01, 1.0 / (squares**0.5 + 1e-6))

@@ -79,7 +79,7 @@ class World:
         outcome = self.drive(pace, progress, stop_at)
         if outcome.reason != "stopped":
             pairs, judged = pace.final(progress), 0
-            while judged < limits.candidates and (judged == 0 or pace.affords(pairs)):
+            while judged < limits.candidates and (judged < limits.compared or pace.affords(pairs)):
                 self.spend(self.pair * pairs if judged or pairs != progress.pairs else 0.0)
                 judged += 1
             self.spend(self.checkpoint + 0.5)  # export and leave
@@ -259,7 +259,7 @@ def test_a_finished_run_that_is_given_more_starts_where_the_new_horizon_puts_it(
     progress.began, progress.until, progress.judged, progress.spent = 300.0, 900.0, 0, 0.0
     progress.course = Course(0, progress.course.warmup, progress.step, left=600 / 900)
     again = World(now=308.0)
-    again.run(10, progress)
+    again.run(10, progress, limits=replace(LIMITS, candidates=3, compared=2))
     assert again.now <= 900.0
     assert again.rates[0] == pytest.approx(PEAK * 600 / 900, rel=0.02)
     assert again.rates == sorted(again.rates, reverse=True)
@@ -314,7 +314,8 @@ def test_what_is_allotted_is_there_and_fits_the_share_unless_even_the_least_does
     assert 1 <= found.candidates <= limits.candidates
     count = found.validations(SHARE * seconds, costs, limits.validations - 1)
     files = costs.checkpoint * (2 + found.candidates)
-    end = costs.pair * (found.pairs + found.final * (found.candidates - (found.final == found.pairs))) + files
+    judging = min(found.most, costs.pair * found.final * (found.candidates - (found.final == found.pairs)))
+    end = costs.pair * found.pairs + judging + files
     each = costs.pair * found.pairs + costs.checkpoint
     if end > SHARE * seconds:
         assert count == 0

@@ -270,7 +270,8 @@ class Experiment:
             expected = -(-training.epochs * self.feed.count(0) // self.accumulate)
             limits = replace(limits, expected=min(training.steps, expected))
         candidates = 1 + (training.average > 1) + (self.mean is not None) + (self.earlier is not None)
-        limits = replace(limits, pairs=len(self.judge.pairs), candidates=candidates)
+        compared = 1 if self.earlier is None else 2
+        limits = replace(limits, pairs=len(self.judge.pairs), candidates=candidates, compared=compared)
         if training.minutes is None:
             return ByCount(limits, self.schedule)
         self.promise(training.minutes * 60.0, progress)
@@ -405,7 +406,8 @@ class Experiment:
             self.folder, self.model, self.mean, progress, average=average, whole=progress.pairs == pairs,
             earlier=self.earlier,
         )  # fmt: skip
-        while (best is None or self.pace.affords(pairs)) and (found := next(waiting, None)) is not None:
+        least = self.pace.limits.compared
+        while (len(judged) < least or self.pace.affords(pairs)) and (found := next(waiting, None)) is not None:
             name, tensors = found
             if (name, pairs) not in self.known:
                 checkpoint.set_weights(self.model, tensors)

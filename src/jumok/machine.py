@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -2, -3, -8
 IMPORTED = time.monotonic()
 
 
@@ -39,14 +39,17 @@ def cores() -> int:
 
 def keep_memory() -> bool:
     """Tell glibc to keep freed memory: without it every step hands its tensors back to the kernel and faults them
-    in again, a fifth of all time.  Returns whether it was done (Linux with glibc only)."""
+    in again, a fifth of all time.  One arena serves all threads: what one gives back, another can take.  Returns
+    whether it was done (Linux with glibc only)."""
     if sys.platform != "linux":
         return False
     try:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
     except (OSError, AttributeError):
         return False
-    settings = ((M_MMAP_THRESHOLD, 1 << 30), (M_TRIM_THRESHOLD, (1 << 31) - 1), (M_TOP_PAD, 64 << 20))
+    settings = (
+        (M_MMAP_THRESHOLD, 1 << 30), (M_TRIM_THRESHOLD, (1 << 31) - 1), (M_TOP_PAD, 16 << 20), (M_ARENA_MAX, 1),
+    )  # fmt: skip
     return all(mallopt(name, value) == 1 for name, value in settings)
 
 

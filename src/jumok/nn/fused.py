@@ -26,11 +26,13 @@ LONGEST = 256  # keys: beyond them torch's own tiled kernel is faster
 
 def kernels(*tensors: Tensor) -> ctypes.CDLL | None:
     """The compiled kernels, if they can take these tensors."""
-    if torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu"):
+    library = native.library()
+    if library is None or torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu"):
         return None
-    if any(tensor.dtype != torch.float32 or tensor.device.type != "cpu" for tensor in tensors):
-        return None
-    return native.library()
+    for tensor in tensors:
+        if tensor.dtype is not torch.float32 or not tensor.is_cpu:
+            return None
+    return library
 
 
 class Stream:

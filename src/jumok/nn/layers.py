@@ -43,13 +43,13 @@ class Dropout(nn.Module):
         return fused.dropout(y, self.now, self.stream)
 
 
-def start_dropout(model: nn.Module, key: int) -> None:
-    """All masks that the model draws from now on follow from this key."""
+def one_stream(model: nn.Module) -> fused.Stream:
+    """All dropout of the model draws from this stream from now on."""
     stream = fused.Stream()
-    stream.start(key)
     for module in model.modules():
         if isinstance(module, Dropout):
             module.stream = stream
+    return stream
 
 
 class Linear(nn.Linear):

@@ -130,9 +130,9 @@ class Optimizer:
         self.move = Move(0.0, 1.0, 1)
 
     @torch.no_grad()
-    def collect(self, replicas: Sequence[nn.Module]) -> None:
-        """Take the gradients that the replicas' parameters hold."""
-        self.gradients = [[gradient_of(parameter) for parameter in model.parameters()] for model in replicas]
+    def collect(self, replicas: Sequence[Sequence[nn.Parameter]]) -> None:
+        """Take the gradients that the parameters of the replicas hold."""
+        self.gradients = [[gradient_of(parameter) for parameter in parameters] for parameters in replicas]
 
     @torch.no_grad()
     def gather(self, part: int = 0, parts: int = 1) -> float:

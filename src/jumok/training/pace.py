@@ -76,6 +76,7 @@ class Limits:
     validate_every: int | None = None
     pairs: int = 1  # of a whole validation
     candidates: int = 1  # for the finished model
+    compared: int = 1  # of them, however little time there is: the last weights, and the model that is to be replaced
 
     @property
     def last(self) -> int:
@@ -150,6 +151,7 @@ class Allotment:
     pairs: int  # of each validation
     final: int  # pairs on which candidates for the finished model are judged
     candidates: int  # how many of them
+    compared: int = 1  # how many at least, on the pairs of a validation
     most: float = math.inf  # seconds that judging them may take: if it goes slower, fewer pairs must do
 
     def end(self, costs: Costs) -> float:
@@ -157,7 +159,7 @@ class Allotment:
         known = 1 if self.final == self.pairs else 0  # the last validation has judged the last weights
         judging = min(self.most, costs.pair * self.final * (self.candidates - known))
         files = costs.checkpoint * (2 + self.candidates)  # the last checkpoint, the model, those that are read again
-        return costs.pair * self.pairs + judging + files
+        return costs.pair * self.pairs * self.compared + judging + files
 
     def ending(self, costs: Costs) -> float:
         """Seconds to keep for the end."""
@@ -178,7 +180,8 @@ def allot(seconds: float, costs: Costs, limits: Limits, pairs: int = 0) -> Allot
     whole, wanted = costs.pair * limits.pairs, limits.validations - 1
     pairs = pairs if costs.pair * pairs <= JUDGING * budget else 0
     if whole * limits.candidates + wanted * (whole + costs.checkpoint) <= budget:
-        return Allotment(pairs or limits.pairs, limits.pairs, limits.candidates, whole * limits.candidates)
+        pairs, judging = pairs or limits.pairs, whole * limits.candidates
+        return Allotment(pairs, limits.pairs, limits.candidates, limits.compared, judging)
     judged = [count for count in (limits.candidates, 1) if whole * count <= JUDGING * budget]
     candidates = judged[0] if judged else 1
     least = max(1, min(LEAST_PAIRS, limits.pairs, int(LEAST_SHARE * seconds / costs.pair)))
@@ -186,7 +189,8 @@ def allot(seconds: float, costs: Costs, limits: Limits, pairs: int = 0) -> Allot
     rest = budget - costs.pair * final * candidates
     affordable = [int((rest / (min(wanted, few) + 1) - costs.checkpoint) / costs.pair) for few in FEW]
     chosen = next((min(count, final) for count in affordable if count >= least), final)
-    return Allotment(pairs or chosen, final, candidates, costs.pair * final * candidates)
+    judging = costs.pair * final * candidates
+    return Allotment(pairs or chosen, final, candidates, limits.compared, judging)
 
 
 class ByClock:
@@ -294,5 +298,5 @@ class ByClock:
         return int(left / self.costs.pair)
 
     def final(self, progress: Progress) -> int:
-        """All pairs, or as many as there is time for; those of the last validation need none."""
-        return max(progress.pairs, min(self.limits.pairs, self.affordable()))
+        """All pairs, or as many as there is time for, or those of the last validation."""
+        return max(progress.pairs, min(self.limits.pairs, self.affordable() // self.limits.compared))

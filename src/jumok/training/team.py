@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from jumok.data.batches import Batch
-from jumok.nn.layers import start_dropout
+from jumok.nn.layers import one_stream
 from jumok.training.objectives import Objective
 from jumok.training.optim import Optimizer
 
@@ -35,6 +35,8 @@ class Team(Generic[Model]):
         self.model, self.optimizer, self.workers = model, optimizer, workers
         self.models = [model, *(replica(model) for _ in range(workers - 1))]
         self.objectives = [objective(one) for one in self.models]
+        self.parameters = [list(one.parameters()) for one in self.models]
+        self.streams = [one_stream(one) for one in self.models]
         self.pool = (
             ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) if workers > 1 else None
         )
@@ -42,7 +44,8 @@ class Team(Generic[Model]):
     def train(self) -> None:
         """All dropout on."""
         for model in self.models:
-            model.train()
+            if not model.training:
+                model.train()
 
     def update(
         self, batches: Sequence[Batch], keys: Sequence[int], *, rate: float, largest_gradient: float
@@ -56,7 +59,7 @@ class Team(Generic[Model]):
         def work(me: int) -> float:
             total = 0.0
             for batch, key in list(zip(batches, keys, strict=True))[me :: self.workers]:
-                start_dropout(self.models[me], key)
+                self.streams[me].start(key)
                 loss, _ = self.objectives[me](batch)
                 (loss / tokens).backward()
                 total += loss.item()
@@ -64,13 +67,14 @@ class Team(Generic[Model]):
 
         total = sum(self.together(work))
         optimizer = self.optimizer
-        optimizer.collect(self.models)
+        optimizer.collect(self.parameters)
         norm = math.sqrt(sum(self.together(lambda me: optimizer.gather(me, self.workers))))
         if math.isfinite(total) and math.isfinite(norm):
             optimizer.begin(rate, min(1.0, largest_gradient / (norm + 1e-6)) if largest_gradient else 1.0)
             self.together(lambda me: optimizer.apply(me, self.workers))
-        for model in self.models:
-            model.zero_grad(set_to_none=True)
+        for parameters in self.parameters:
+            for parameter in parameters:
+                parameter.grad = None
         return total / tokens, norm, tokens
 
     def together(self, job: Callable[[int], T]) -> list[T]:

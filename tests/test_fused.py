@@ -10,9 +10,9 @@ from jumok.data.batches import Batch
 from jumok.models.base import END, PAD, START
 from jumok.nn import fused, loss
 from jumok.nn.attention import CrossAttention, Padding, SelfAttention
-from jumok.nn.layers import Dropout, one_stream
+from jumok.nn.layers import Dropout, Dropouts, Linear
 from jumok.training.objectives import next_token
-from jumok.training.optim import Optimizer
+from jumok.training.optim import Move, Muon, Optimizer
 from jumok.training.team import Team
 from tests.helpers import made, small
 
@@ -147,7 +147,7 @@ def test_dropout_drops_its_share_anywhere_and_differently_for_every_key(rate):
     kept = []
     for key in (1, 2, 2**40 + 1):
         drop = Dropout(rate)
-        one_stream(drop).start(key)
+        Dropouts(drop).start(key)
         kept.append(drop(ones) > 0)
         assert kept[-1].float().mean().item() == pytest.approx(1 - rate, abs=0.01)
         assert (kept[-1].float().mean(dim=0) - (1 - rate)).abs().max() < 0.12
@@ -158,10 +158,18 @@ def test_dropout_drops_its_share_anywhere_and_differently_for_every_key(rate):
     assert neighbours == pytest.approx((1 - rate) ** 2, abs=0.01)
 
 
+def test_dropout_can_begin_with_a_share_of_its_rate():
+    drop = Dropout(0.4)
+    Dropouts(drop).start(1, 0.25)
+    assert (drop(torch.ones(400, 250)) == 0).float().mean().item() == pytest.approx(0.1, abs=0.01)
+    Dropouts(drop).start(1, 0.0)
+    assert torch.equal(drop(torch.ones(4, 5)), torch.ones(4, 5))
+
+
 @compiled
 def test_the_residual_sum_and_its_gradient_go_through_the_same_mask():
     drop = Dropout(0.4)
-    one_stream(drop).start(7)
+    Dropouts(drop).start(7)
     x, y = torch.zeros(30, 40, requires_grad=True), torch.ones(30, 40, requires_grad=True)
     out = drop.add(x, y)
     out.sum().backward()
@@ -186,10 +194,10 @@ def test_the_same_key_gives_the_same_masks_whatever_was_drawn_before():
     outputs = []
     for noise in (0, 5):
         torch.rand(noise)
-        one_stream(model).start(11)
+        Dropouts(model).start(11)
         outputs.append(model.hidden(batch.source, batch.target))
     assert torch.equal(outputs[0], outputs[1])
-    one_stream(model).start(12)
+    Dropouts(model).start(12)
     assert not torch.equal(outputs[0], model.hidden(batch.source, batch.target))
 
 
@@ -291,3 +299,64 @@ def test_the_kernels_are_compiled_once_into_a_folder_of_the_users_own(monkeypatc
     assert native.compiled() == first
     assert first.stat().st_mtime_ns == made_at
     assert list(first.parent.iterdir()) == [first]
+
+
+@pytest.mark.parametrize("shape", [(16, 16), (8, 24), (24, 8)])
+def test_muon_moves_along_the_nearest_orthogonal_matrix(shape):
+    torch.manual_seed(0)
+    linear = Linear(shape[1], shape[0])
+    muon = Muon([linear], TrainingConfig())
+    muon.rounds = 12
+    gradient, before = torch.randn(shape), linear.weight.detach().clone()
+    with torch.no_grad():
+        muon.apply({linear.weight: gradient}, Move(0.01, 1.0, 1), 0, 1)
+    u, _, v = torch.linalg.svd(gradient, full_matrices=False)
+    moved = (before - linear.weight.detach()) / (0.01 * muon.size * max(shape) ** 0.5)
+    assert torch.nn.functional.cosine_similarity(moved.flatten(), (u @ v).flatten(), dim=0) > 0.97
+    values = torch.linalg.svdvals(moved)
+    assert values.min() > 0.5
+    assert values.max() < 1.3
+
+
+def test_muon_takes_packed_matrices_apart_and_shares_them_between_threads():
+    torch.manual_seed(0)
+    packed = Linear(8, 8, 8, 16)
+    gradient, config = torch.randn(32, 8), TrainingConfig()
+    apart = [Linear(8, height) for height in packed.blocks]
+    for one, weight in zip(apart, packed.weight.detach().split(packed.blocks), strict=True):
+        one.weight.data.copy_(weight)
+    with torch.no_grad():
+        together = Muon([packed], config)
+        for part in range(2):
+            together.apply({packed.weight: gradient}, Move(0.01, 0.5, 1), part, 2)
+        for one, share in zip(apart, gradient.split(packed.blocks), strict=True):
+            Muon([one], config).apply({one.weight: share}, Move(0.01, 0.5, 1), 0, 1)
+    torch.testing.assert_close(packed.weight, torch.cat([one.weight for one in apart]), **CLOSE)
+
+
+def test_with_muon_tables_norms_and_biases_stay_with_adam():
+    model = made()
+    adam, muon = Optimizer(model, TrainingConfig(optimizer="muon")).rules
+    names = {weight: name for name, weight in model.named_parameters()}
+    assert {names[weight].rsplit(".", 2)[-2] for weight in muon.weights} == {
+        "qkv", "query", "memory", "output", "inner", "outer",
+    }  # fmt: skip
+    assert {*adam.weights, *muon.weights} == set(model.parameters())
+    assert model.source.weight in set(adam.weights)
+
+
+@pytest.mark.parametrize("kind", ["adam", "muon"])
+def test_what_an_optimizer_remembers_is_saved_and_restored(kind):
+    model = made()
+    first, second = (Optimizer(model, TrainingConfig(optimizer=kind)) for _ in range(2))
+    for parameter in model.parameters():
+        parameter.grad = torch.randn_like(parameter)
+    first.collect([list(model.parameters())])
+    first.gather()
+    first.begin(0.01, 1.0)
+    first.apply()
+    second.restore({name: value.clone() for name, value in first.tensors().items()})
+    assert second.steps == 1
+    assert first.tensors().keys() == second.tensors().keys()
+    assert all(torch.equal(value, second.tensors()[name]) for name, value in first.tensors().items())
+    assert any(value.abs().sum() > 0 for name, value in second.tensors().items() if not name.startswith("step"))

@@ -68,7 +68,8 @@ class Arena:
 
     @property
     def changes(self) -> list[str]:
-        return [f"model.{name}={value}" for name, value in SIZES[self.size].items()]
+        sizes = [f"model.{name}={value}" for name, value in SIZES[self.size].items()]
+        return [*sizes, "training.optimizer=adam"]  # the peers have no other
 
     def prepare(self) -> None:
         """The work for everybody, made in jumok's environment."""

@@ -128,6 +128,9 @@ class TrainingConfig(Section):
     weight_decay: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
     clip: Annotated[float, Field(ge=0.0, le=10**6)] = 1.0  # largest norm of the gradient; 0 is off
     label_smoothing: Share = 0.1
+    dropout_epochs: Annotated[int, Field(ge=0, le=10_000)] = (
+        0  # passes over which dropout grows to the model's; 0: at once
+    )
     tokens_per_update: Annotated[int, Field(ge=16, le=10**8)] = 25_000  # gradients add up until this many tokens
     validations: Annotated[int, Field(ge=1, le=10_000)] = 20  # in the whole run, evenly spaced
     validate_every: Count | None = None  # steps; takes the place of `validations`

@@ -247,6 +247,7 @@ class Experiment:
             seed=self.recipe.seed,
             accumulate=self.accumulate,
             largest_gradient=self.recipe.training.clip,
+            dropout=self.dropout_share,
             mean=self.mean,
             report=lambda **values: self.report("step", **values),
             validate=self.validate,
@@ -306,6 +307,11 @@ class Experiment:
         """Size of a checkpoint: weights, two moments of each, and their running mean if there is one."""
         values = sum(tensor.numel() for tensor in checkpoint.weights(self.model).values())
         return 4 * values * (3 if self.mean is None else 4)
+
+    def dropout_share(self, epoch: int) -> float:
+        """Share of the dropout in a pass: what has been seen often is what can be learnt by heart."""
+        passes = self.recipe.training.dropout_epochs
+        return min(1.0, epoch / passes) if passes else 1.0
 
     def workers(self) -> int:
         """One a core, where cores are what we compute on; a compiled model and a graphics card work alone."""

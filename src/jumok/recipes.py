@@ -39,14 +39,14 @@ def tiny() -> Recipe:
     """About 30,000 pairs on a CPU: 4 + 4 layers, width 128, forty minutes."""
     return Recipe(
         name="tiny",
-        data=DataConfig(tokens_per_batch=2_048),
+        data=DataConfig(tokens_per_batch=1_024),
         vocabulary=VocabularyConfig(size=8_000),
         model=TransformerConfig(
             encoder_layers=4, decoder_layers=4, d_model=128, d_ff=256, heads=4, dropout=0.2, norm_place="pre",
         ),
         training=TrainingConfig(
-            steps=1_000_000, minutes=40.0, schedule="linear", peak=4e-3, warmup=300, tokens_per_update=2_048,
-            validations=20, average=4,
+            steps=1_000_000, minutes=40.0, optimizer="muon", schedule="linear", peak=8e-3, warmup=100,
+            tokens_per_update=2_048, dropout_epochs=20, validations=20, average=1,
         ),
         decoding=DecodingConfig(beam=5),
     )  # fmt: skip
@@ -64,8 +64,8 @@ def small() -> Recipe:
             "model.dropout": 0.1,
             "vocabulary.size": 16_000,
             "training.minutes": 120.0,
-            "training.peak": 2e-3,
-            "training.warmup": 1_000,
+            "training.peak": 4e-3,
+            "training.warmup": 300,
             "training.tokens_per_update": 4_096,
             "data.tokens_per_batch": 4_096,
         }

@@ -62,6 +62,7 @@ def protocol(recipe: Recipe, *, source: str | None, target: str | None, tokens: 
             "vocabulary.kind": "bpe",
             "vocabulary.joint": True,
             "training.tokens_per_update": tokens,
+            "training.dropout_epochs": 0,  # all of the dropout from the first update on
             "training.minutes": None,
             "training.epochs": None,
             "training.until_bleu": None,

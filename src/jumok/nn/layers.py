@@ -24,12 +24,12 @@ class Dropout(nn.Module):
 
     def __init__(self, rate: float) -> None:
         super().__init__()
-        self.rate, self.stream = rate, fused.Stream()
+        self.rate, self.share, self.stream = rate, 1.0, fused.Stream()
 
     @property
     def now(self) -> float:
-        """The rate as it is in training; 0 in use."""
-        return self.rate if self.training else 0.0
+        """The rate as it is in training, or a share of it while it still grows; 0 in use."""
+        return self.rate * self.share if self.training else 0.0
 
     def forward(self, x: Tensor) -> Tensor:
         return fused.dropout(x, self.now, self.stream)
@@ -43,13 +43,20 @@ class Dropout(nn.Module):
         return fused.dropout(y, self.now, self.stream)
 
 
-def one_stream(model: nn.Module) -> fused.Stream:
-    """All dropout of the model draws from this stream from now on."""
-    stream = fused.Stream()
-    for module in model.modules():
-        if isinstance(module, Dropout):
-            module.stream = stream
-    return stream
+class Dropouts:
+    """All dropout of a model at once: one stream of keys, one share of the rate."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.stream = fused.Stream()
+        self.modules = [module for module in model.modules() if isinstance(module, Dropout)]
+        for module in self.modules:
+            module.stream = self.stream
+
+    def start(self, key: int, share: float = 1.0) -> None:
+        """Masks follow from this key, and rates are this share of what they will be."""
+        self.stream.start(key)
+        for module in self.modules:
+            module.share = share
 
 
 class Linear(nn.Linear):

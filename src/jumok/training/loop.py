@@ -42,6 +42,7 @@ def train(
     validate: Callable[[Progress], dict[str, float]],
     save: Callable[[Progress], None],
     stop: Callable[[], bool],
+    dropout: Callable[[int], float] = lambda epoch: 1.0,
     clock: Callable[[], float] = time.monotonic,
 ) -> Outcome:
     """Update until a limit is reached or `stop` says so; the last state is always saved."""
@@ -56,7 +57,9 @@ def train(
         progress.epoch, progress.index = places[-1]
         keys = [key(seed, "dropout", progress.step, number) for number in range(accumulate)]
         rate = pace.schedule.rate(progress.step, progress.course)
-        loss, norm, tokens = team.update(micro, keys, rate=rate, largest_gradient=largest_gradient)
+        loss, norm, tokens = team.update(
+            micro, keys, rate=rate, largest_gradient=largest_gradient, dropout=dropout(progress.epoch)
+        )
         account(progress, loss, norm, tokens, micro)
         if mean is not None and progress.skipped_in_row == 0:
             mean.update(team.model, progress.step)

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from jumok.data.batches import Batch
-from jumok.nn.layers import one_stream
+from jumok.nn.layers import Dropouts
 from jumok.training.objectives import Objective
 from jumok.training.optim import Optimizer
 
@@ -36,7 +36,7 @@ class Team(Generic[Model]):
         self.models = [model, *(replica(model) for _ in range(workers - 1))]
         self.objectives = [objective(one) for one in self.models]
         self.parameters = [list(one.parameters()) for one in self.models]
-        self.streams = [one_stream(one) for one in self.models]
+        self.dropouts = [Dropouts(one) for one in self.models]
         self.pool = (
             ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) if workers > 1 else None
         )
@@ -48,7 +48,13 @@ class Team(Generic[Model]):
                 model.train()
 
     def update(
-        self, batches: Sequence[Batch], keys: Sequence[int], *, rate: float, largest_gradient: float
+        self,
+        batches: Sequence[Batch],
+        keys: Sequence[int],
+        *,
+        rate: float,
+        largest_gradient: float,
+        dropout: float = 1.0,
     ) -> tuple[float, float, int]:
         """One update from the mean loss over all tokens of the micro-batches: (loss, gradient norm, tokens).
 
@@ -59,7 +65,7 @@ class Team(Generic[Model]):
         def work(me: int) -> float:
             total = 0.0
             for batch, key in list(zip(batches, keys, strict=True))[me :: self.workers]:
-                self.streams[me].start(key)
+                self.dropouts[me].start(key, dropout)
                 loss, _ = self.objectives[me](batch)
                 (loss / tokens).backward()
                 total += loss.item()

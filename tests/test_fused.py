@@ -252,8 +252,11 @@ def test_a_team_gives_the_same_bytes_every_time(workers):
 
 
 def test_workers_divide_the_work_and_change_nothing_else():
-    alone, pair = trained(3, 1, dropout=0.2, micro=4), trained(3, 2, dropout=0.2, micro=4)
-    assert alone[0] == pytest.approx(pair[0], abs=1e-5)
+    alone, *teams = (trained(3, workers) for workers in (1, 2, 3, 7))
+    for losses, weights in teams:
+        assert losses == pytest.approx(alone[0], abs=1e-5)
+        for one, other in zip(weights, alone[1], strict=True):
+            torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-3)
 
 
 @pytest.mark.parametrize("plain", [False, True])

@@ -224,9 +224,8 @@ class Experiment:
         self.model = build(recipe.model, len(self.vocabularies.source), len(self.vocabularies.target)).to(self.device)
         self.optimizer = optim.Optimizer(self.model, training)
         self.mean = optim.RunningMean(self.model, training.ema) if training.ema else None
-        workers = self.workers()
-        self.team = Team(self.model, self.objective, self.optimizer, workers)
-        batch_tokens = min(recipe.data.tokens_per_batch, max(16, training.tokens_per_update // workers))
+        self.team = Team(self.model, self.objective, self.optimizer, self.workers())
+        batch_tokens = min(recipe.data.tokens_per_batch, training.tokens_per_update)
         self.feed = Batches(
             self.store, tokens=batch_tokens, seed=recipe.seed,
             vocabularies=self.vocabularies, sampling=recipe.vocabulary.sampling,

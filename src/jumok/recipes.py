@@ -39,7 +39,7 @@ def tiny() -> Recipe:
     """About 30,000 pairs on a CPU: 4 + 4 layers, width 128, forty minutes."""
     return Recipe(
         name="tiny",
-        data=DataConfig(tokens_per_batch=1_024),
+        data=DataConfig(tokens_per_batch=2_048),
         vocabulary=VocabularyConfig(size=8_000),
         model=TransformerConfig(
             encoder_layers=4, decoder_layers=4, d_model=128, d_ff=256, heads=4, dropout=0.2, norm_place="pre",

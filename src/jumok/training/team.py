@@ -1,9 +1,9 @@
-"""One update by all cores: each takes micro-batches of its own, start to end, and the gradients are added up.
+"""One update by all cores: each takes its share of the sentences, start to end, and the gradients are added up.
 
 A core that works alone never waits for another inside an update, and its matrices stay in its own cache; two threads
 that share every small operation meet some thousand times an update, and a busy machine makes each meeting long.  Every
-worker has a replica of the model that shares its weights and owns its gradients.  Which worker does which micro-batch
-and in which order gradients are added is fixed, so a run depends on the number of workers and on nothing else.
+worker has a replica of the model that shares its weights and owns its gradients.  Which worker takes which sentence and
+in which order gradients are added is fixed, so a run depends on the number of workers and on nothing else.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from jumok.data.batches import Batch
+from jumok.keys import key
 from jumok.nn.layers import Dropouts
 from jumok.training.objectives import Objective
 from jumok.training.optim import Optimizer
@@ -64,11 +65,13 @@ class Team(Generic[Model]):
 
         def work(me: int) -> float:
             total = 0.0
-            for batch, key in list(zip(batches, keys, strict=True))[me :: self.workers]:
-                self.dropouts[me].start(key, dropout)
-                loss, _ = self.objectives[me](batch)
-                (loss / tokens).backward()
-                total += loss.item()
+            for batch, number in zip(batches, keys, strict=True):
+                share = batch.share(me, self.workers)
+                if share.tokens:
+                    self.dropouts[me].start(key(number, "worker", me), dropout)
+                    loss, _ = self.objectives[me](share)
+                    (loss / tokens).backward()
+                    total += loss.item()
             return total
 
         total = sum(self.together(work))

@@ -13,12 +13,13 @@ from torch.utils.flop_counter import FlopCounterMode
 from bench import places, quality
 from bench.peers import compare, recorder
 from bench.peers.task import Task
-from jumok import recipes
+from jumok import machine, recipes
 from jumok.bench import train
 from jumok.bench.flops import training_flops
-from jumok.bench.measure import REFERENCE, Reading, Update, Watch, Work, read_clocks, scaled, sgemm
+from jumok.bench.measure import REFERENCE, Reading, Update, Watch, Work, read_clocks, scaled
 from jumok.errors import UsageError
 from jumok.experiment import Experiment
+from jumok.machine import sgemm
 from jumok.models import build
 from tests.conftest import MICRO
 from tests.helpers import small
@@ -140,7 +141,7 @@ MICRO_BENCH = {**MICRO, "training.steps": 10**9, "data.tokens_per_batch": 200, "
 
 @pytest.fixture
 def quick_products(monkeypatch):
-    monkeypatch.setattr(train, "sgemm", lambda shapes: sgemm(shapes, seconds=0.002))
+    monkeypatch.setattr(machine, "sgemm", lambda shapes: sgemm(shapes, seconds=0.002))
 
 
 def measure_micro(**options):

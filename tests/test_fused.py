@@ -72,6 +72,15 @@ def test_embeddings_that_occur_twice_get_both_gradients():
 
 
 @compiled
+@pytest.mark.parametrize("wrong", [-1, 4])
+def test_an_id_without_a_row_is_an_error_and_not_a_read_beyond_the_end(wrong):
+    with pytest.raises(IndexError):
+        fused.embed(torch.randn(4, 8), torch.tensor([[0, wrong]]), None, scale=1.0)
+    with pytest.raises(IndexError):
+        loss.softmax_gradient(torch.randn(2, 4), torch.tensor([0, wrong]), 0.1)
+
+
+@compiled
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("sizes", [(2, 8, 8), (3, 16, 8), (1, 8, 24)])
 @pytest.mark.parametrize("length", [1, 2, 7, 8, 9, 16, 33])

@@ -18,8 +18,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.hooks import RemovableHandle
 
 from bench.peers.task import Task
-from jumok.bench.measure import REFERENCE, SQUARES, Watch, Work, scaled, settings, sgemm
-from jumok.machine import peak_memory
+from jumok.bench.measure import SQUARES, Watch, Work, beside
+from jumok.machine import peak_memory, sgemm
 
 
 class Recorder:
@@ -37,9 +37,6 @@ class Recorder:
 
     def figures(self) -> dict[str, Any]:
         figures, memory = self.watch.figures(), peak_memory()
-        rates = sgemm(SQUARES)
-        limit = max(rates.values())
-        first, last = self.watch.losses() or (None, None)
         return {
             "bench": "train",
             "system": self.system,
@@ -47,15 +44,7 @@ class Recorder:
             "torch": torch.__version__,
             "parameters": self.parameters,
             **figures,
-            "sgemm": rates,
-            "sgemm_gflops": limit,
-            "reference_gflops": REFERENCE,
-            "target_tokens_per_second_at_reference": scaled(figures["target_tokens_per_second"], limit),
-            "peak_memory": memory,
-            "threads": torch.get_num_threads(),
-            "settings": settings(),
-            "loss_first": first,
-            "loss_last": last,
+            **beside(self.watch, sgemm(SQUARES), memory, threads=torch.get_num_threads()),
         }
 
     def finish(self) -> None:

@@ -8,7 +8,6 @@ import importlib.util
 import os
 import shutil
 import sys
-import time
 from dataclasses import dataclass
 from typing import Literal
 
@@ -69,7 +68,8 @@ def arithmetic(here: machine.Machine) -> list[Finding]:
     """What torch can do here."""
     import torch
 
-    rate, threads, few = sgemm(), torch.get_num_threads(), os.environ.get("OMP_NUM_THREADS")
+    (rate,) = machine.sgemm([(1_024, 1_024, 1_024)], seconds=0.5).values()
+    threads, few = torch.get_num_threads(), os.environ.get("OMP_NUM_THREADS")
     why = f" (OMP_NUM_THREADS={few} says so)" if few and threads < here.cores else ""
     return [
         Finding("threads", f"{threads} of {here.cores} cores{why}", "fine" if threads >= here.cores else "poor"),
@@ -84,19 +84,6 @@ def kernels() -> tuple[str, Literal["fine", "poor"]]:
     if native.library() is not None:
         return "compiled for this processor", "fine"
     return "none, so training is slower (try: apt-get install gcc, or your system's equivalent)", "poor"
-
-
-def sgemm(size: int = 1_024, seconds: float = 0.5) -> float:
-    """Measured rate of matrix products in GFLOPS."""
-    import torch
-
-    a, b = torch.randn(size, size), torch.randn(size, size)
-    a @ b
-    began, count = time.perf_counter(), 0
-    while time.perf_counter() - began < seconds:
-        a @ b
-        count += 1
-    return 2 * size**3 * count / (time.perf_counter() - began) / 1e9
 
 
 def devices() -> str:

@@ -5,6 +5,7 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,6 +85,22 @@ def available_memory() -> int:
         return free if limit == "max" else max(0, min(free, int(limit) - int(used)))
     except (OSError, ValueError):
         return free
+
+
+def sgemm(shapes: Iterable[tuple[int, int, int]], *, seconds: float = 0.3) -> dict[str, float]:
+    """GFLOPS of float32 products (rows, inner, columns), the best of the calls that fit into `seconds` each."""
+    import torch
+
+    rates = {}
+    for rows, inner, columns in shapes:
+        a, b, c = torch.randn(rows, inner), torch.randn(inner, columns), torch.empty(rows, columns)
+        torch.mm(a, b, out=c)
+        best, began = float("inf"), time.perf_counter()
+        while (start := time.perf_counter()) - began < seconds:
+            torch.mm(a, b, out=c)
+            best = min(best, time.perf_counter() - start)
+        rates[f"{rows}x{inner}x{columns}"] = 2.0 * rows * inner * columns / best / 1e9
+    return rates
 
 
 def _processor() -> str:

@@ -64,8 +64,11 @@ def small() -> Recipe:
             "model.dropout": 0.1,
             "vocabulary.size": 16_000,
             "training.minutes": 120.0,
-            "training.peak": 4e-3,
-            "training.warmup": 300,
+            "training.optimizer": "adam",  # Muon has not been tried at this size
+            "training.dropout_epochs": 0,
+            "training.average": 4,
+            "training.peak": 2e-3,
+            "training.warmup": 1_000,
             "training.tokens_per_update": 4_096,
             "data.tokens_per_batch": 4_096,
         }

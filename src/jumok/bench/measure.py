@@ -1,7 +1,7 @@
-"""How an update is timed, which updates count, and what the machine's own limit is.
+"""How an update is timed, which updates count, and what a line of results says besides.
 
 Our own run and the peers' (bench/peers/) are measured by this one file, which therefore needs the standard library
-alone, and torch for `sgemm`.
+alone.  The machine's own limit is `machine.sgemm`.
 
 An update is clean when other processes took less than `TOLERANCE` of a core while it ran.  Another update takes the
 place of each that is not, up to `PATIENCE` times as many as were asked for.
@@ -11,7 +11,7 @@ import os
 import resource
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -157,28 +157,29 @@ class Watch:
         return (statistics.fmean(losses[:share]), statistics.fmean(losses[-share:])) if losses else None
 
 
-def sgemm(shapes: Iterable[tuple[int, int, int]], *, seconds: float = 0.3) -> dict[str, float]:
-    """GFLOPS of float32 products (rows, inner, columns), the best of the calls that fit into `seconds` each."""
-    import torch
-
-    rates = {}
-    for rows, inner, columns in shapes:
-        a, b, c = torch.randn(rows, inner), torch.randn(inner, columns), torch.empty(rows, columns)
-        torch.mm(a, b, out=c)
-        best, began = float("inf"), time.perf_counter()
-        while (start := time.perf_counter()) - began < seconds:
-            torch.mm(a, b, out=c)
-            best = min(best, time.perf_counter() - start)
-        rates[f"{rows}x{inner}x{columns}"] = 2.0 * rows * inner * columns / best / 1e9
-    return rates
-
-
 SQUARES = ((1024, 1024, 1024), (1536, 1536, 1536))
 
 
 def scaled(rate: float, gflops: float) -> float:
     """What a rate of tokens would be on a machine of `REFERENCE` GFLOPS, if matrix products were all there is."""
     return rate * REFERENCE / gflops
+
+
+def beside(watch: Watch, rates: Mapping[str, float], memory: int, *, threads: int) -> dict[str, Any]:
+    """What a line of results says of the machine and of the loss, the same for everybody."""
+    first, last = watch.losses() or (None, None)
+    limit = max(rates.values())
+    return {
+        "sgemm": dict(rates),
+        "sgemm_gflops": limit,
+        "reference_gflops": REFERENCE,
+        "target_tokens_per_second_at_reference": scaled(watch.figures()["target_tokens_per_second"], limit),
+        "peak_memory": memory,
+        "threads": threads,
+        "settings": settings(),
+        "loss_first": first,
+        "loss_last": last,
+    }
 
 
 def settings() -> dict[str, str]:

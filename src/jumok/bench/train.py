@@ -24,14 +24,11 @@ import jumok
 from jumok import machine, recipes
 from jumok.bench import flops
 from jumok.bench.measure import (
-    REFERENCE,
     SQUARES,
     Watch,
     Work,
+    beside,
     named,
-    scaled,
-    settings,
-    sgemm,
 )
 from jumok.config import Recipe
 from jumok.data.batches import Batch, Batches
@@ -155,14 +152,14 @@ def measure(
     chosen = protocol(chosen, source=source, target=target, tokens=tokens).change(changes or {})
     products = [*SQUARES, *flops.shapes(chosen.model, chosen.vocabulary.size, tokens)]
     say("measuring matrix products")
-    before = sgemm(products)
+    before = machine.sgemm(products)
     with tempfile.TemporaryDirectory(prefix="jumok-bench-") if keep is None else nullcontext(keep) as folder:
         run = Measured(chosen, folder, warmup=warmup, updates=updates)
         run.report.sinks.append(lambda event: say(event["text"]) if event["event"] == "stage" else None)
         with suppress(Resumable):  # enough was measured
             run.run()
         memory = machine.peak_memory()
-        after = sgemm(products)
+        after = machine.sgemm(products)
         rates = {shape: max(before[shape], after[shape]) for shape in before}
         return describe(run, rates, memory)
 
@@ -171,7 +168,6 @@ def describe(run: Measured, rates: Mapping[str, float], memory: int) -> dict[str
     """Everything a line of results must say; names of files, never of folders."""
     assert run.watch is not None
     figures = run.watch.figures()
-    limit = max(rates.values())
     operations = sum(update.work.flops for update in run.watch.counted)
     first, last = run.watch.losses() or (0.0, 0.0)
     data, model = run.recipe.data, run.recipe.model
@@ -197,16 +193,8 @@ def describe(run: Measured, rates: Mapping[str, float], memory: int) -> dict[str
         **figures,
         "flops_per_update": operations / figures["updates"],
         "gflops": operations / figures["wall_seconds"] / 1e9,
-        "sgemm": dict(rates),
-        "sgemm_gflops": limit,
-        "share_of_sgemm": operations / figures["wall_seconds"] / 1e9 / limit,
-        "reference_gflops": REFERENCE,
-        "target_tokens_per_second_at_reference": scaled(figures["target_tokens_per_second"], limit),
-        "peak_memory": memory,
-        "threads": torch.get_num_threads(),
-        "settings": settings(),
-        "loss_first": first,
-        "loss_last": last,
+        "share_of_sgemm": operations / figures["wall_seconds"] / 1e9 / max(rates.values()),
+        **beside(run.watch, rates, memory, threads=torch.get_num_threads()),
         "loss_fell": last < first,
         "machine": asdict(machine.describe()),
     }

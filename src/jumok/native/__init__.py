@@ -62,11 +62,6 @@ def without() -> Iterator[None]:
         _Switch.on = before
 
 
-def switch_off() -> None:
-    """Plain torch from now on."""
-    _Switch.on = False
-
-
 @cache
 def _load() -> ctypes.CDLL | None:
     path = compiled()

@@ -35,6 +35,15 @@ def kernels(*tensors: Tensor) -> ctypes.CDLL | None:
     return library
 
 
+def within(ids: Tensor, symbols: int) -> Tensor:
+    """Ids as the kernels want them; one that no row belongs to is an error, as in torch, not a read beyond the end."""
+    if ids.numel():
+        least, most = (int(one) for one in ids.aminmax())
+        if least < 0 or most >= symbols:
+            raise IndexError(f"ids from {least} to {most} do not fit {symbols} symbols")
+    return ids.contiguous()
+
+
 class Stream:
     """Random keys, one after the other: from torch's generator, or, once `start`ed, from a key of its own."""
 
@@ -113,7 +122,7 @@ def dropout(x: Tensor, rate: float, stream: Stream) -> Tensor:
 
 def drop_add(x: Tensor, y: Tensor, rate: float, stream: Stream) -> Tensor:
     """x + dropout(y): the residual connection."""
-    if rate and (lib := kernels(x, y)):
+    if rate and x.shape == y.shape and (lib := kernels(x, y)):
         out: Tensor = DropAdd.apply(x, y, rate, stream.next(), lib)
         return out
     return x + dropout(y, rate, stream)
@@ -130,7 +139,7 @@ class Embed(torch.autograd.Function):
         ctx: Context, table: Tensor, ids: Tensor, positions: Tensor | None, scale: float, rate: float, key: int,
         lib: ctypes.CDLL,
     ) -> Tensor:  # fmt: skip
-        ids, width = ids.contiguous(), table.shape[1]
+        ids, width = within(ids, len(table)), table.shape[1]
         if positions is not None:
             positions = positions.contiguous()
         out = table.new_empty(*ids.shape, width)
@@ -209,7 +218,7 @@ class Norm(torch.autograd.Function):
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
     """Mean 0 and variance 1 over the last dimension, then scale and shift."""
-    if lib := kernels(x, weight):
+    if x.shape[-1:] == weight.shape and (lib := kernels(x, weight)):
         y: Tensor = Norm.apply(x, weight, bias, eps, lib)
         return y
     return F.layer_norm(x, weight.shape, weight, bias, eps)

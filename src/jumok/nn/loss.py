@@ -10,13 +10,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from jumok.nn.fused import kernels
+from jumok.nn.fused import kernels, within
 
 
 def softmax_gradient(logits: Tensor, labels: Tensor, smoothing: float) -> float | Tensor:
     """Turn logits (N, V) into softmax - (1 - ε) one-hot in place; give Σ log Σ exp - (1 - ε) logit of the label."""
     if lib := kernels(logits):
-        loss: float = lib.softmax_gradient(logits.data_ptr(), labels.data_ptr(), *logits.shape, smoothing)
+        loss: float = lib.softmax_gradient(
+            logits.data_ptr(), within(labels, logits.shape[1]).data_ptr(), *logits.shape, smoothing
+        )
         return loss
     label = labels[:, None]
     wanted, top = logits.gather(1, label), logits.amax(dim=1, keepdim=True)

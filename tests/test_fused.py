@@ -1,5 +1,7 @@
 """Every kernel equals what it replaces: the plain torch path, values and gradients; masks follow their keys."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -44,12 +46,33 @@ def test_the_norm_kernel_is_the_norm(shape):
 
 
 @compiled
-@pytest.mark.parametrize("relu", [False, True])
-def test_the_linear_kernel_is_the_product_and_its_gradients(relu):
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("around", ["nothing", "norm", "relu", "norm and relu", "residual", "no bias"])
+@pytest.mark.parametrize(("rows", "before", "after"), [(1, 8, 16), (5, 12, 7), (97, 33, 50), (211, 300, 20)])
+def test_the_linear_kernel_is_the_product_with_what_stands_around_it(rows, before, after, around, threads):
     torch.manual_seed(0)
-    x, weight, bias = torch.randn(3, 5, 12), torch.randn(7, 12), torch.randn(7)
-    for ours, plain in both(lambda x, w, b: fused.linear(x, w, b, relu=relu), x, weight, bias):
-        torch.testing.assert_close(ours, plain, **CLOSE)
+    x, weight, bias, gain, shift, residual = (
+        torch.randn(shape) for shape in [(rows, before), (after, before), (after,), (before,), (before,), (rows, after)]
+    )
+
+    def run(x, weight, bias, gain, shift, residual):
+        norm = SimpleNamespace(weight=gain, bias=shift, eps=1e-5) if "norm" in around else None
+        beside = residual if around == "residual" else None
+        return fused.linear(
+            x, weight, None if around == "no bias" else bias, norm=norm, relu="relu" in around, residual=beside,
+            stream=fused.Stream(),
+        )  # fmt: skip
+
+    before_threads = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        answers = list(both(run, x, weight, bias, gain, shift, residual))
+    finally:
+        torch.set_num_threads(before_threads)
+    for ours, plain in answers:
+        assert (ours is None) == (plain is None)
+        if ours is not None:
+            torch.testing.assert_close(ours, plain, atol=2e-3 * before**0.5 / 10, rtol=1e-3)
 
 
 @compiled
@@ -77,7 +100,9 @@ def test_an_id_without_a_row_is_an_error_and_not_a_read_beyond_the_end(wrong):
     with pytest.raises(IndexError):
         fused.embed(torch.randn(4, 8), torch.tensor([[0, wrong]]), None, scale=1.0)
     with pytest.raises(IndexError):
-        loss.softmax_gradient(torch.randn(2, 4), torch.tensor([0, wrong]), 0.1)
+        loss.smoothed_cross_entropy(
+            torch.randn(2, 8, requires_grad=True), torch.randn(4, 8), None, torch.tensor([0, wrong]), smoothing=0.1
+        )
 
 
 @compiled
@@ -114,18 +139,31 @@ def test_a_query_that_may_look_nowhere_gets_zeros():
 
 
 @compiled
+@pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_softmax_kernel_gives_loss_and_gradient(smoothing):
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize(("rows", "width", "symbols"), [(9, 8, 37), (1, 16, 16), (193, 24, 300), (400, 20, 513)])
+def test_the_output_kernel_gives_loss_and_gradients(rows, width, symbols, biased, smoothing, threads):
     torch.manual_seed(0)
-    x, weight, labels = torch.randn(9, 8) * 3, torch.randn(37, 8), torch.randint(37, (9,))
-    for ours, plain in both(
-        lambda x, w: loss.smoothed_cross_entropy(x, w, None, labels, smoothing=smoothing, rows=4), x, weight
-    ):
-        torch.testing.assert_close(ours, plain, **CLOSE)
-    logits = (x @ weight.t()).double()
+    x, weight, labels = torch.randn(rows, width), torch.randn(symbols, width), torch.randint(symbols, (rows,))
+    bias = torch.randn(symbols)
+
+    def run(x, weight, bias):
+        return loss.smoothed_cross_entropy(x, weight, bias if biased else None, labels, smoothing=smoothing, rows=4)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        answers = list(both(run, x, weight, bias))
+    finally:
+        torch.set_num_threads(before)
+    for ours, plain in answers:
+        assert (ours is None) == (plain is None)
+        if ours is not None:
+            torch.testing.assert_close(ours, plain, atol=1e-4, rtol=1e-3)
+    logits = F.linear(x.double(), weight.double(), bias.double() if biased else None)
     expected = F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="sum")
-    ours = loss.smoothed_cross_entropy(x.requires_grad_(), weight, None, labels, smoothing=smoothing)
-    torch.testing.assert_close(ours.double(), expected, atol=1e-4, rtol=1e-6)
+    torch.testing.assert_close(answers[0][0].double(), expected, atol=1e-4, rtol=1e-6)
 
 
 @compiled
@@ -141,12 +179,15 @@ def test_a_number_that_is_none_is_seen_in_the_loss(wrong):
 
 @compiled
 def test_extreme_logits_neither_overflow_nor_vanish():
-    logits = torch.tensor([[-1e30, 0.0, 200.0, 199.0], [-300.0, -301.0, -400.0, -300.5]])
-    labels = torch.tensor([2, 0])
-    expected = F.cross_entropy(logits.double(), labels, reduction="sum")
-    gradient = logits.double().softmax(-1) - F.one_hot(labels, 4)
-    assert loss.softmax_gradient(logits, labels, 0.0) == pytest.approx(expected.item(), rel=1e-6)
-    torch.testing.assert_close(logits.double(), gradient, atol=1e-6, rtol=1e-5)
+    wanted = torch.tensor([[-1e30, 0.0, 200.0, 199.0], [-300.0, -301.0, -400.0, -300.5]])
+    x, labels = torch.eye(2).requires_grad_(), torch.tensor([2, 0])
+    weight = wanted.t().contiguous().requires_grad_()  # so that the logits are the ones wanted
+    total = loss.smoothed_cross_entropy(x, weight, None, labels, smoothing=0.0)
+    total.backward()
+    expected = F.cross_entropy(wanted.double(), labels, reduction="sum")
+    gradient = wanted.double().softmax(-1) - F.one_hot(labels, 4)
+    assert total.item() == pytest.approx(expected.item(), rel=1e-6)
+    torch.testing.assert_close(weight.grad.t().double(), gradient, atol=1e-6, rtol=1e-5)
 
 
 @compiled
@@ -176,14 +217,21 @@ def test_dropout_can_begin_with_a_share_of_its_rate():
 
 
 @compiled
-def test_the_residual_sum_and_its_gradient_go_through_the_same_mask():
-    drop = Dropout(0.4)
-    Dropouts(drop).start(7)
-    x, y = torch.zeros(30, 40, requires_grad=True), torch.ones(30, 40, requires_grad=True)
-    out = drop.add(x, y)
+def test_dropout_before_the_residual_sum_is_drawn_again_on_the_way_back():
+    stream = fused.Stream()
+    stream.start(7)
+    x, bias = torch.eye(40, requires_grad=True), torch.zeros(30, requires_grad=True)
+    weight, residual = torch.ones(30, 40, requires_grad=True), torch.zeros(40, 30, requires_grad=True)
+    out = fused.linear(x, weight, bias, residual=residual, rate=0.4, stream=stream)
     out.sum().backward()
-    torch.testing.assert_close(out.detach(), y.grad)
-    torch.testing.assert_close(x.grad, torch.ones(30, 40))
+    assert (out == 0).float().mean().item() == pytest.approx(0.4, abs=0.05)
+    torch.testing.assert_close(out.detach().t(), weight.grad)  # row n of x is the unit vector n
+    torch.testing.assert_close(out.detach().sum(dim=0), bias.grad)
+    torch.testing.assert_close(out.detach().sum(dim=1, keepdim=True).expand(40, 40), x.grad)
+    assert torch.equal(residual.grad, torch.ones(40, 30))
+    apart = fused.Stream()
+    apart.start(7)
+    assert torch.equal(fused.dropout(torch.ones(40, 30), 0.4, apart), out.detach())
 
 
 @compiled

@@ -219,10 +219,10 @@ def test_batch_norm_sees_real_tokens_only_and_equals_torch_on_them():
 @pytest.mark.parametrize("residual", [True, False])
 def test_post_and_pre_norm_are_the_formulas(norm, residual):
     torch.manual_seed(0)
-    x, sublayer = torch.randn(2, 3, 6), nn.Linear(6, 6)
+    x, sublayer = torch.randn(2, 3, 6), feed_forward("relu", 6, 8)
     post, pre = (kind(NORMS[norm](6), Dropout(0.0), residual=residual).eval() for kind in (PostNorm, PreNorm))
-    torch.testing.assert_close(post(x, sublayer), post.norm(residual * x + sublayer(x)))
-    torch.testing.assert_close(pre(x, sublayer), residual * x + sublayer(pre.norm(x)))
+    torch.testing.assert_close(sublayer(x, post), post.norm(residual * x + sublayer(x)))
+    torch.testing.assert_close(sublayer(x, pre), residual * x + sublayer(pre.norm(x)))
 
 
 def test_equation_2_feed_forward():

@@ -42,7 +42,7 @@ def tiny() -> Recipe:
         data=DataConfig(tokens_per_batch=2_048),
         vocabulary=VocabularyConfig(size=8_000),
         model=TransformerConfig(
-            encoder_layers=4, decoder_layers=4, d_model=128, d_ff=256, heads=4, dropout=0.2, norm_place="pre",
+            encoder_layers=4, decoder_layers=4, d_model=128, d_ff=256, heads=4, dropout=0.3, norm_place="pre",
         ),
         training=TrainingConfig(
             steps=1_000_000, minutes=40.0, optimizer="muon", schedule="linear", peak=8e-3, warmup=100,

@@ -21,14 +21,14 @@ from jumok.config import TransformerConfig
 from jumok.models.base import PAD, Attention, State
 from jumok.nn import fused
 from jumok.nn.attention import Cache, CrossAttention, Padding, SelfAttention
-from jumok.nn.layers import NORMS, WRAPS, Dropout, PostNorm, feed_forward
+from jumok.nn.layers import NORMS, PATHS, Dropout, PostNorm, feed_forward
 from jumok.nn.positions import JOINS, POSITIONS, Add, Rotary
 
 
-def wrap(config: TransformerConfig) -> PostNorm:
+def path(config: TransformerConfig) -> PostNorm:
     """Residual, dropout and norm around one sub-layer."""
     norm, dropout = NORMS[config.norm](config.d_model), Dropout(config.dropout)
-    return WRAPS[config.norm_place](norm, dropout, residual=config.residual)
+    return PATHS[config.norm_place](norm, dropout, residual=config.residual)
 
 
 def last_norm(config: TransformerConfig) -> nn.Module:
@@ -76,13 +76,13 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.attention, self.attention_path = self_attention(config), wrap(config)
+        self.attention, self.attention_path = self_attention(config), path(config)
         self.feed_forward = feed_forward(config.activation, config.d_model, config.d_ff)
-        self.feed_forward_path = wrap(config)
+        self.feed_forward_path = path(config)
 
     def forward(self, x: Tensor, padding: Padding | None, keep: Tensor | None, maps: list[Tensor] | None) -> Tensor:
-        x = self.attention_path(x, lambda y: self.attention(y, padding, maps=maps), keep)  # (B, S, D)
-        x = self.feed_forward_path(x, self.feed_forward, keep)  # (B, S, D)
+        x = self.attention(x, padding, self.attention_path, keep, maps=maps)  # (B, S, D)
+        x = self.feed_forward(x, self.feed_forward_path, keep)  # (B, S, D)
         return x
 
 
@@ -91,10 +91,10 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.attention, self.attention_path = self_attention(config), wrap(config)
-        self.cross, self.cross_path = cross_attention(config), wrap(config)
+        self.attention, self.attention_path = self_attention(config), path(config)
+        self.cross, self.cross_path = cross_attention(config), path(config)
         self.feed_forward = feed_forward(config.activation, config.d_model, config.d_ff)
-        self.feed_forward_path = wrap(config)
+        self.feed_forward_path = path(config)
 
     def forward(
         self,
@@ -105,16 +105,16 @@ class DecoderLayer(nn.Module):
         maps: tuple[list[Tensor], list[Tensor]] | None,
     ) -> Tensor:
         own, other = maps if maps is not None else (None, None)
-        x = self.attention_path(x, lambda y: self.attention(y, None, causal=True, maps=own), keep)  # (B, T, D)
-        x = self.cross_path(x, lambda y: self.cross(y, memory, padding, maps=other), keep)  # (B, T, D)
-        x = self.feed_forward_path(x, self.feed_forward, keep)  # (B, T, D)
+        x = self.attention(x, None, self.attention_path, keep, causal=True, maps=own)  # (B, T, D)
+        x = self.cross(x, memory, padding, self.cross_path, keep, maps=other)  # (B, T, D)
+        x = self.feed_forward(x, self.feed_forward_path, keep)  # (B, T, D)
         return x
 
     def step(self, x: Tensor, cache: Cache, keys: Tensor, values: Tensor, padding: Padding | None) -> Tensor:
         """One position of N rows (N, 1, D); extends the cache."""
-        x = self.attention_path(x, lambda y: self.attention.step(y, cache))
-        x = self.cross_path(x, lambda y: self.cross.step(y, keys, values, padding))
-        x = self.feed_forward_path(x, self.feed_forward)
+        x = self.attention.step(x, cache, self.attention_path)
+        x = self.cross.step(x, keys, values, padding, self.cross_path)
+        x = self.feed_forward(x, self.feed_forward_path)
         return x
 
 

@@ -21,19 +21,21 @@ from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 
-SOURCE = Path(__file__).with_name("kernels.c")
+SOURCES = sorted(Path(__file__).parent.glob("*.c"))
+HEADERS = sorted(Path(__file__).parent.glob("*.h"))
 FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp", "-shared", "-fPIC")
 POINTER, LONG, FLOAT, DOUBLE, KEY, FLAG = (
     ctypes.c_void_p, ctypes.c_int64, ctypes.c_float, ctypes.c_double, ctypes.c_uint64, ctypes.c_int,
 )  # fmt: skip
 SIGNATURES: dict[str, tuple[object, list[object]]] = {
-    "drop_add": (None, [*[POINTER] * 3, LONG, KEY, FLOAT]),
+    "drop": (None, [*[POINTER] * 2, LONG, KEY, FLOAT]),
     "embed": (None, [*[POINTER] * 4, *[LONG] * 3, FLOAT, KEY, FLOAT]),
     "embed_backward": (None, [*[POINTER] * 3, *[LONG] * 2, FLOAT, KEY, FLOAT]),
     "norm": (None, [*[POINTER] * 6, *[LONG] * 2, FLOAT]),
     "norm_backward": (None, [*[POINTER] * 8, *[LONG] * 2]),
-    "column_sum": (None, [*[POINTER] * 4, *[LONG] * 2]),
-    "softmax_gradient": (DOUBLE, [*[POINTER] * 2, *[LONG] * 2, FLOAT]),
+    "linear": (None, [*[POINTER] * 9, *[LONG] * 3, FLOAT, FLAG, KEY, FLOAT]),
+    "linear_backward": (None, [*[POINTER] * 13, *[LONG] * 3, KEY, FLOAT]),
+    "output_loss": (DOUBLE, [*[POINTER] * 7, *[LONG] * 3, FLOAT]),
     "attention": (None, [*[POINTER] * 2, *[POINTER, LONG] * 3, POINTER, *[LONG] * 6, FLOAT, FLAG]),
     "attention_backward": (None, [*[POINTER] * 5, *[POINTER, LONG] * 3, *[LONG] * 6, FLOAT]),
     "gather": (DOUBLE, [*[POINTER] * 3, *[LONG] * 4]),
@@ -90,7 +92,7 @@ def compiled() -> Path | None:
         return None
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         made = Path(scratch) / name
-        command = [compiler, *FLAGS, str(SOURCE), "-o", str(made), "-lm"]
+        command = [compiler, *FLAGS, *map(str, SOURCES), "-o", str(made), "-lm"]
         try:
             done = subprocess.run(command, capture_output=True, timeout=120, check=False)
             if done.returncode != 0:
@@ -121,7 +123,8 @@ def _trusted(path: Path) -> bool:
 
 def _digest() -> str:
     """Changes with the source, the flags and the processor."""
-    seed = [SOURCE.read_text(encoding="utf-8"), *FLAGS, platform.machine(), platform.libc_ver()[1]]
+    texts = [path.read_text(encoding="utf-8") for path in (*HEADERS, *SOURCES)]
+    seed = [*texts, *FLAGS, platform.machine(), platform.libc_ver()[1]]
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n")
         seed += sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))})

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jumok.nn import fused
-from jumok.nn.layers import Linear
+from jumok.nn.layers import BARE, Linear, Path
 from jumok.nn.positions import Rotary
 
 
@@ -219,26 +219,32 @@ class SelfAttention(nn.Module):
         return q, k, v
 
     def forward(
-        self, x: Tensor, padding: Padding | None, *, causal: bool = False, maps: list[Tensor] | None = None
+        self,
+        x: Tensor,
+        padding: Padding | None,
+        path: Path = BARE,
+        keep: Tensor | None = None,
+        *,
+        causal: bool = False,
+        maps: list[Tensor] | None = None,
     ) -> Tensor:
-        qkv, mixed = self.qkv(x), None
+        """All positions (B, T, D) look at each other, or, with `causal`, at themselves and what is before them."""
+        qkv, mixed = path.enter(x, self.qkv, keep), None
         if maps is None and self.rotary is None:
             mixed = packed(self.score, qkv, None, padding, (self.heads, self.d_k, self.d_v), causal=causal)
         if mixed is None:
             q, k, v = self.split(qkv)
             mixed = merge_heads(look(self.score, q, k, v, allowed(padding), causal=causal, maps=maps))
-        out: Tensor = self.output(mixed)
-        return out
+        return path.leave(x, mixed, self.output, keep)
 
     def cache(self, rows: int, like: Tensor) -> Cache:
         return Cache.empty(rows, self.heads, self.d_k, self.d_v, like)
 
-    def step(self, x: Tensor, cache: Cache) -> Tensor:
+    def step(self, x: Tensor, cache: Cache, path: Path = BARE) -> Tensor:
         """The next position (N, 1, D) looks at the cached ones and at itself; extends the cache in place."""
-        q, k, v = self.split(self.qkv(x), cache.length)
+        q, k, v = self.split(path.enter(x, self.qkv), cache.length)
         keys, values = cache.append(k, v)
-        out: Tensor = self.output(merge_heads(look(self.score, q, keys, values, None)))
-        return out
+        return path.leave(x, merge_heads(look(self.score, q, keys, values, None)), self.output)
 
 
 class CrossAttention(nn.Module):
@@ -261,22 +267,28 @@ class CrossAttention(nn.Module):
         return split_heads(k, self.heads), split_heads(v, self.heads)
 
     def forward(
-        self, x: Tensor, memory: Tensor, padding: Padding | None, *, maps: list[Tensor] | None = None
+        self,
+        x: Tensor,
+        memory: Tensor,
+        padding: Padding | None,
+        path: Path = BARE,
+        keep: Tensor | None = None,
+        *,
+        maps: list[Tensor] | None = None,
     ) -> Tensor:
         """All positions (B, T, D) look at the whole memory (B, S, D)."""
-        q, kv, mixed = self.query(x), self.memory(memory), None
+        q, kv, mixed = path.enter(x, self.query, keep), self.memory(memory), None
         if maps is None:
             mixed = packed(self.score, q, kv, padding, (self.heads, self.d_k, self.d_v))
         if mixed is None:
             k, v = self.split(kv)
             mixed = merge_heads(look(self.score, split_heads(q, self.heads), k, v, allowed(padding), maps=maps))
-        out: Tensor = self.output(mixed)
-        return out
+        return path.leave(x, mixed, self.output, keep)
 
-    def step(self, x: Tensor, keys: Tensor, values: Tensor, padding: Padding | None) -> Tensor:
+    def step(self, x: Tensor, keys: Tensor, values: Tensor, padding: Padding | None, path: Path = BARE) -> Tensor:
         """One position of N rows over the memories of N / G sentences: G neighbours share one memory, uncopied."""
         rows, _, width = x.shape
         grouped = x.view(len(keys), rows // len(keys), width)
-        q = split_heads(self.query(grouped), self.heads)
-        out: Tensor = self.output(merge_heads(look(self.score, q, keys, values, allowed(padding))))
-        return out.view(rows, 1, width)
+        q = split_heads(path.enter(grouped, self.query), self.heads)
+        mixed = merge_heads(look(self.score, q, keys, values, allowed(padding)))
+        return path.leave(grouped, mixed, self.output).view(rows, 1, width)

@@ -14,7 +14,7 @@ import ctypes
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
@@ -33,6 +33,11 @@ def kernels(*tensors: Tensor) -> ctypes.CDLL | None:
         if tensor.dtype is not torch.float32 or not tensor.is_cpu:
             return None
     return library
+
+
+def at(*tensors: Tensor | None) -> list[int | None]:
+    """Addresses; None stays None."""
+    return [None if tensor is None else tensor.data_ptr() for tensor in tensors]
 
 
 def within(ids: Tensor, symbols: int) -> Tensor:
@@ -67,25 +72,21 @@ class Stream:
 # ---------------------------------------------------------------------------------------------------- dropout
 
 
-class DropAdd(torch.autograd.Function):
-    """x + dropout(y) in one pass; the mask is drawn again on the way back instead of kept."""
+class Drop(torch.autograd.Function):
+    """Dropout in one pass; the mask is drawn again on the way back instead of kept."""
 
     @staticmethod
-    def forward(ctx: Context, x: Tensor | None, y: Tensor, rate: float, key: int, lib: ctypes.CDLL) -> Tensor:
-        y = y.contiguous()
-        x = None if x is None else x.contiguous()
-        out = torch.empty_like(y)
-        lib.drop_add(out.data_ptr(), None if x is None else x.data_ptr(), y.data_ptr(), y.numel(), key, rate)
-        ctx.rate, ctx.key, ctx.lib = rate, key, lib
+    def forward(ctx: Context, x: Tensor, rate: float, key: int, lib: ctypes.CDLL) -> Tensor:
+        x = x.contiguous()
+        out = torch.empty_like(x)
+        lib.drop(*at(out, x), x.numel(), key, rate)
+        ctx.rest = (rate, key, lib)
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        gradient = gradient.contiguous()
-        dy = torch.empty_like(gradient)
-        ctx.lib.drop_add(dy.data_ptr(), None, gradient.data_ptr(), gradient.numel(), ctx.key, ctx.rate)
-        return gradient if ctx.needs_input_grad[0] else None, dy, None, None, None
+        return Drop.forward(ctx, gradient, *ctx.rest), None, None, None
 
 
 class CheapDropout(torch.autograd.Function):
@@ -112,20 +113,12 @@ def dropout(x: Tensor, rate: float, stream: Stream) -> Tensor:
     if rate == 0.0:
         return x
     if lib := kernels(x):
-        dropped: Tensor = DropAdd.apply(None, x, rate, stream.next(), lib)
+        dropped: Tensor = Drop.apply(x, rate, stream.next(), lib)
         return dropped
     if x.device.type != "cpu" or torch.compiler.is_compiling():
         return F.dropout(x, rate)
     cheap: Tensor = CheapDropout.apply(x, rate, stream.next() >> 1)
     return cheap
-
-
-def drop_add(x: Tensor, y: Tensor, rate: float, stream: Stream) -> Tensor:
-    """x + dropout(y): the residual connection."""
-    if rate and x.shape == y.shape and (lib := kernels(x, y)):
-        out: Tensor = DropAdd.apply(x, y, rate, stream.next(), lib)
-        return out
-    return x + dropout(y, rate, stream)
 
 
 # ------------------------------------------------------------------------------------------------- embeddings
@@ -143,10 +136,7 @@ class Embed(torch.autograd.Function):
         if positions is not None:
             positions = positions.contiguous()
         out = table.new_empty(*ids.shape, width)
-        where = None if positions is None else positions.data_ptr()
-        lib.embed(
-            out.data_ptr(), table.data_ptr(), ids.data_ptr(), where, ids.numel(), ids.shape[-1], width, scale, key, rate
-        )
+        lib.embed(*at(out, table, ids, positions), ids.numel(), ids.shape[-1], width, scale, key, rate)
         ctx.save_for_backward(ids)
         ctx.rest = (table.shape, scale, key, rate, lib)
         return out
@@ -158,9 +148,7 @@ class Embed(torch.autograd.Function):
         shape, scale, key, rate, lib = ctx.rest
         gradient = gradient.contiguous()
         table = gradient.new_zeros(shape)
-        lib.embed_backward(
-            table.data_ptr(), gradient.data_ptr(), ids.data_ptr(), ids.numel(), shape[1], scale, key, rate
-        )
+        lib.embed_backward(*at(table, gradient, ids), ids.numel(), shape[1], scale, key, rate)
         return table, None, None, None, None, None, None
 
 
@@ -195,10 +183,7 @@ class Norm(torch.autograd.Function):
         x, width = x.contiguous(), x.shape[-1]
         rows = x.numel() // width
         y, mean, scale = torch.empty_like(x), x.new_empty(rows), x.new_empty(rows)
-        lib.norm(
-            y.data_ptr(), mean.data_ptr(), scale.data_ptr(), x.data_ptr(), weight.data_ptr(), bias.data_ptr(), rows,
-            width, eps,
-        )  # fmt: skip
+        lib.norm(*at(y, mean, scale, x, weight, bias), rows, width, eps)
         ctx.save_for_backward(x, mean, scale, weight)
         ctx.lib = lib
         return y
@@ -210,8 +195,7 @@ class Norm(torch.autograd.Function):
         gradient = gradient.contiguous()
         dx, dweight, dbias = torch.empty_like(x), torch.empty_like(weight), torch.empty_like(weight)
         ctx.lib.norm_backward(
-            dx.data_ptr(), dweight.data_ptr(), dbias.data_ptr(), gradient.data_ptr(), x.data_ptr(), mean.data_ptr(),
-            scale.data_ptr(), weight.data_ptr(), len(mean), x.shape[-1],
+            *at(dx, dweight, dbias, gradient, x, mean, scale, weight), len(mean), x.shape[-1]
         )  # fmt: skip
         return dx, dweight, dbias, None, None
 
@@ -228,38 +212,73 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
 
 
 class Linear(torch.autograd.Function):
-    """x Wᵀ + b, through relu if asked; the bias's gradient and relu's mask are one pass on the way back."""
+    """residual + dropout(relu(norm(x) Wᵀ + b)), a few rows at a time, so that nothing in between leaves the core."""
 
     @staticmethod
-    def forward(ctx: Context, x: Tensor, weight: Tensor, bias: Tensor, relu: bool, lib: ctypes.CDLL) -> Tensor:
-        flat = x.reshape(-1, x.shape[-1])
-        y = torch.addmm(bias, flat, weight.t())
-        if relu:
-            y.relu_()
-        ctx.save_for_backward(flat, weight, *([y] if relu else []))
-        ctx.shape, ctx.lib = x.shape, lib
-        return y.view(*x.shape[:-1], len(weight))
+    def forward(
+        ctx: Context, x: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor | None, gain: Tensor | None,
+        shift: Tensor | None, eps: float, relu: bool, key: int, rate: float, lib: ctypes.CDLL,
+    ) -> Tensor:  # fmt: skip
+        x, weight = x.contiguous(), weight.contiguous()
+        residual = None if residual is None else residual.contiguous()
+        height, width = weight.shape
+        rows = x.numel() // width
+        y = x.new_empty(*x.shape[:-1], height)
+        mean, scale = (None, None) if gain is None else (x.new_empty(rows), x.new_empty(rows))
+        lib.linear(
+            *at(y, x, weight, bias, residual, mean, scale, gain, shift), rows, width, height, eps, relu, key, rate
+        )
+        ctx.save_for_backward(x, y if relu else None, weight, mean, scale, gain, shift)
+        ctx.rest = (bias is not None, key, rate, lib)
+        return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        flat, weight, *active = ctx.saved_tensors
-        gradient = gradient.reshape(-1, len(weight)).contiguous()
-        left, active = (torch.empty_like(gradient), active[0]) if active else (gradient, None)
-        dbias = gradient.new_empty(len(weight))
-        mask = None if active is None else active.data_ptr()
-        ctx.lib.column_sum(dbias.data_ptr(), left.data_ptr(), gradient.data_ptr(), mask, len(gradient), len(weight))
-        dx = (left @ weight).view(ctx.shape) if ctx.needs_input_grad[0] else None
-        return dx, left.t() @ flat, dbias, None, None
+        x, active, weight, mean, scale, gain, shift = ctx.saved_tensors
+        biased, key, rate, lib = ctx.rest
+        gradient, (height, width) = gradient.contiguous(), weight.shape
+        dx = torch.empty_like(x) if ctx.needs_input_grad[0] else None
+        dweight, dbias = torch.empty_like(weight), x.new_empty(height) if biased else None
+        dgain, dshift = (None, None) if gain is None else (torch.empty_like(gain), torch.empty_like(gain))
+        lib.linear_backward(
+            *at(dx, dweight, dbias, dgain, dshift, gradient, x, active, weight, mean, scale, gain, shift),
+            x.numel() // width, width, height, key, rate,
+        )  # fmt: skip
+        residual = gradient if ctx.needs_input_grad[3] else None
+        return dx, dweight, dbias, residual, dgain, dshift, None, None, None, None, None
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None, *, relu: bool = False) -> Tensor:
-    """x Wᵀ + b, then relu if asked."""
-    if bias is not None and torch.is_grad_enabled() and (lib := kernels(x, weight)):
-        y: Tensor = Linear.apply(x, weight, bias, relu, lib)
+def linear(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    *,
+    norm: nn.LayerNorm | None = None,
+    relu: bool = False,
+    residual: Tensor | None = None,
+    rate: float = 0.0,
+    stream: Stream | None = None,
+) -> Tensor:
+    """x Wᵀ + b with what stands around it: layer norm before, then relu, or dropout and the residual sum, behind."""
+    if torch.is_grad_enabled() and takes_linear(x, weight, residual) and (lib := kernels(x, weight)):
+        gain, shift, eps = (None, None, 0.0) if norm is None else (norm.weight, norm.bias, norm.eps)
+        key = stream.next() if rate and stream else 0
+        y: Tensor = Linear.apply(x, weight, bias, residual, gain, shift, eps, relu, key, rate, lib)
         return y
+    if norm is not None:
+        x = layer_norm(x, norm.weight, norm.bias, norm.eps)
     y = F.linear(x, weight, bias)
-    return y.relu() if relu else y
+    if relu:
+        y = y.relu()
+    if stream is not None:
+        y = dropout(y, rate, stream)
+    return y if residual is None else residual + y
+
+
+def takes_linear(x: Tensor, weight: Tensor, residual: Tensor | None) -> bool:
+    """Whether the shapes are as the kernel reads them; others get torch's own message."""
+    return x.shape[-1:] == weight.shape[1:] and (residual is None or residual.shape == (*x.shape[:-1], len(weight)))
 
 
 # -------------------------------------------------------------------------------------------------- attention
@@ -281,8 +300,8 @@ class Attention(torch.autograd.Function):
         out = first.new_empty(batch, queries, heads * d_v)
         weights = first.new_empty(batch, heads, queries, -(-keys // 8) * 8)
         lib.attention(
-            out.data_ptr(), weights.data_ptr(), *places(first, second, sizes),
-            None if lengths is None else lengths.data_ptr(), batch, heads, queries, keys, d_k, d_v, scale, causal,
+            *at(out, weights), *places(first, second, sizes), *at(lengths), batch, heads, queries, keys, d_k, d_v,
+            scale, causal,
         )  # fmt: skip
         ctx.save_for_backward(first, second, weights)
         ctx.rest = (sizes, scale, lib)
@@ -299,7 +318,7 @@ class Attention(torch.autograd.Function):
         dfirst = torch.empty_like(first)
         dsecond = None if second is None else torch.empty_like(second)
         lib.attention_backward(
-            *places(dfirst, dsecond, sizes)[::2], gradient.data_ptr(), weights.data_ptr(),
+            *places(dfirst, dsecond, sizes)[::2], *at(gradient, weights),
             *places(first, second, sizes), batch, heads, queries, keys, d_k, d_v, scale,
         )  # fmt: skip
         return dfirst, dsecond, None, None, None, None, None
@@ -309,8 +328,8 @@ def places(first: Tensor, second: Tensor | None, sizes: tuple[int, int, int]) ->
     """Address and row stride of queries, keys and values."""
     heads, d_k, _ = sizes
     behind, offset = (first, heads * d_k) if second is None else (second, 0)
-    at, step, size = behind.data_ptr(), behind.shape[-1], behind.element_size()
-    keys, values = at + offset * size, at + (offset + heads * d_k) * size
+    start, step, size = behind.data_ptr(), behind.shape[-1], behind.element_size()
+    keys, values = start + offset * size, start + (offset + heads * d_k) * size
     return [first.data_ptr(), first.shape[-1], keys, step, values, step]
 
 

@@ -1,8 +1,7 @@
 """What stands between the attentions: feed-forward nets, norms, dropout, and the residual path around a sub-layer.
 
-Paper: sections 3.1, 3.3 and 5.4.  A sub-layer is any function from (B, T, D) to (B, T, D); `PostNorm` and `PreNorm`
-are the two ways to wrap one.  `keep` (B, T) is True at real tokens; only `BatchNorm`, which looks across sentences,
-needs it.
+Paper: sections 3.1, 3.3 and 5.4.  A sub-layer begins with a matrix and ends with one; `PostNorm` and `PreNorm` are the
+two paths around it.  `keep` (B, T) is True at real tokens; only `BatchNorm`, which looks across sentences, needs it.
 
 Shapes   B batch · T positions · D model width · F feed-forward width
 Not here attention (attention.py), the order of sub-layers (models/).
@@ -15,8 +14,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jumok.nn import fused
-
-Sublayer = Callable[[Tensor], Tensor]
 
 
 class Dropout(nn.Module):
@@ -33,14 +30,6 @@ class Dropout(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return fused.dropout(x, self.now, self.stream)
-
-    def add(self, x: Tensor, y: Tensor) -> Tensor:
-        """x + Dropout(y): the residual connection."""
-        return fused.drop_add(x, y, self.now, self.stream)
-
-    def alone(self, x: Tensor, y: Tensor) -> Tensor:
-        """No residual connection: the sub-layer's output stands alone."""
-        return fused.dropout(y, self.now, self.stream)
 
 
 class Dropouts:
@@ -73,54 +62,8 @@ class Linear(nn.Linear):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return fused.linear(x, self.weight, self.bias)
-
-
-class FeedForward(nn.Module):
-    """activation(x W1 + b1) W2 + b2, the same at every position (equation 2)."""
-
-    def __init__(self, d_model: int, d_ff: int, activation: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.inner = Linear(d_model, d_ff)
-        self.outer = Linear(d_ff, d_model)
-        self.activation = activation
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.outer(self.activation(self.inner(x)))
-        return out
-
-
-class ReluFeedForward(FeedForward):
-    """max(0, x W1 + b1) W2 + b2: the paper's, with relu done where the product is made."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.outer(fused.linear(x, self.inner.weight, self.inner.bias, relu=True))
-        return out
-
-
-class GatedFeedForward(nn.Module):
-    """(swish(x W) ⊙ x V) W2 with no biases (SwiGLU, Shazeer 2020); two thirds of d_ff keep the parameter count."""
-
-    def __init__(self, d_model: int, d_ff: int) -> None:
-        super().__init__()
-        inner = max(1, round(d_ff * 2 / 3))
-        self.inner = Linear(d_model, inner, inner, bias=False)
-        self.outer = Linear(inner, d_model, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        gate, value = self.inner(x).chunk(2, dim=-1)
-        out: Tensor = self.outer(F.silu(gate) * value)
-        return out
-
-
-def feed_forward(activation: str, d_model: int, d_ff: int) -> nn.Module:
-    """The feed-forward net of a recipe's `activation`: relu (paper), gelu or swiglu."""
-    if activation == "swiglu":
-        return GatedFeedForward(d_model, d_ff)
-    if activation == "relu":
-        return ReluFeedForward(d_model, d_ff, F.relu)
-    return FeedForward(d_model, d_ff, {"gelu": F.gelu}[activation])
+    def forward(self, x: Tensor, *, relu: bool = False) -> Tensor:
+        return fused.linear(x, self.weight, self.bias, relu=relu)
 
 
 class LayerNorm(nn.LayerNorm):
@@ -186,24 +129,97 @@ NORMS: dict[str, Callable[[int], nn.Module]] = {
 }
 
 
-class PostNorm(nn.Module):
+class Path:
+    """How a sub-layer is entered, through its first matrix, and left, through its last; here, nothing stands around it.
+
+    A sub-layer is `path.leave(x, …path.enter(x, first)…, last)`.  Norm, dropout and residual sum thus go together with
+    the matrix beside them, and what they pass on never leaves the core.
+    """
+
+    def enter(self, x: Tensor, first: Linear, keep: Tensor | None = None, *, relu: bool = False) -> Tensor:
+        out: Tensor = first(x, relu=relu)
+        return out
+
+    def leave(self, x: Tensor, y: Tensor, last: Linear, keep: Tensor | None = None) -> Tensor:
+        out: Tensor = last(y)
+        return out
+
+
+BARE = Path()
+
+
+class PostNorm(nn.Module, Path):
     """Norm(x + Dropout(Sublayer(x))): the paper's order.  Without `residual`, x is left out of the sum."""
 
     def __init__(self, norm: nn.Module, dropout: Dropout, *, residual: bool) -> None:
         super().__init__()
-        self.norm, self.dropout = norm, dropout
-        self.join = dropout.add if residual else dropout.alone
+        self.norm, self.dropout, self.residual = norm, dropout, residual
 
-    def forward(self, x: Tensor, sublayer: Sublayer, keep: Tensor | None = None) -> Tensor:
-        out: Tensor = self.norm(self.join(x, sublayer(x)), keep)
+    def leave(self, x: Tensor, y: Tensor, last: Linear, keep: Tensor | None = None) -> Tensor:
+        out: Tensor = self.norm(self.join(x, y, last), keep)
         return out
+
+    def join(self, x: Tensor, y: Tensor, last: Linear) -> Tensor:
+        """x + Dropout(last(y))"""
+        return fused.linear(
+            y, last.weight, last.bias, residual=x if self.residual else None, rate=self.dropout.now,
+            stream=self.dropout.stream,
+        )  # fmt: skip
 
 
 class PreNorm(PostNorm):
     """x + Dropout(Sublayer(Norm(x))): trains without warm-up; the stack ends with one more norm."""
 
-    def forward(self, x: Tensor, sublayer: Sublayer, keep: Tensor | None = None) -> Tensor:
-        return self.join(x, sublayer(self.norm(x, keep)))
+    def enter(self, x: Tensor, first: Linear, keep: Tensor | None = None, *, relu: bool = False) -> Tensor:
+        if isinstance(self.norm, LayerNorm):
+            return fused.linear(x, first.weight, first.bias, norm=self.norm, relu=relu)
+        return super().enter(self.norm(x, keep), first, relu=relu)
+
+    def leave(self, x: Tensor, y: Tensor, last: Linear, keep: Tensor | None = None) -> Tensor:
+        return self.join(x, y, last)
 
 
-WRAPS: dict[str, type[PostNorm]] = {"post": PostNorm, "pre": PreNorm}
+PATHS: dict[str, type[PostNorm]] = {"post": PostNorm, "pre": PreNorm}
+
+
+class FeedForward(nn.Module):
+    """activation(x W1 + b1) W2 + b2, the same at every position (equation 2)."""
+
+    def __init__(self, d_model: int, d_ff: int, activation: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.inner = Linear(d_model, d_ff)
+        self.outer = Linear(d_ff, d_model)
+        self.activation = activation
+
+    def forward(self, x: Tensor, path: Path = BARE, keep: Tensor | None = None) -> Tensor:
+        return path.leave(x, self.activation(path.enter(x, self.inner, keep)), self.outer, keep)
+
+
+class ReluFeedForward(FeedForward):
+    """max(0, x W1 + b1) W2 + b2: the paper's, with relu done where the product is made."""
+
+    def forward(self, x: Tensor, path: Path = BARE, keep: Tensor | None = None) -> Tensor:
+        return path.leave(x, path.enter(x, self.inner, keep, relu=True), self.outer, keep)
+
+
+class GatedFeedForward(nn.Module):
+    """(swish(x W) ⊙ x V) W2 with no biases (SwiGLU, Shazeer 2020); two thirds of d_ff keep the parameter count."""
+
+    def __init__(self, d_model: int, d_ff: int) -> None:
+        super().__init__()
+        inner = max(1, round(d_ff * 2 / 3))
+        self.inner = Linear(d_model, inner, inner, bias=False)
+        self.outer = Linear(inner, d_model, bias=False)
+
+    def forward(self, x: Tensor, path: Path = BARE, keep: Tensor | None = None) -> Tensor:
+        gate, value = path.enter(x, self.inner, keep).chunk(2, dim=-1)
+        return path.leave(x, F.silu(gate) * value, self.outer, keep)
+
+
+def feed_forward(activation: str, d_model: int, d_ff: int) -> nn.Module:
+    """The feed-forward net of a recipe's `activation`: relu (paper), gelu or swiglu."""
+    if activation == "swiglu":
+        return GatedFeedForward(d_model, d_ff)
+    if activation == "relu":
+        return ReluFeedForward(d_model, d_ff, F.relu)
+    return FeedForward(d_model, d_ff, {"gelu": F.gelu}[activation])

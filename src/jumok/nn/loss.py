@@ -10,21 +10,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from jumok.nn.fused import kernels, within
+from jumok.nn.fused import at, kernels, within
 
 
-def softmax_gradient(logits: Tensor, labels: Tensor, smoothing: float) -> float | Tensor:
-    """Turn logits (N, V) into softmax - (1 - ε) one-hot in place; give Σ log Σ exp - (1 - ε) logit of the label."""
-    if lib := kernels(logits):
-        loss: float = lib.softmax_gradient(
-            logits.data_ptr(), within(labels, logits.shape[1]).data_ptr(), *logits.shape, smoothing
-        )
-        return loss
-    label = labels[:, None]
-    wanted, top = logits.gather(1, label), logits.amax(dim=1, keepdim=True)
+def softmax_gradient(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+    """Turn logits (N, V) into softmax - (1 - ε) one-hot - ε / V in place; give the sum of the losses."""
+    label, uniform = labels[:, None], smoothing / logits.shape[1]
+    target = (1 - smoothing) * logits.gather(1, label) + uniform * logits.sum(dim=1, keepdim=True)
+    top = logits.amax(dim=1, keepdim=True)
     total = logits.sub_(top).exp_().sum(dim=1, keepdim=True)
-    logits.div_(total).scatter_add_(1, label, logits.new_full((), smoothing - 1).expand_as(label))
-    return (total.log() + top - (1 - smoothing) * wanted).sum()
+    logits.div_(total).sub_(uniform).scatter_add_(1, label, logits.new_full((), smoothing - 1).expand_as(label))
+    return (total.log() + top - target).sum(dtype=torch.float64)
 
 
 class FusedCrossEntropy(torch.autograd.Function):
@@ -40,26 +36,24 @@ class FusedCrossEntropy(torch.autograd.Function):
         smoothing: float,
         rows: int,
     ) -> Tensor:
+        x, labels = x.contiguous(), within(labels, len(weight))
         dx, dw = torch.empty_like(x), torch.zeros_like(weight)
         db = None if bias is None else torch.zeros_like(bias)
-        average = weight.mean(dim=0)  # the mean logit of a token is its product with this one row
         loss = x.new_zeros((), dtype=torch.float64)
-        for start in range(0, len(x), rows):
-            part = x[start : start + rows]
-            logits = part @ weight.t() if bias is None else torch.addmm(bias, part, weight.t())  # (N, V)
-            loss += softmax_gradient(logits, labels[start : start + rows], smoothing)
-            gradient = logits
-            torch.mm(gradient, weight, out=dx[start : start + rows])
-            dw.addmm_(gradient.t(), part)
-            if db is not None:
-                db += gradient.sum(dim=0)
-        if smoothing:
-            loss -= smoothing * (x @ average).sum()
-            dx -= smoothing * average
-            dw -= smoothing / len(weight) * x.sum(dim=0)
-            if bias is not None and db is not None:
-                loss -= smoothing * len(x) * bias.mean()
-                db -= smoothing * len(x) / len(weight)
+        if lib := kernels(x, weight):
+            loss += lib.output_loss(
+                *at(dx, dw, db, x, weight.contiguous(), bias, labels), *x.shape, len(weight), smoothing
+            )
+        else:
+            for start in range(0, len(x), rows):
+                part = x[start : start + rows]
+                logits = part @ weight.t() if bias is None else torch.addmm(bias, part, weight.t())  # (N, V)
+                loss += softmax_gradient(logits, labels[start : start + rows], smoothing)
+                gradient = logits
+                torch.mm(gradient, weight, out=dx[start : start + rows])
+                dw.addmm_(gradient.t(), part)
+                if db is not None:
+                    db += gradient.sum(dim=0)
         ctx.save_for_backward(dx, dw, *([] if db is None else [db]))
         return loss.to(x.dtype)
 

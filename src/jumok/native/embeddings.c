@@ -1,0 +1,39 @@
+/* Token vectors: looked up, scaled, joined with positions and dropped out in one pass, and the way back. */
+#include "vectors.h"
+
+/* out[i] = drop(table[id] * scale + position[i % T]); position may be NULL. */
+void embed(float *out, const float *table, const int64_t *ids, const float *position, int64_t N, int64_t T, int64_t D,
+           float scale, uint64_t key, float rate) {
+    const uint32_t first = (uint32_t)key, second = (uint32_t)(key >> 32);
+    const uint32_t threshold = (uint32_t)((double)rate * 4294967296.0);
+    const float up = 1.0f / (1.0f - rate);
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < N; i++) {
+        const float *row = table + ids[i] * D, *where = position ? position + i % T * D : NULL;
+        float *o = out + i * D;
+        for (int64_t d = 0; d < D; d++) {
+            float value = row[d] * scale + (where ? where[d] : 0.0f);
+            o[d] = random_bits((uint32_t)(i * D + d), first, second) >= threshold ? value * up : 0.0f;
+        }
+    }
+}
+
+/* table_gradient[id] += gradient * scale through the same mask; each thread owns some columns, so nothing collides. */
+void embed_backward(float *table, const float *gradient, const int64_t *ids, int64_t N, int64_t D, float scale,
+                    uint64_t key, float rate) {
+    const uint32_t first = (uint32_t)key, second = (uint32_t)(key >> 32);
+    const uint32_t threshold = (uint32_t)((double)rate * 4294967296.0);
+    const float up = scale / (1.0f - rate);
+#pragma omp parallel
+    {
+        int64_t threads = omp_get_num_threads(), me = omp_get_thread_num();
+        int64_t from = D * me / threads, to = D * (me + 1) / threads;
+        for (int64_t i = 0; i < N; i++) {
+            float *row = table + ids[i] * D;
+            const float *g = gradient + i * D;
+#pragma omp simd
+            for (int64_t d = from; d < to; d++)
+                row[d] += random_bits((uint32_t)(i * D + d), first, second) >= threshold ? g[d] * up : 0.0f;
+        }
+    }
+}

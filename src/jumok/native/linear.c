@@ -1,0 +1,176 @@
+/* Linear layers with what stands before and behind them, a few rows at a time, so that all of it stays near the core:
+ *
+ *     y = residual + dropout(relu(norm(x) Wᵀ + b))          each of residual, dropout, relu and norm may be missing
+ *
+ * and the way back.  W is (O, I).  Norm is layer norm; its output is made again on the way back instead of kept. */
+#include "products.h"
+
+#define ROWS 96 /* rows at a time: a few hundred KiB of vectors, the size of a core's own cache */
+
+/* One row through layer norm; its mean and 1 / deviation are kept. */
+INLINE void norm_row(float *y, float *mean, float *scale, const float *x, const float *weight, const float *bias, int64_t D,
+                     float eps) {
+    float sum = 0.0f, square = 0.0f;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t d = 0; d < D; d++) sum += x[d];
+    float m = sum / (float)D;
+#pragma omp simd reduction(+ : square)
+    for (int64_t d = 0; d < D; d++) square += (x[d] - m) * (x[d] - m);
+    float r = 1.0f / sqrtf(square / (float)D + eps);
+    *mean = m;
+    *scale = r;
+#pragma omp simd
+    for (int64_t d = 0; d < D; d++) y[d] = (x[d] - m) * r * weight[d] + bias[d];
+}
+
+/* Its way back: dx, and what the row adds to the gradients of weight and bias. */
+INLINE void norm_row_backward(float *dx, float *dweight, float *dbias, const float *g, const float *x, float m, float r,
+                              const float *weight, int64_t D) {
+    float along = 0.0f, sum = 0.0f;
+#pragma omp simd reduction(+ : along, sum)
+    for (int64_t d = 0; d < D; d++) {
+        float hat = (x[d] - m) * r, gw = g[d] * weight[d];
+        dweight[d] += g[d] * hat;
+        dbias[d] += g[d];
+        along += gw * hat;
+        sum += gw;
+    }
+    along /= (float)D;
+    sum /= (float)D;
+#pragma omp simd
+    for (int64_t d = 0; d < D; d++) dx[d] = (g[d] * weight[d] - sum - (x[d] - m) * r * along) * r;
+}
+
+/* y = (x - mean) / sqrt(variance + eps) * weight + bias; keeps mean and 1 / sqrt a row for the way back. */
+void norm(float *y, float *mean, float *scale, const float *x, const float *weight, const float *bias, int64_t N,
+          int64_t D, float eps) {
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < N; i++) norm_row(y + i * D, mean + i, scale + i, x + i * D, weight, bias, D, eps);
+}
+
+/* dx of `norm`; dweight and dbias are sums over rows. */
+void norm_backward(float *dx, float *dweight, float *dbias, const float *gradient, const float *x, const float *mean,
+                   const float *scale, const float *weight, int64_t N, int64_t D) {
+    int64_t most = omp_get_max_threads(), threads = 1;
+    float *partial = calloc((size_t)(2 * D * most), sizeof(float));
+#pragma omp parallel
+    {
+#pragma omp single
+        threads = omp_get_num_threads();
+        float *mine = partial + omp_get_thread_num() * D, *other = mine + most * D;
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < N; i++)
+            norm_row_backward(dx + i * D, mine, other, gradient + i * D, x + i * D, mean[i], scale[i], weight, D);
+    }
+    add_up(dweight, partial, D, threads);
+    add_up(dbias, partial + most * D, D, threads);
+    free(partial);
+}
+
+/* out = x + y / (1 - rate) where the element's random bits say so, else x; x may be NULL (no residual).  Element i of the
+ * whole tensor has counter i, whoever asks. */
+INLINE void drop_some(float *out, const float *x, const float *y, int64_t start, int64_t n, uint64_t key, float rate) {
+    const uint32_t first = (uint32_t)key, second = (uint32_t)(key >> 32), count = (uint32_t)n, at = (uint32_t)start;
+    const uint32_t threshold = (uint32_t)((double)rate * 4294967296.0);
+    const float scale = 1.0f / (1.0f - rate);
+    if (x) {
+#pragma omp simd
+        for (uint32_t i = 0; i < count; i++)
+            out[i] = x[i] + (random_bits(at + i, first, second) >= threshold ? scale : 0.0f) * y[i];
+    } else {
+#pragma omp simd
+        for (uint32_t i = 0; i < count; i++)
+            out[i] = (random_bits(at + i, first, second) >= threshold ? scale : 0.0f) * y[i];
+    }
+}
+
+void drop(float *out, const float *x, int64_t n, uint64_t key, float rate) {
+    const int64_t part = 1 << 15;
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; i += part) drop_some(out + i, NULL, x + i, i, MIN(part, n - i), key, rate);
+}
+
+/* y (N, O) of x (N, I).  NULL for norm_weight, bias or residual leaves the part out; so does rate 0. */
+void linear(float *y, const float *x, const float *weight, const float *bias, const float *residual, float *mean,
+            float *scale, const float *norm_weight, const float *norm_bias, int64_t N, int64_t I, int64_t O, float eps,
+            int relu, uint64_t key, float rate) {
+    float *packed = room(I * panels(O));
+    pack(packed, (matrix){weight, 1, I}, I, O);
+#pragma omp parallel
+    {
+        float *normed = norm_weight ? room(ROWS * I) : NULL;
+#pragma omp for schedule(static)
+        for (int64_t from = 0; from < N; from += ROWS) {
+            int64_t rows = MIN(ROWS, N - from), size = rows * O;
+            float *out = y + from * O;
+            const float *in = x + from * I;
+            for (int64_t r = 0; norm_weight && r < rows; r++)
+                norm_row(normed + r * I, mean + from + r, scale + from + r, in + r * I, norm_weight, norm_bias, I, eps);
+            multiply(out, O, (matrix){normed ? normed : in, I, 1}, packed, rows, I, O, bias, 0);
+            if (relu)
+                for (int64_t i = 0; i < size; i++) out[i] = out[i] > 0.0f ? out[i] : 0.0f;
+            if (rate > 0.0f)
+                drop_some(out, residual ? residual + from * O : NULL, out, from * O, size, key, rate);
+            else if (residual)
+                for (int64_t i = 0; i < size; i++) out[i] += residual[from * O + i];
+        }
+        free(normed);
+    }
+    free(packed);
+}
+
+/* Gradients of `linear`; the residual's is the one that comes in.  `active` is y where there was a relu, else NULL; dx may
+ * be NULL, and so may dbias and, without norm, its four. */
+void linear_backward(float *dx, float *dweight, float *dbias, float *dnorm_weight, float *dnorm_bias,
+                     const float *gradient, const float *x, const float *active, const float *weight, const float *mean,
+                     const float *scale, const float *norm_weight, const float *norm_bias, int64_t N, int64_t I,
+                     int64_t O, uint64_t key, float rate) {
+    int64_t most = omp_get_max_threads(), threads = 1, change = active || rate > 0.0f, sizes = O * I + O + 2 * I;
+    float *packed = room(O * panels(I)), *partial = calloc((size_t)(most * sizes), sizeof(float));
+    if (dx) pack(packed, (matrix){weight, I, 1}, O, I);
+#pragma omp parallel
+    {
+#pragma omp single
+        threads = omp_get_num_threads();
+        float *own = partial + omp_get_thread_num() * sizes, *own_bias = own + O * I, *own_norm = own_bias + O;
+        float *left = change ? room(ROWS * O) : NULL, *columns = room(ROWS * panels(I));
+        float *normed = norm_weight ? room(2 * ROWS * I) : NULL, *back = normed + ROWS * I;
+#pragma omp for schedule(static)
+        for (int64_t from = 0; from < N; from += ROWS) {
+            int64_t rows = MIN(ROWS, N - from), size = rows * O;
+            const float *in = x + from * I, *g = gradient + from * O;
+            if (rate > 0.0f) drop_some(left, NULL, g, from * O, size, key, rate);
+            if (active) {
+                const float *kept = rate > 0.0f ? left : g, *open = active + from * O;
+                for (int64_t i = 0; i < size; i++) left[i] = open[i] > 0.0f ? kept[i] : 0.0f;
+            }
+            if (change) g = left;
+            for (int64_t r = 0; dbias && r < rows; r++)
+                for (int64_t o = 0; o < O; o++) own_bias[o] += g[r * O + o];
+            for (int64_t r = 0; norm_weight && r < rows; r++) {
+                float m = mean[from + r], s = scale[from + r];
+                for (int64_t i = 0; i < I; i++) normed[r * I + i] = (in[r * I + i] - m) * s * norm_weight[i] + norm_bias[i];
+            }
+            pack(columns, (matrix){normed ? normed : in, I, 1}, rows, I);
+            multiply(own, I, (matrix){g, 1, O}, columns, O, rows, I, NULL, 1);
+            if (!dx) continue;
+            multiply(normed ? back : dx + from * I, I, (matrix){g, O, 1}, packed, rows, O, I, NULL, 0);
+            for (int64_t r = 0; norm_weight && r < rows; r++)
+                norm_row_backward(dx + (from + r) * I, own_norm, own_norm + I, back + r * I, in + r * I, mean[from + r],
+                                  scale[from + r], norm_weight, I);
+        }
+        free(left);
+        free(columns);
+        free(normed);
+    }
+    for (int64_t t = 1; t < threads; t++)
+        for (int64_t i = 0; i < sizes; i++) partial[i] += partial[t * sizes + i];
+    memcpy(dweight, partial, sizeof(float) * (size_t)(O * I));
+    if (dbias) memcpy(dbias, partial + O * I, sizeof(float) * (size_t)O);
+    if (norm_weight) {
+        memcpy(dnorm_weight, partial + O * I + O, sizeof(float) * (size_t)I);
+        memcpy(dnorm_bias, partial + O * I + O + I, sizeof(float) * (size_t)I);
+    }
+    free(packed);
+    free(partial);
+}

@@ -1,0 +1,95 @@
+/* What every kernel is made of: vectors of eight floats, e to the x, random bits, and the sums of threads.
+ *
+ * All numbers are float32 and rows are contiguous.  Sums over rows go through one partial sum a thread, so that a result
+ * depends on nothing but its input and the number of threads.
+ *
+ * Letters  N rows (tokens) · D width · I width in · O width out · V vocabulary · B batch · H heads · T queries · S keys
+ *          K width of a head
+ */
+#pragma once
+#include <math.h>
+#include <omp.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef float v8 __attribute__((vector_size(32)));
+typedef float loose __attribute__((vector_size(32), aligned(4)));
+typedef int32_t i8 __attribute__((vector_size(32)));
+#define WIDE 8
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE v8 load(const float *p) { return *(const loose *)p; }
+INLINE void store(float *p, v8 x) { *(loose *)p = x; }
+INLINE v8 choose(i8 mask, v8 yes, v8 no) { return (v8)((mask & (i8)yes) | (~mask & (i8)no)); }
+INLINE v8 larger(v8 x, v8 y) { return choose(x > y, x, y); }
+
+INLINE float largest(v8 x) {
+    float top = x[0];
+    for (int i = 1; i < WIDE; i++) top = x[i] > top ? x[i] : top;
+    return top;
+}
+
+INLINE float sum_of(v8 x) { return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7])); }
+
+/* e^x to about 1e-7: 2^n times a polynomial on [-ln 2 / 2, ln 2 / 2].  NaN stays NaN; below -87 it is 0. */
+INLINE v8 exponential(v8 x) {
+    const v8 low = (v8){0} - 87.0f, high = (v8){0} + 88.0f, round = (v8){0} + 12582912.0f; /* 1.5 · 2^23 drops fractions */
+    v8 held = choose(x < low, low, choose(x > high, high, x));
+    v8 n = held * 1.44269504088896341f + round - round;
+    v8 r = held - n * 0.693359375f + n * 2.12194440e-4f;
+    v8 p = 1.9875691500e-4f * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    v8 power = (v8)((__builtin_convertvector(n, i8) + 127) << 23);
+    return choose(x < low, (v8){0}, p * power);
+}
+
+#ifdef __clang__
+#define MIX(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define MIX(a, b, ...) __builtin_shuffle(a, b, (i8){__VA_ARGS__})
+#endif
+
+/* Eight rows of eight numbers become eight columns. */
+INLINE void turn(v8 r[8]) {
+    v8 t[8], u[8];
+    for (int i = 0; i < 8; i += 2) {
+        t[i] = MIX(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+        t[i + 1] = MIX(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+    }
+    for (int i = 0; i < 8; i += 4)
+        for (int j = 0; j < 2; j++) {
+            u[i + 2 * j] = MIX(t[i + j], t[i + j + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+            u[i + 2 * j + 1] = MIX(t[i + j], t[i + j + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+        }
+    for (int i = 0; i < 4; i++) {
+        r[i] = MIX(u[i], u[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        r[i + 4] = MIX(u[i], u[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+}
+
+/* 32 random bits from a key and a counter (two rounds of multiply and shift, Wang and Ettinger's constants). */
+INLINE uint32_t random_bits(uint32_t counter, uint32_t first, uint32_t second) {
+    uint32_t x = counter ^ first;
+    x ^= x >> 16;
+    x *= 0x7feb352dU;
+    x ^= (x >> 15) ^ second;
+    x *= 0x846ca68bU;
+    return x ^ (x >> 16);
+}
+
+/* Room for n floats, at the start of a cache line. */
+static inline float *room(int64_t n) { return aligned_alloc(64, (size_t)(MAX(n, 1) * 4 + 63) / 64 * 64); }
+
+/* The threads' partial sums, `size` numbers each, added up in order. */
+static inline void add_up(float *sum, const float *partial, int64_t size, int64_t threads) {
+    memcpy(sum, partial, sizeof(float) * (size_t)size);
+    for (int64_t t = 1; t < threads; t++)
+        for (int64_t i = 0; i < size; i++) sum[i] += partial[t * size + i];
+}

@@ -378,6 +378,16 @@ def test_muon_moves_along_the_nearest_orthogonal_matrix(shape):
     assert values.max() < 1.3
 
 
+@compiled
+@pytest.mark.parametrize("shape", [(3, 16, 16), (1, 5, 40), (2, 128, 256)])
+def test_the_orthogonal_kernel_is_the_formula(shape):
+    torch.manual_seed(0)
+    muon, x = Muon([], TrainingConfig()), torch.randn(shape)
+    ours = muon.orthogonal(x.clone())
+    with native.without():
+        torch.testing.assert_close(ours, muon.orthogonal(x), atol=1e-4, rtol=1e-3)
+
+
 def test_muon_takes_packed_matrices_apart_and_shares_them_between_threads():
     torch.manual_seed(0)
     packed = Linear(8, 8, 8, 16)

@@ -39,6 +39,7 @@ SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "attention": (None, [*[POINTER] * 2, *[POINTER, LONG] * 3, POINTER, *[LONG] * 6, FLOAT, FLAG]),
     "attention_backward": (None, [*[POINTER] * 5, *[POINTER, LONG] * 3, *[LONG] * 6, FLOAT]),
     "gather": (DOUBLE, [*[POINTER] * 3, *[LONG] * 4]),
+    "orthogonal": (None, [POINTER, *[LONG] * 4, *[FLOAT] * 3]),
     "adam": (None, [*[POINTER] * 5, LONG, *[DOUBLE] * 7, *[LONG] * 2]),
 }
 

@@ -1,6 +1,6 @@
 /* How gradients move weights.  Several threads share this work: thread `part` of `parts` takes its share of the numbers of
  * every tensor. */
-#include "vectors.h"
+#include "products.h"
 
 #define BLOCK 4096 /* numbers whose squares are summed in float32 before they go into the double */
 
@@ -46,5 +46,37 @@ void adam(float *const *weights, const float *const *gradients, float *const *me
             v[i] = square;
             w[i] = w[i] * keep - size * mean / (sqrtf(square) * correct + eps);
         }
+    }
+}
+
+/* n matrices (low, high) with their singular values brought near 1, in place: divided by their length, then
+ * X = a X + (b G + c G²) X with G = X Xᵀ, some rounds of it. */
+void orthogonal(float *matrices, int64_t n, int64_t low, int64_t high, int64_t rounds, float a, float b, float c) {
+#pragma omp parallel
+    {
+        float *square = room(low * low), *fourth = room(low * low), *moved = room(low * high);
+        float *packed = room(MAX(high * panels(low), low * panels(MAX(low, high))));
+#pragma omp for schedule(static)
+        for (int64_t each = 0; each < n; each++) {
+            float *x = matrices + each * low * high, length = 0.0f;
+#pragma omp simd reduction(+ : length)
+            for (int64_t i = 0; i < low * high; i++) length += x[i] * x[i];
+            float scale = 1.0f / (sqrtf(length) + 1e-7f);
+            for (int64_t i = 0; i < low * high; i++) x[i] *= scale;
+            for (int64_t round = 0; round < rounds; round++) {
+                pack(packed, (matrix){x, 1, high}, high, low);
+                multiply(square, low, (matrix){x, high, 1}, packed, low, high, low, NULL, 0);
+                pack(packed, (matrix){square, low, 1}, low, low);
+                multiply(fourth, low, (matrix){square, low, 1}, packed, low, low, low, NULL, 0);
+                for (int64_t i = 0; i < low * low; i++) square[i] = b * square[i] + c * fourth[i];
+                pack(packed, (matrix){x, high, 1}, low, high);
+                multiply(moved, high, (matrix){square, low, 1}, packed, low, low, high, NULL, 0);
+                for (int64_t i = 0; i < low * high; i++) x[i] = a * x[i] + moved[i];
+            }
+        }
+        free(square);
+        free(fourth);
+        free(moved);
+        free(packed);
     }
 }

@@ -98,8 +98,11 @@ class Muon:
         return gradient.lerp(mean, self.momentum)
 
     def orthogonal(self, x: Tensor) -> Tensor:
-        """Each matrix of (n, low, high) with its singular values brought near 1, by matrix products alone."""
+        """Each matrix of (n, low, high) with its singular values brought near 1 by matrix products; x may be used up."""
         a, b, c = self.polynomial
+        if lib := fused.kernels(x):
+            lib.orthogonal(x.data_ptr(), *x.shape, self.rounds, a, b, c)
+            return x
         x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
         for _ in range(self.rounds):
             square = x @ x.transpose(1, 2)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 import jumok
-from jumok import checkpoint, ending, machine, preparation, recipes
+from jumok import checkpoint, ending, machine, native, preparation, recipes
 from jumok.checkpoint import RunFolder
 from jumok.config import Recipe
 from jumok.data import corpora
@@ -369,6 +369,7 @@ class Experiment:
             "version": jumok.__version__,
             "torch": torch.__version__,
             "threads": torch.get_num_threads(),
+            "kernels": native.library() is not None,
             "device": str(self.device),
         }
         keep = max(2, self.recipe.training.average)

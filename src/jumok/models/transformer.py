@@ -19,10 +19,9 @@ from torch import Tensor, nn
 
 from jumok.config import TransformerConfig
 from jumok.models.base import PAD, Attention, State
-from jumok.nn import fused
 from jumok.nn.attention import Cache, CrossAttention, Padding, SelfAttention
 from jumok.nn.layers import NORMS, PATHS, Dropout, PostNorm, feed_forward
-from jumok.nn.positions import JOINS, POSITIONS, Add, Rotary
+from jumok.nn.positions import JOINS, POSITIONS, Rotary
 
 
 def path(config: TransformerConfig) -> PostNorm:
@@ -63,12 +62,7 @@ class Embedding(nn.Module):
     def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
         """Tokens (B, T) at positions start, start + 1, … as vectors (B, T, D)."""
         positions = self.positions(start, tokens.shape[1])
-        if isinstance(self.join, Add):
-            drop = self.dropout
-            return fused.embed(self.weight, tokens, positions, scale=self.scale, rate=drop.now, stream=drop.stream)
-        vectors = fused.embed(self.weight, tokens, None, scale=self.scale)
-        dropped: Tensor = self.dropout(self.join(vectors, positions))
-        return dropped
+        return self.join.embed(self.weight, tokens, positions, scale=self.scale, dropout=self.dropout)
 
 
 class EncoderLayer(nn.Module):

@@ -11,6 +11,9 @@ Not here the embeddings themselves and their factor sqrt(d_model) (models/).
 import torch
 from torch import Tensor, nn
 
+from jumok.nn import fused
+from jumok.nn.layers import Dropout
+
 
 def sinusoid(start: int, length: int, d: int, *, device: torch.device | None = None) -> Tensor:
     """PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i+1) = cos(the same); in double, then rounded: (T, D)."""
@@ -91,8 +94,9 @@ class Add(nn.Module):
     def __init__(self, d_model: int, width: int) -> None:
         super().__init__()
 
-    def forward(self, x: Tensor, p: Tensor | None) -> Tensor:
-        return x if p is None else x + p
+    def embed(self, table: Tensor, tokens: Tensor, p: Tensor | None, *, scale: float, dropout: Dropout) -> Tensor:
+        """dropout(table[tokens] · scale + p)"""
+        return fused.embed(table, tokens, p, scale=scale, rate=dropout.now, stream=dropout.stream)
 
 
 class Concatenate(nn.Module):
@@ -108,6 +112,11 @@ class Concatenate(nn.Module):
         beside = torch.cat([x, p.expand(*x.shape[:-1], -1)], dim=-1)
         mixed: Tensor = self.mix(beside)
         return mixed
+
+    def embed(self, table: Tensor, tokens: Tensor, p: Tensor, *, scale: float, dropout: Dropout) -> Tensor:
+        """dropout(W [table[tokens] · scale; p])"""
+        dropped: Tensor = dropout(self(fused.embed(table, tokens, None, scale=scale), p))
+        return dropped
 
 
 class Rotary(Table):

@@ -98,7 +98,7 @@ class Muon:
         return gradient.lerp(mean, self.momentum)
 
     def orthogonal(self, x: Tensor) -> Tensor:
-        """Each matrix of (n, low, high) with its singular values brought near 1 by matrix products; x may be used up."""
+        """Matrices (n, low, high) with singular values brought near 1 by products alone; x may be used up."""
         a, b, c = self.polynomial
         if lib := fused.kernels(x):
             lib.orthogonal(x.data_ptr(), *x.shape, self.rounds, a, b, c)

@@ -48,7 +48,7 @@ def tiny() -> Recipe:
             steps=1_000_000, minutes=40.0, optimizer="muon", schedule="linear", peak=8e-3, warmup=100,
             tokens_per_update=2_048, dropout_epochs=20, validations=20, average=1,
         ),
-        decoding=DecodingConfig(beam=5),
+        decoding=DecodingConfig(beam=5, length_penalty=1.2),
     )  # fmt: skip
 
 

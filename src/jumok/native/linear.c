@@ -48,22 +48,20 @@ void norm(float *y, float *mean, float *scale, const float *x, const float *weig
     for (int64_t i = 0; i < N; i++) norm_row(y + i * D, mean + i, scale + i, x + i * D, weight, bias, D, eps);
 }
 
-/* dx of `norm`; dweight and dbias are sums over rows. */
+/* dx of `norm`; sums over rows are added to dweight and dbias. */
 void norm_backward(float *dx, float *dweight, float *dbias, const float *gradient, const float *x, const float *mean,
                    const float *scale, const float *weight, int64_t N, int64_t D) {
-    int64_t most = omp_get_max_threads(), threads = 1;
-    float *partial = calloc((size_t)(2 * D * most), sizeof(float));
+    int64_t others = omp_get_max_threads() - 1;
+    float *partial = zeros(2 * D * others);
 #pragma omp parallel
     {
-#pragma omp single
-        threads = omp_get_num_threads();
-        float *mine = partial + omp_get_thread_num() * D, *other = mine + most * D;
+        float *own = share_of(partial, 2 * D), *to_weight = own ? own : dweight, *to_bias = own ? own + D : dbias;
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < N; i++)
-            norm_row_backward(dx + i * D, mine, other, gradient + i * D, x + i * D, mean[i], scale[i], weight, D);
+            norm_row_backward(dx + i * D, to_weight, to_bias, gradient + i * D, x + i * D, mean[i], scale[i], weight, D);
     }
-    add_up(dweight, partial, D, threads);
-    add_up(dbias, partial + most * D, D, threads);
+    add_up(dweight, D, partial, 2 * D, others);
+    add_up(dbias, D, partial + D, 2 * D, others);
     free(partial);
 }
 
@@ -119,57 +117,54 @@ void linear(float *y, const float *x, const float *weight, const float *bias, co
     free(packed);
 }
 
-/* Gradients of `linear`; the residual's is the one that comes in.  `active` is y where there was a relu, else NULL; dx may
- * be NULL, and so may dbias and, without norm, its four. */
+/* Gradients of `linear`: dx is written, the others are added to.  The residual's is the one that comes in.  `active` is y where
+ * there was a relu, else NULL; dx may be NULL, and so may dbias and, without norm, its four. */
 void linear_backward(float *dx, float *dweight, float *dbias, float *dnorm_weight, float *dnorm_bias,
                      const float *gradient, const float *x, const float *active, const float *weight, const float *mean,
                      const float *scale, const float *norm_weight, const float *norm_bias, int64_t N, int64_t I,
                      int64_t O, uint64_t key, float rate) {
-    int64_t most = omp_get_max_threads(), threads = 1, change = active || rate > 0.0f, sizes = O * I + O + 2 * I;
-    float *packed = room(O * panels(I)), *partial = calloc((size_t)(most * sizes), sizeof(float));
+    int64_t others = omp_get_max_threads() - 1, change = active || rate > 0.0f, size = O * I + O + 2 * I;
+    float *packed = dx ? room(O * panels(I)) : NULL, *partial = zeros(size * others);
     if (dx) pack(packed, (matrix){weight, I, 1}, O, I);
 #pragma omp parallel
     {
-#pragma omp single
-        threads = omp_get_num_threads();
-        float *own = partial + omp_get_thread_num() * sizes, *own_bias = own + O * I, *own_norm = own_bias + O;
+        float *own = share_of(partial, size), *to_weight = own ? own : dweight, *to_bias = own ? own + O * I : dbias;
+        float *to_gain = own ? own + O * I + O : dnorm_weight, *to_shift = own ? own + O * I + O + I : dnorm_bias;
         float *left = change ? room(ROWS * O) : NULL, *columns = room(ROWS * panels(I));
         float *normed = norm_weight ? room(2 * ROWS * I) : NULL, *back = normed + ROWS * I;
 #pragma omp for schedule(static)
         for (int64_t from = 0; from < N; from += ROWS) {
-            int64_t rows = MIN(ROWS, N - from), size = rows * O;
+            int64_t rows = MIN(ROWS, N - from), count = rows * O;
             const float *in = x + from * I, *g = gradient + from * O;
-            if (rate > 0.0f) drop_some(left, NULL, g, from * O, size, key, rate);
+            if (rate > 0.0f) drop_some(left, NULL, g, from * O, count, key, rate);
             if (active) {
                 const float *kept = rate > 0.0f ? left : g, *open = active + from * O;
-                for (int64_t i = 0; i < size; i++) left[i] = open[i] > 0.0f ? kept[i] : 0.0f;
+                for (int64_t i = 0; i < count; i++) left[i] = open[i] > 0.0f ? kept[i] : 0.0f;
             }
             if (change) g = left;
             for (int64_t r = 0; dbias && r < rows; r++)
-                for (int64_t o = 0; o < O; o++) own_bias[o] += g[r * O + o];
+                for (int64_t o = 0; o < O; o++) to_bias[o] += g[r * O + o];
             for (int64_t r = 0; norm_weight && r < rows; r++) {
                 float m = mean[from + r], s = scale[from + r];
                 for (int64_t i = 0; i < I; i++) normed[r * I + i] = (in[r * I + i] - m) * s * norm_weight[i] + norm_bias[i];
             }
             pack(columns, (matrix){normed ? normed : in, I, 1}, rows, I);
-            multiply(own, I, (matrix){g, 1, O}, columns, O, rows, I, NULL, 1);
+            multiply(to_weight, I, (matrix){g, 1, O}, columns, O, rows, I, NULL, 1);
             if (!dx) continue;
             multiply(normed ? back : dx + from * I, I, (matrix){g, O, 1}, packed, rows, O, I, NULL, 0);
             for (int64_t r = 0; norm_weight && r < rows; r++)
-                norm_row_backward(dx + (from + r) * I, own_norm, own_norm + I, back + r * I, in + r * I, mean[from + r],
+                norm_row_backward(dx + (from + r) * I, to_gain, to_shift, back + r * I, in + r * I, mean[from + r],
                                   scale[from + r], norm_weight, I);
         }
         free(left);
         free(columns);
         free(normed);
     }
-    for (int64_t t = 1; t < threads; t++)
-        for (int64_t i = 0; i < sizes; i++) partial[i] += partial[t * sizes + i];
-    memcpy(dweight, partial, sizeof(float) * (size_t)(O * I));
-    if (dbias) memcpy(dbias, partial + O * I, sizeof(float) * (size_t)O);
+    add_up(dweight, O * I, partial, size, others);
+    if (dbias) add_up(dbias, O, partial + O * I, size, others);
     if (norm_weight) {
-        memcpy(dnorm_weight, partial + O * I + O, sizeof(float) * (size_t)I);
-        memcpy(dnorm_bias, partial + O * I + O + I, sizeof(float) * (size_t)I);
+        add_up(dnorm_weight, I, partial + O * I + O, size, others);
+        add_up(dnorm_bias, I, partial + O * I + O + I, size, others);
     }
     free(packed);
     free(partial);

@@ -99,46 +99,41 @@ static double some_rows(sheet *s, float *dx, float *turned, float *dbias, const 
     return loss;
 }
 
-/* The sum of the losses of x (N, I) with W (V, I) and their gradients; bias and dbias may be NULL. */
+/* The sum of the losses of x (N, I) with W (V, I); dx is written, dweight and dbias are added to; the biases may be NULL. */
 double output_loss(float *dx, float *dweight, float *dbias, const float *x, const float *weight, const float *bias,
                    const int64_t *labels, int64_t N, int64_t I, int64_t V, float smoothing) {
-    int64_t P = panels(V) / BROAD, most = omp_get_max_threads(), threads = 1, size = P * BROAD * I;
+    int64_t P = panels(V) / BROAD, others = omp_get_max_threads() - 1, size = P * BROAD * (I + 1);
     double loss = 0.0, *losses = calloc((size_t)(N / ROWS + 1), sizeof(double));
-    float *forward = room(size), *back = calloc((size_t)(P * BROAD * panels(I)), sizeof(float));
-    float *turned = calloc((size_t)(most * size), sizeof(float)), *biases = calloc((size_t)(most * V), sizeof(float));
-    float *shift = room(P * BROAD);
+    float *forward = room(P * BROAD * I), *back = zeros(P * BROAD * panels(I)), *shift = room(P * BROAD);
+    float *first = zeros(size), *partial = zeros(size * others); /* turned (P, I, BROAD), then the bias's (P, BROAD) */
     for (int64_t v = 0; v < P * BROAD; v++) shift[v] = v >= V ? -INFINITY : bias ? bias[v] : 0.0f;
     pack(forward, (matrix){weight, 1, I}, I, V);
     for (int64_t n = 0; n < I; n += BROAD) pack(back + n * P * BROAD, (matrix){weight + n, I, 1}, V, MIN(BROAD, I - n));
 #pragma omp parallel
     {
-#pragma omp single
-        threads = omp_get_num_threads();
-        int64_t me = omp_get_thread_num(), most_rows = MIN(ROWS, MAX(N, 1));
-        float *panels = room(most_rows * P * BROAD), *sums = room(3 * most_rows * WIDE);
-        float *strips = room((I + HIGH) * most_rows + LANES);
+        int64_t most = MIN(ROWS, MAX(N, 1));
+        float *share = share_of(partial, size), *turned = share ? share : first, *biases = turned + P * BROAD * I;
+        float *panels = room(most * P * BROAD), *sums = room(3 * most * WIDE), *strips = room((I + HIGH) * most + LANES);
 #pragma omp for schedule(static)
         for (int64_t from = 0; from < N; from += ROWS) {
             int64_t rows = MIN(ROWS, N - from);
             sheet s = {rows, V, P, panels, sums, sums + rows * WIDE, sums + 2 * rows * WIDE};
-            losses[from / ROWS] = some_rows(&s, dx + from * I, turned + me * size, dbias ? biases + me * V : NULL, x + from * I,
-                                            forward, back, shift, labels + from, I, smoothing, strips);
+            losses[from / ROWS] = some_rows(&s, dx + from * I, turned, dbias ? biases : NULL, x + from * I, forward, back, shift,
+                                            labels + from, I, smoothing, strips);
         }
         free(panels);
         free(sums);
         free(strips);
     }
-    for (int64_t t = 1; t < threads; t++)
-        for (int64_t i = 0; i < size; i++) turned[i] += turned[t * size + i];
-    for (int64_t v = 0; v < V; v += BROAD) /* (I, BROAD) to (BROAD, I): the reverse of packing */
-        unpack(dweight + v * I, turned + v * I, I, MIN(BROAD, V - v));
-    if (dbias) add_up(dbias, biases, V, threads);
+    add_up(first, size, partial, size, others);
+    for (int64_t v = 0; v < V; v += BROAD) add_panel(dweight + v * I, first + v * I, I, MIN(BROAD, V - v));
+    for (int64_t v = 0; dbias && v < V; v++) dbias[v] += first[P * BROAD * I + v];
     for (int64_t i = 0; i < N; i += ROWS) loss += losses[i / ROWS];
     free(losses);
     free(forward);
     free(back);
-    free(turned);
-    free(biases);
     free(shift);
+    free(first);
+    free(partial);
     return loss;
 }

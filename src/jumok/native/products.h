@@ -54,18 +54,18 @@ static void pack(float *to, matrix B, int64_t K, int64_t N) {
     }
 }
 
-/* A panel (K, BROAD) as `wide` rows of K numbers. */
-static inline void unpack(float *to, const float *panel, int64_t K, int64_t wide) {
+/* A panel (K, BROAD) is added to `wide` rows of K numbers. */
+static inline void add_panel(float *to, const float *panel, int64_t K, int64_t wide) {
     int64_t even = wide == BROAD ? K / WIDE * WIDE : 0;
     for (int64_t k = 0; k < even; k += WIDE)
         for (int64_t w = 0; w < BROAD; w += WIDE) {
             v8 block[WIDE];
             for (int r = 0; r < WIDE; r++) block[r] = load(panel + (k + r) * BROAD + w);
             turn(block);
-            for (int r = 0; r < WIDE; r++) store(to + (w + r) * K + k, block[r]);
+            for (int r = 0; r < WIDE; r++) store(to + (w + r) * K + k, load(to + (w + r) * K + k) + block[r]);
         }
     for (int64_t w = 0; w < wide; w++)
-        for (int64_t k = even; k < K; k++) to[w * K + k] = panel[k * BROAD + w];
+        for (int64_t k = even; k < K; k++) to[w * K + k] += panel[k * BROAD + w];
 }
 
 /* One tile of `rows` rows: C = A B + bias, or C += A B where `more`.  A goes on for `run` columns at a time, and then `jump`

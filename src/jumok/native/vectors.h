@@ -87,9 +87,20 @@ INLINE uint32_t random_bits(uint32_t counter, uint32_t first, uint32_t second) {
 /* Room for n floats, at the start of a cache line. */
 static inline float *room(int64_t n) { return aligned_alloc(64, (size_t)(MAX(n, 1) * 4 + 63) / 64 * 64); }
 
-/* The threads' partial sums, `size` numbers each, added up in order. */
-static inline void add_up(float *sum, const float *partial, int64_t size, int64_t threads) {
-    memcpy(sum, partial, sizeof(float) * (size_t)size);
-    for (int64_t t = 1; t < threads; t++)
-        for (int64_t i = 0; i < size; i++) sum[i] += partial[t * size + i];
+static inline float *zeros(int64_t n) {
+    float *to = room(n);
+    memset(to, 0, sizeof(float) * (size_t)n);
+    return to;
+}
+
+/* Sums over rows: the first thread adds to where the sum belongs, every other one to a share of its own, `size` numbers of
+ * `partial`; `add_up` then adds `count` numbers of all shares, in order. */
+static inline float *share_of(float *partial, int64_t size) {
+    int64_t me = omp_get_thread_num();
+    return me ? partial + (me - 1) * size : NULL;
+}
+
+static inline void add_up(float *sum, int64_t count, const float *partial, int64_t size, int64_t others) {
+    for (int64_t t = 0; t < others; t++)
+        for (int64_t i = 0; i < count; i++) sum[i] += partial[t * size + i];
 }

@@ -49,6 +49,21 @@ def within(ids: Tensor, symbols: int) -> Tensor:
     return ids.contiguous()
 
 
+def room(parameter: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    """Where a kernel adds the gradient of a parameter, and what autograd is told of it.
+
+    A parameter with `into`, a tensor like itself, has its gradients added there at once and autograd hears of none: so
+    they are never made, kept and added up apart.  Without it they go the usual way.
+    """
+    if parameter is None:
+        return None, None
+    into: Tensor | None = getattr(parameter, "into", None)
+    if into is not None:
+        return into, None
+    fresh = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
+    return fresh, fresh
+
+
 class Stream:
     """Random keys, one after the other: from torch's generator, or, once `start`ed, from a key of its own."""
 
@@ -137,19 +152,18 @@ class Embed(torch.autograd.Function):
             positions = positions.contiguous()
         out = table.new_empty(*ids.shape, width)
         lib.embed(*at(out, table, ids, positions), ids.numel(), ids.shape[-1], width, scale, key, rate)
-        ctx.save_for_backward(ids)
-        ctx.rest = (table.shape, scale, key, rate, lib)
+        ctx.save_for_backward(ids, table)
+        ctx.rest = (scale, key, rate, lib)
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        (ids,) = ctx.saved_tensors
-        shape, scale, key, rate, lib = ctx.rest
-        gradient = gradient.contiguous()
-        table = gradient.new_zeros(shape)
-        lib.embed_backward(*at(table, gradient, ids), ids.numel(), shape[1], scale, key, rate)
-        return table, None, None, None, None, None, None
+        ids, table = ctx.saved_tensors
+        scale, key, rate, lib = ctx.rest
+        gradient, (into, told) = gradient.contiguous(), room(table)
+        lib.embed_backward(*at(into, gradient, ids), ids.numel(), table.shape[1], scale, key, rate)
+        return told, None, None, None, None, None, None
 
 
 def embed(
@@ -184,20 +198,18 @@ class Norm(torch.autograd.Function):
         rows = x.numel() // width
         y, mean, scale = torch.empty_like(x), x.new_empty(rows), x.new_empty(rows)
         lib.norm(*at(y, mean, scale, x, weight, bias), rows, width, eps)
-        ctx.save_for_backward(x, mean, scale, weight)
+        ctx.save_for_backward(x, mean, scale, weight, bias)
         ctx.lib = lib
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        x, mean, scale, weight = ctx.saved_tensors
-        gradient = gradient.contiguous()
-        dx, dweight, dbias = torch.empty_like(x), torch.empty_like(weight), torch.empty_like(weight)
-        ctx.lib.norm_backward(
-            *at(dx, dweight, dbias, gradient, x, mean, scale, weight), len(mean), x.shape[-1]
-        )  # fmt: skip
-        return dx, dweight, dbias, None, None
+        x, mean, scale, weight, bias = ctx.saved_tensors
+        gradient, dx = gradient.contiguous(), torch.empty_like(x)
+        (dweight, weight_told), (dbias, bias_told) = room(weight), room(bias)
+        ctx.lib.norm_backward(*at(dx, dweight, dbias, gradient, x, mean, scale, weight), len(mean), x.shape[-1])
+        return dx, weight_told, bias_told, None, None
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
@@ -219,7 +231,7 @@ class Linear(torch.autograd.Function):
         ctx: Context, x: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor | None, gain: Tensor | None,
         shift: Tensor | None, eps: float, relu: bool, key: int, rate: float, lib: ctypes.CDLL,
     ) -> Tensor:  # fmt: skip
-        x, weight = x.contiguous(), weight.contiguous()
+        x = x.contiguous()
         residual = None if residual is None else residual.contiguous()
         height, width = weight.shape
         rows = x.numel() // width
@@ -228,25 +240,24 @@ class Linear(torch.autograd.Function):
         lib.linear(
             *at(y, x, weight, bias, residual, mean, scale, gain, shift), rows, width, height, eps, relu, key, rate
         )
-        ctx.save_for_backward(x, y if relu else None, weight, mean, scale, gain, shift)
-        ctx.rest = (bias is not None, key, rate, lib)
+        ctx.save_for_backward(x, y if relu else None, weight, bias, mean, scale, gain, shift)
+        ctx.rest = (key, rate, lib)
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        x, active, weight, mean, scale, gain, shift = ctx.saved_tensors
-        biased, key, rate, lib = ctx.rest
+        x, active, weight, bias, mean, scale, gain, shift = ctx.saved_tensors
+        key, rate, lib = ctx.rest
         gradient, (height, width) = gradient.contiguous(), weight.shape
         dx = torch.empty_like(x) if ctx.needs_input_grad[0] else None
-        dweight, dbias = torch.empty_like(weight), x.new_empty(height) if biased else None
-        dgain, dshift = (None, None) if gain is None else (torch.empty_like(gain), torch.empty_like(gain))
+        added, told = zip(*(room(parameter) for parameter in (weight, bias, gain, shift)), strict=True)
         lib.linear_backward(
-            *at(dx, dweight, dbias, dgain, dshift, gradient, x, active, weight, mean, scale, gain, shift),
+            *at(dx, *added, gradient, x, active, weight, mean, scale, gain, shift),
             x.numel() // width, width, height, key, rate,
         )  # fmt: skip
         residual = gradient if ctx.needs_input_grad[3] else None
-        return dx, dweight, dbias, residual, dgain, dshift, None, None, None, None, None
+        return dx, *told[:2], residual, *told[2:], None, None, None, None, None
 
 
 def linear(
@@ -278,7 +289,8 @@ def linear(
 
 def takes_linear(x: Tensor, weight: Tensor, residual: Tensor | None) -> bool:
     """Whether the shapes are as the kernel reads them; others get torch's own message."""
-    return x.shape[-1:] == weight.shape[1:] and (residual is None or residual.shape == (*x.shape[:-1], len(weight)))
+    fits = weight.is_contiguous() and x.shape[-1:] == weight.shape[1:]
+    return fits and (residual is None or residual.shape == (*x.shape[:-1], len(weight)))
 
 
 # -------------------------------------------------------------------------------------------------- attention

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from jumok.nn.fused import at, kernels, within
+from jumok.nn.fused import at, kernels, room, within
 
 
 def softmax_gradient(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
@@ -37,13 +37,11 @@ class FusedCrossEntropy(torch.autograd.Function):
         rows: int,
     ) -> Tensor:
         x, labels = x.contiguous(), within(labels, len(weight))
-        dx, dw = torch.empty_like(x), torch.zeros_like(weight)
-        db = None if bias is None else torch.zeros_like(bias)
-        loss = x.new_zeros((), dtype=torch.float64)
-        if lib := kernels(x, weight):
-            loss += lib.output_loss(
-                *at(dx, dw, db, x, weight.contiguous(), bias, labels), *x.shape, len(weight), smoothing
-            )
+        dx, loss = torch.empty_like(x), x.new_zeros((), dtype=torch.float64)
+        (dw, told), (db, bias_told) = room(weight), room(bias)
+        assert dw is not None
+        if weight.is_contiguous() and (lib := kernels(x, weight)):
+            loss += lib.output_loss(*at(dx, dw, db, x, weight, bias, labels), *x.shape, len(weight), smoothing)
         else:
             for start in range(0, len(x), rows):
                 part = x[start : start + rows]
@@ -54,13 +52,19 @@ class FusedCrossEntropy(torch.autograd.Function):
                 dw.addmm_(gradient.t(), part)
                 if db is not None:
                     db += gradient.sum(dim=0)
-        ctx.save_for_backward(dx, dw, *([] if db is None else [db]))
+        ctx.save_for_backward(dx, told, bias_told)  # type: ignore[arg-type]  # None is allowed
         return loss.to(x.dtype)
 
     @staticmethod
     def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        dx, dw, *db = ctx.saved_tensors  # type: ignore[attr-defined]
-        return dx.mul_(gradient), dw.mul_(gradient), db[0].mul_(gradient) if db else None, None, None, None
+        found = ctx.saved_tensors  # type: ignore[attr-defined]
+        if gradient.item() != 1.0:
+            if found[1] is None:
+                raise RuntimeError(
+                    "a matrix whose gradients are added at once takes a loss as it is, not a multiple of it"
+                )
+            found = tuple(None if one is None else one.mul_(gradient) for one in found)
+        return *found, None, None, None
 
 
 def smoothed_cross_entropy(

@@ -133,9 +133,9 @@ class Optimizer:
         self.move = Move(0.0, 1.0, 1)
 
     @torch.no_grad()
-    def collect(self, replicas: Sequence[Sequence[nn.Parameter]]) -> None:
-        """Take the gradients that the parameters of the replicas hold."""
-        self.gradients = [[gradient_of(parameter) for parameter in parameters] for parameters in replicas]
+    def collect(self, gradients: Sequence[Sequence[Tensor]]) -> None:
+        """Take the gradients of every replica, in the order of the model's parameters."""
+        self.gradients = [list(one) for one in gradients]
 
     @torch.no_grad()
     def gather(self, part: int = 0, parts: int = 1) -> float:
@@ -178,11 +178,6 @@ class Optimizer:
                 self.steps = int(tensors[name])
             else:
                 value.copy_(tensors[name])
-
-
-def gradient_of(parameter: nn.Parameter) -> Tensor:
-    """The gradient, dense and in order; zeros where nothing came."""
-    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.contiguous()
 
 
 def addresses(tensors: Sequence[Tensor]) -> ctypes.Array[ctypes.c_void_p]:

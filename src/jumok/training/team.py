@@ -15,10 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from jumok.data.batches import Batch
 from jumok.keys import key
+from jumok.nn import fused
 from jumok.nn.layers import Dropouts
 from jumok.training.objectives import Objective
 from jumok.training.optim import Optimizer
@@ -37,6 +38,7 @@ class Team(Generic[Model]):
         self.models = [model, *(replica(model) for _ in range(workers - 1))]
         self.objectives = [objective(one) for one in self.models]
         self.parameters = [list(one.parameters()) for one in self.models]
+        self.gradients = [Gradients(own) for own in self.parameters]
         self.dropouts = [Dropouts(one) for one in self.models]
         self.pool = (
             ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) if workers > 1 else None
@@ -65,25 +67,24 @@ class Team(Generic[Model]):
 
         def work(me: int) -> float:
             total = 0.0
+            self.gradients[me].begin()
             for batch, number in zip(batches, keys, strict=True):
                 share = batch.share(me, self.workers)
                 if share.tokens:
                     self.dropouts[me].start(key(number, "worker", me), dropout)
                     loss, _ = self.objectives[me](share)
-                    (loss / tokens).backward()
+                    loss.backward()
                     total += loss.item()
             return total
 
         total = sum(self.together(work))
         optimizer = self.optimizer
-        optimizer.collect(self.parameters)
-        norm = math.sqrt(sum(self.together(lambda me: optimizer.gather(me, self.workers))))
+        optimizer.collect([gradients.end() for gradients in self.gradients])
+        norm = math.sqrt(sum(self.together(lambda me: optimizer.gather(me, self.workers)))) / tokens
         if math.isfinite(total) and math.isfinite(norm):
-            optimizer.begin(rate, min(1.0, largest_gradient / (norm + 1e-6)) if largest_gradient else 1.0)
+            clip = min(1.0, largest_gradient / (norm + 1e-6)) if largest_gradient else 1.0
+            optimizer.begin(rate, clip / tokens)
             self.together(lambda me: optimizer.apply(me, self.workers))
-        for parameters in self.parameters:
-            for parameter in parameters:
-                parameter.grad = None
         return total / tokens, norm, tokens
 
     def together(self, job: Callable[[int], T]) -> list[T]:
@@ -96,6 +97,39 @@ class Team(Generic[Model]):
             return list(self.pool.map(job, range(self.workers)))
         finally:
             torch.set_num_threads(threads)
+
+
+class Gradients:
+    """The gradients of one replica: kernels add theirs to one stretch of memory, the others come from autograd."""
+
+    def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
+        self.parameters = list(parameters)
+        self.flat = torch.zeros(0)
+        self.rooms: list[Tensor] = []
+        if fused.kernels(*parameters):
+            sizes = [-(-parameter.numel() // 16) * 16 for parameter in parameters]  # each begins with a cache line
+            self.flat = torch.zeros(sum(sizes))
+            pieces = zip(self.flat.split(sizes), parameters, strict=True)
+            self.rooms = [piece[: parameter.numel()].view(parameter.shape) for piece, parameter in pieces]
+
+    def begin(self) -> None:
+        """All are zero, and kernels know where to add."""
+        self.flat.zero_()
+        for parameter, room in zip(self.parameters, self.rooms, strict=False):
+            parameter.into = room  # type: ignore[attr-defined]
+
+    def end(self) -> list[Tensor]:
+        """What was added up, one for each parameter; from here on autograd hears of every gradient again."""
+        found = []
+        for parameter in self.parameters:
+            room, other = parameter.__dict__.pop("into", None), parameter.grad
+            parameter.grad = None
+            if room is None:
+                room = torch.zeros_like(parameter) if other is None else other.contiguous()
+            elif other is not None:
+                room += other
+            found.append(room)
+        return found
 
 
 def replica(model: Model) -> Model:

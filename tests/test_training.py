@@ -320,7 +320,8 @@ def test_a_small_transformer_learns(task, tmp_path):
     recipe = micro(**{
         "data.corpus": task, "data.pairs": 8_000, "data.tokens_per_batch": 2_048, "model.dropout": 0.0,
         "model.encoder_layers": 2, "model.decoder_layers": 2, "model.d_model": 64, "model.d_ff": 128, "model.heads": 4,
-        "training.tokens_per_update": 2_048, "training.steps": 800, "training.peak": 5e-3, "training.warmup": 100,
+        "model.norm_place": "pre", "training.optimizer": "muon",
+        "training.tokens_per_update": 2_048, "training.steps": 800, "training.peak": 8e-3, "training.warmup": 100,
         "training.validate_every": 400, "training.ema": 0.0, "training.valid_pairs": 100,
     })  # fmt: skip
     model = jumok.train(recipe=recipe, out=tmp_path / "run").model

@@ -3,8 +3,8 @@
 
 /* C (M, n) = factor · A (M, k) B (k, n), small enough for the nearest cache; A is read by two strides, so that it may be
  * transposed; n is a multiple of 8; rows of B and C are ldb and ldc apart. */
-static inline __attribute__((always_inline)) void tile(float *C, int64_t ldc, const float *A, int64_t row, int64_t column,
-                                                       const float *B, int64_t ldb, int64_t k, float factor, int rows, int wide) {
+INLINE void tile(float *C, int64_t ldc, const float *A, int64_t row, int64_t column, const float *B, int64_t ldb, int64_t k,
+                 float factor, int rows, int wide) {
     v8 sum[4][2];
     for (int r = 0; r < rows; r++)
         for (int w = 0; w < wide; w++) sum[r][w] = (v8){0};

@@ -1,8 +1,8 @@
 """Chains of small operations as one function each: a C kernel where there is one, the same in plain torch elsewhere.
 
-What the parts of figure 1 are made of besides matrix products: dropout with the residual sum, layer norm, the edges of
-linear layers, embeddings, attention between short sentences.  The kernels want float32 on a CPU; anything else, a
-machine without a compiler and torch.compile take the plain path.
+What the parts of figure 1 are made of: linear layers with norm, relu, dropout and residual sum, embeddings, attention
+between short sentences.  The kernels want float32 on a CPU; anything else, a machine without a compiler and
+torch.compile take the plain path.
 
 Shapes   B batch · T queries · S keys · D width · H heads · K width of a key · E width of a value
 Not here the modules that own the weights (attention.py, layers.py), the output layer (loss.py).
@@ -272,7 +272,9 @@ def linear(
     stream: Stream | None = None,
 ) -> Tensor:
     """x Wᵀ + b with what stands around it: layer norm before, then relu, or dropout and the residual sum, behind."""
-    if torch.is_grad_enabled() and takes_linear(x, weight, residual) and (lib := kernels(x, weight)):
+    rate = rate if stream else 0.0
+    plain = relu and (residual is not None or rate > 0.0)  # the way back needs to see where relu was open
+    if torch.is_grad_enabled() and not plain and takes_linear(x, weight, residual) and (lib := kernels(x, weight)):
         gain, shift, eps = (None, None, 0.0) if norm is None else (norm.weight, norm.bias, norm.eps)
         key = stream.next() if rate and stream else 0
         y: Tensor = Linear.apply(x, weight, bias, residual, gain, shift, eps, relu, key, rate, lib)

@@ -37,8 +37,7 @@ class Team(Generic[Model]):
         self.model, self.optimizer, self.workers = model, optimizer, workers
         self.models = [model, *(replica(model) for _ in range(workers - 1))]
         self.objectives = [objective(one) for one in self.models]
-        self.parameters = [list(one.parameters()) for one in self.models]
-        self.gradients = [Gradients(own) for own in self.parameters]
+        self.gradients = [Gradients(list(one.parameters())) for one in self.models]
         self.dropouts = [Dropouts(one) for one in self.models]
         self.pool = (
             ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) if workers > 1 else None
@@ -77,9 +76,12 @@ class Team(Generic[Model]):
                     total += loss.item()
             return total
 
-        total = sum(self.together(work))
+        try:
+            total = sum(self.together(work))
+        finally:  # also after an error the parameters are ordinary ones again
+            found = [gradients.end() for gradients in self.gradients]
         optimizer = self.optimizer
-        optimizer.collect([gradients.end() for gradients in self.gradients])
+        optimizer.collect(found)
         norm = math.sqrt(sum(self.together(lambda me: optimizer.gather(me, self.workers)))) / tokens
         if math.isfinite(total) and math.isfinite(norm):
             clip = min(1.0, largest_gradient / (norm + 1e-6)) if largest_gradient else 1.0

@@ -13,6 +13,7 @@ from jumok.models.base import END, PAD, START
 from jumok.nn import fused, loss
 from jumok.nn.attention import CrossAttention, Padding, SelfAttention
 from jumok.nn.layers import Dropout, Dropouts, Linear
+from jumok.nn.positions import Rotary
 from jumok.training.objectives import next_token
 from jumok.training.optim import Move, Muon, Optimizer
 from jumok.training.team import Gradients, Team
@@ -111,13 +112,15 @@ def test_an_id_without_a_row_is_an_error_and_not_a_read_beyond_the_end(wrong):
 
 
 @compiled
+@pytest.mark.parametrize("rotary", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("sizes", [(2, 8, 8), (3, 16, 8), (1, 8, 24)])
 @pytest.mark.parametrize("length", [1, 2, 7, 8, 9, 16, 33])
-def test_the_attention_kernel_is_attention(length, sizes, causal):
+def test_the_attention_kernel_is_attention(length, sizes, causal, rotary):
     torch.manual_seed(0)
     heads, d_k, d_v = sizes
-    module = SelfAttention(16, heads, d_k, d_v, score="scaled-dot", bias=True)
+    positions = Rotary(d_k) if rotary else None
+    module = SelfAttention(16, heads, d_k, d_v, score="scaled-dot", bias=True, rotary=positions)
     real = torch.arange(length)[None] < torch.tensor([length, max(1, length - 3), 1])[:, None]
     for ours, plain in both(lambda x: module(x, Padding.of(real), causal=causal), torch.randn(3, length, 16)):
         torch.testing.assert_close(ours, plain, **CLOSE)
@@ -138,7 +141,7 @@ def test_the_attention_kernel_is_attention_over_a_memory(queries, keys):
 def test_a_query_that_may_look_nowhere_gets_zeros():
     lib = native.library()
     qkv, nothing = torch.randn(2, 3, 24), torch.tensor([0, 3])
-    out = fused.Attention.apply(qkv, None, nothing, (1, 8, 8), 1.0, False, lib)
+    out = fused.Attention.apply(qkv, None, nothing, None, (1, 8, 8), 1.0, False, lib)
     assert torch.equal(out[0], torch.zeros(3, 8))
     assert out[1].abs().min() > 0
 
@@ -297,9 +300,9 @@ def trained(updates: int, workers: int, *, micro: int = 2, rate: float = 1e-3, *
 
 
 @compiled
-@pytest.mark.parametrize("place", ["post", "pre"])
-def test_200_updates_with_kernels_and_workers_end_at_the_loss_of_the_plain_path(place):
-    calm = {"norm_place": place, "rate": 2e-4}  # five times faster, float32 and float64 part ways as well
+@pytest.mark.parametrize(("place", "positions"), [("post", "sinusoidal"), ("pre", "rotary")])
+def test_200_updates_with_kernels_and_workers_end_at_the_loss_of_the_plain_path(place, positions):
+    calm = {"norm_place": place, "positions": positions, "rate": 2e-4}  # faster, float32 and float64 part ways as well
     with native.without():
         plain, _ = trained(200, 1, **calm)
     assert plain[-1] < plain[0] - 0.5

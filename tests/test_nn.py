@@ -171,6 +171,19 @@ def test_rotary_scores_depend_on_the_distance_alone():
     torch.testing.assert_close(rotary(q, 5).norm(), q.norm())
 
 
+def test_rotary_positions_multiply_complex_numbers():
+    torch.manual_seed(0)
+    x, start = torch.randn(2, 3, 5, 8), 600
+    angles = torch.arange(start, start + 5)[:, None] / 10_000.0 ** (torch.arange(0, 8, 2) / 8)
+    turned = torch.view_as_complex(x.unflatten(-1, (-1, 2))) * torch.polar(torch.ones(5, 4), angles)
+    torch.testing.assert_close(Rotary(8)(x, start), torch.view_as_real(turned).flatten(-2), atol=1e-4, rtol=1e-4)
+
+
+def test_a_table_that_grows_keeps_its_precision():
+    rotary = Rotary(8).to(torch.bfloat16)
+    assert rotary(torch.randn(1, 1, 1, 8, dtype=torch.bfloat16), 5_000).dtype is torch.bfloat16
+
+
 def test_concatenation_starts_as_the_embedding_beside_which_positions_matter():
     join = Concatenate(4, 1)
     x = torch.randn(2, 3, 4)

@@ -67,37 +67,66 @@ static inline void softmax(float *row, int64_t open, int64_t P) {
     for (int64_t s = 0; s < P; s += WIDE) store(row + s, load(row + s) * share);
 }
 
-/* out (B, T, H·E) = softmax(factor q kᵀ) v over the first lengths[b] keys, or, with causal, over keys 0 … t.
+/* Rotary positions: pairs of numbers of row t turn by the angles in row t of `turns` (K cosines, then K sines with the
+ * sign that each number needs); with sign -1 they turn back. */
+static void rotate(float *to, int64_t to_stride, const float *from, int64_t stride, const float *turns, int64_t rows,
+                   int64_t K, float sign) {
+    for (int64_t t = 0; t < rows; t++)
+        for (int64_t i = 0; i < K; i += WIDE) {
+            v8 x = load(from + t * stride + i), other = MIX(x, x, 1, 0, 3, 2, 5, 4, 7, 6);
+            const float *angles = turns + t * 2 * K + i;
+            store(to + t * to_stride + i, x * load(angles) + other * (sign * load(angles + K)));
+        }
+}
+
+/* Rows of queries or keys and how far apart they are: where they lie, or, turned, in `scratch`. */
+typedef struct {
+    const float *at;
+    int64_t stride;
+} lines;
+
+static lines placed(float *scratch, const float *from, int64_t stride, const float *turns, int64_t rows, int64_t K) {
+    if (!turns) return (lines){from, stride};
+    rotate(scratch, K, from, stride, turns, rows, K, 1.0f);
+    return (lines){scratch, K};
+}
+
+/* out (B, T, H·E) = softmax(factor q kᵀ) v over the first lengths[b] keys, or, with causal, over keys 0 … t; with
+ * `turns`, q and k have rotary positions 0, 1, ….
  * weights (B, H, T, padded S) are kept for the way back.  A query that may look nowhere gets zeros. */
 void attention(float *out, float *weights, const float *q, int64_t q_stride, const float *k, int64_t k_stride,
-               const float *v, int64_t v_stride, const int64_t *lengths, int64_t B, int64_t H, int64_t T, int64_t S,
-               int64_t K, int64_t E, float factor, int causal) {
+               const float *v, int64_t v_stride, const int64_t *lengths, const float *turns, int64_t B, int64_t H,
+               int64_t T, int64_t S, int64_t K, int64_t E, float factor, int causal) {
     int64_t P = padded(S);
 #pragma omp parallel
     {
-        float *turned = malloc(sizeof(float) * (size_t)(K * P));
+        float *turned = room(K * P), *scratch = room((T + S) * K);
 #pragma omp for schedule(static)
         for (int64_t bh = 0; bh < B * H; bh++) {
             int64_t b = bh / H, h = bh % H, seen = lengths ? lengths[b] : S;
-            const float *queries = q + b * T * q_stride + h * K, *values = v + b * S * v_stride + h * E;
+            const float *values = v + b * S * v_stride + h * E;
             float *w = weights + bh * T * P;
-            transpose(turned, P, k + b * S * k_stride + h * K, k_stride, S, K);
-            product(w, P, queries, q_stride, 1, turned, P, T, P, K, factor);
+            lines queries = placed(scratch, q + b * T * q_stride + h * K, q_stride, turns, T, K);
+            lines keys = placed(scratch + T * K, k + b * S * k_stride + h * K, k_stride, turns, S, K);
+            transpose(turned, P, keys.at, keys.stride, S, K);
+            product(w, P, queries.at, queries.stride, 1, turned, P, T, P, K, factor);
             for (int64_t t = 0; t < T; t++) softmax(w + t * P, causal ? MIN(t + 1, seen) : seen, P);
             product(out + b * T * H * E + h * E, H * E, w, P, 1, values, v_stride, T, E, S, 1.0f);
         }
         free(turned);
+        free(scratch);
     }
 }
 
 /* Gradients of `attention`: dq, dk, dv are written with the strides of q, k, v. */
 void attention_backward(float *dq, float *dk, float *dv, const float *gradient, const float *weights, const float *q,
-                        int64_t q_stride, const float *k, int64_t k_stride, const float *v, int64_t v_stride, int64_t B,
-                        int64_t H, int64_t T, int64_t S, int64_t K, int64_t E, float factor) {
+                        int64_t q_stride, const float *k, int64_t k_stride, const float *v, int64_t v_stride,
+                        const float *turns, int64_t B, int64_t H, int64_t T, int64_t S, int64_t K, int64_t E,
+                        float factor) {
     int64_t P = padded(S);
 #pragma omp parallel
     {
-        float *turned = malloc(sizeof(float) * (size_t)(E * P)), *ds = malloc(sizeof(float) * (size_t)(T * P));
+        float *turned = room(E * P), *ds = room(T * P), *scratch = room((T + S) * K);
 #pragma omp for schedule(static)
         for (int64_t bh = 0; bh < B * H; bh++) {
             int64_t b = bh / H, h = bh % H;
@@ -113,11 +142,18 @@ void attention_backward(float *dq, float *dk, float *dv, const float *gradient, 
                 float along = sum_of(sum);
                 for (int64_t s = 0; s < P; s += WIDE) store(row + s, load(p + s) * (load(row + s) - along));
             }
-            product(dq + at_q, q_stride, ds, P, 1, k + at_k, k_stride, T, K, S, factor);
-            product(dk + at_k, k_stride, ds, 1, P, q + at_q, q_stride, S, K, T, factor);
+            lines queries = placed(scratch, q + at_q, q_stride, turns, T, K);
+            lines keys = placed(scratch + T * K, k + at_k, k_stride, turns, S, K);
+            product(dq + at_q, q_stride, ds, P, 1, keys.at, keys.stride, T, K, S, factor);
+            product(dk + at_k, k_stride, ds, 1, P, queries.at, queries.stride, S, K, T, factor);
+            if (turns) {
+                rotate(dq + at_q, q_stride, dq + at_q, q_stride, turns, T, K, -1.0f);
+                rotate(dk + at_k, k_stride, dk + at_k, k_stride, turns, S, K, -1.0f);
+            }
             product(dv + at_v, v_stride, w, 1, P, g, H * E, S, E, T, 1.0f);
         }
         free(turned);
         free(ds);
+        free(scratch);
     }
 }

@@ -148,14 +148,16 @@ def packed(
     sizes: tuple[int, int, int],
     *,
     causal: bool = False,
+    rotary: Rotary | None = None,
 ) -> Tensor | None:
     """Attended values (B, T, H·E) straight from packed projections, or None where there is no kernel for them."""
     keys = first.shape[1] if second is None else second.shape[1]
-    lib = fused.takes_attention(sizes, keys, first) if isinstance(score, DotScore) else None
+    turns = None if rotary is None else rotary.turns(0, keys)
+    lib = fused.takes_attention(sizes, keys, first, turns) if isinstance(score, DotScore) else None
     if lib is None:
         return None
     lengths = None if padding is None else padding.lengths
-    out: Tensor = fused.Attention.apply(first, second, lengths, sizes, score.scale, causal, lib)
+    out: Tensor = fused.Attention.apply(first, second, lengths, turns, sizes, score.scale, causal, lib)
     return out
 
 
@@ -230,8 +232,9 @@ class SelfAttention(nn.Module):
     ) -> Tensor:
         """All positions (B, T, D) look at each other, or, with `causal`, at themselves and what is before them."""
         qkv, mixed = path.enter(x, self.qkv, keep), None
-        if maps is None and self.rotary is None:
-            mixed = packed(self.score, qkv, None, padding, (self.heads, self.d_k, self.d_v), causal=causal)
+        if maps is None:
+            sizes = (self.heads, self.d_k, self.d_v)
+            mixed = packed(self.score, qkv, None, padding, sizes, causal=causal, rotary=self.rotary)
         if mixed is None:
             q, k, v = self.split(qkv)
             mixed = merge_heads(look(self.score, q, k, v, allowed(padding), causal=causal, maps=maps))

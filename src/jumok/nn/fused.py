@@ -24,13 +24,13 @@ Context = Any  # torch's FunctionCtx, which takes any attribute
 LONGEST = 256  # keys: beyond them torch's own tiled kernel is faster
 
 
-def kernels(*tensors: Tensor) -> ctypes.CDLL | None:
+def kernels(*tensors: Tensor | None) -> ctypes.CDLL | None:
     """The compiled kernels, if they can take these tensors."""
     library = native.library()
     if library is None or torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu"):
         return None
     for tensor in tensors:
-        if tensor.dtype is not torch.float32 or not tensor.is_cpu:
+        if tensor is not None and (tensor.dtype is not torch.float32 or not tensor.is_cpu):
             return None
     return library
 
@@ -300,12 +300,13 @@ def takes_linear(x: Tensor, weight: Tensor, residual: Tensor | None) -> bool:
 
 class Attention(torch.autograd.Function):
     """Dot-product attention from packed projections: queries in `first`, keys and values in the last columns of
-    `second`, or all three in `first` when `second` is None.  Nothing is split, merged or copied."""
+    `second`, or all three in `first` when `second` is None; with `turns` (T, 2, K), queries and keys are turned by
+    their positions (positions.Rotary).  Nothing is split, merged or copied."""
 
     @staticmethod
     def forward(
-        ctx: Context, first: Tensor, second: Tensor | None, lengths: Tensor | None, sizes: tuple[int, int, int],
-        scale: float, causal: bool, lib: ctypes.CDLL,
+        ctx: Context, first: Tensor, second: Tensor | None, lengths: Tensor | None, turns: Tensor | None,
+        sizes: tuple[int, int, int], scale: float, causal: bool, lib: ctypes.CDLL,
     ) -> Tensor:  # fmt: skip
         first = first.contiguous()
         second = None if second is None else second.contiguous()
@@ -314,17 +315,17 @@ class Attention(torch.autograd.Function):
         out = first.new_empty(batch, queries, heads * d_v)
         weights = first.new_empty(batch, heads, queries, -(-keys // 8) * 8)
         lib.attention(
-            *at(out, weights), *places(first, second, sizes), *at(lengths), batch, heads, queries, keys, d_k, d_v,
-            scale, causal,
+            *at(out, weights), *places(first, second, sizes), *at(lengths, turns), batch, heads, queries, keys, d_k,
+            d_v, scale, causal,
         )  # fmt: skip
-        ctx.save_for_backward(first, second, weights)
+        ctx.save_for_backward(first, second, weights, turns)
         ctx.rest = (sizes, scale, lib)
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        first, second, weights = ctx.saved_tensors
+        first, second, weights, turns = ctx.saved_tensors
         sizes, scale, lib = ctx.rest
         gradient = gradient.contiguous()
         (batch, queries), (heads, d_k, d_v) = first.shape[:2], sizes
@@ -333,9 +334,9 @@ class Attention(torch.autograd.Function):
         dsecond = None if second is None else torch.empty_like(second)
         lib.attention_backward(
             *places(dfirst, dsecond, sizes)[::2], *at(gradient, weights),
-            *places(first, second, sizes), batch, heads, queries, keys, d_k, d_v, scale,
+            *places(first, second, sizes), *at(turns), batch, heads, queries, keys, d_k, d_v, scale,
         )  # fmt: skip
-        return dfirst, dsecond, None, None, None, None, None
+        return dfirst, dsecond, None, None, None, None, None, None
 
 
 def places(first: Tensor, second: Tensor | None, sizes: tuple[int, int, int]) -> list[int]:
@@ -347,7 +348,7 @@ def places(first: Tensor, second: Tensor | None, sizes: tuple[int, int, int]) ->
     return [first.data_ptr(), first.shape[-1], keys, step, values, step]
 
 
-def takes_attention(sizes: tuple[int, int, int], keys: int, *tensors: Tensor) -> ctypes.CDLL | None:
+def takes_attention(sizes: tuple[int, int, int], keys: int, *tensors: Tensor | None) -> ctypes.CDLL | None:
     """The kernels, if they are made for these sizes."""
     _, d_k, d_v = sizes
     return kernels(*tensors) if keys <= LONGEST and d_k % 8 == 0 and d_v % 8 == 0 else None

@@ -39,7 +39,7 @@ class Table(nn.Module):
 
     def forward(self, start: int, length: int) -> Tensor:
         if start + length > len(self.table):
-            self.table = self.make(2 * (start + length), self.table.device)
+            self.table = self.make(2 * (start + length), self.table.device).to(self.table.dtype)
         return self.table[start : start + length]
 
 
@@ -126,13 +126,19 @@ class Rotary(Table):
         super().__init__(d_k)
 
     def make(self, length: int, device: torch.device | None) -> Tensor:
-        return sinusoid(0, length, self.width, device=device)
+        """(T, 2, K): the cosine of each coordinate's angle, and the sine with the sign that the turn gives it."""
+        sin, cos = sinusoid(0, length, self.width, device=device).unflatten(-1, (-1, 2)).unbind(dim=-1)  # (T, K/2)
+        return torch.stack([torch.stack([cos, cos], dim=-1), torch.stack([-sin, sin], dim=-1)], dim=1).flatten(2)
+
+    def turns(self, start: int, length: int) -> Tensor:
+        """The angles of positions start, start + 1, … as the attention kernel reads them."""
+        return super().forward(start, length)
 
     def forward(self, x: Tensor, start: int) -> Tensor:  # type: ignore[override]
-        angles = super().forward(start, x.shape[-2]).unflatten(-1, (-1, 2))  # (T, K/2, sin and cos)
-        sin, cos = angles.unbind(dim=-1)
-        even, odd = x.unflatten(-1, (-1, 2)).unbind(dim=-1)
-        return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
+        """x (B, H, T, K), turned by its positions."""
+        cos, sin = self.turns(start, x.shape[-2]).unbind(dim=1)  # (T, K)
+        other = x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)  # the other coordinate of each pair
+        return x * cos + other * sin
 
 
 POSITIONS: dict[str, type[Sinusoidal] | type[Learned] | type[StepNumber] | type[Nowhere]] = {

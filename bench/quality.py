@@ -1,15 +1,16 @@
 """BLEU against minutes: jumok and OpenNMT-py, one after the other on the same cores, Multi30k, 8,000 joint subwords.
 
-    bench/quality --minutes 40                      train both, score, write bench/quality.md
-    bench/quality --minutes 15 --only jumok         one side only; the table takes in what is there
-    bench/quality --pair de-en --out /tmp/de-en.md
-    nohup bench/quality --minutes 40 &              logs are in runs/quality/…; the same command continues
+    bench/quality                                   train for 5, 15 and 40 minutes, score, write bench/quality.md
+    bench/quality --minutes 15 --only jumok         one time, one side; the table takes in what is there
+    bench/quality --pair de-en --minutes 40 --out /tmp/de-en.md
+    nohup bench/quality &                           logs are in runs/quality/…; the same command continues
 
 Time is wall clock from two text files, start-up and vocabulary included.  jumok validates while it trains, and that
-counts; the peer's checkpoints are scored after its training, and that does not count.  The peer has the recipe
+counts; the peer's checkpoints are scored after its training, and that does not count.  jumok trains anew for every
+number of minutes; the peer, whose rate does not know when it will end, trains once for the longest.  It has the recipe
 published for Transformer-Tiny on Multi30k: 4 + 4 layers, width 128, feed-forward 256, 4 heads, dropout 0.3, smoothing
 0.1, Adam (0.9, 0.98), peak rate 0.005 after 2,000 updates of 4,096 tokens, then falling with the inverse square root.
-Both choose their final weights on validation; test2016 is seen once, with beam 5.
+Both choose their final weights on validation; test2016 is seen once by each, with beam 5.
 """
 
 import argparse
@@ -19,7 +20,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +179,8 @@ class Jumok:
     def final(self) -> dict[str, Any]:
         """test2016 with beam 5, by `jumok evaluate`."""
         s, out = self.setting, self.folder / "test2016"
+        if not any(event["event"] == "finished" for event in self.events()):
+            raise RuntimeError(f"its training for {s.minutes:g} minutes has not ended; try: the same command again")
         command: list[Any] = [s.python, "-m", "jumok.cli", "evaluate", self.run, "--beam", 5, "--json", "--output", out]
         command += ["--source", s.file("test2016", s.source), "--target", s.file("test2016", s.target)]
         evaluated = json.loads(s.run("jumok", command))
@@ -193,7 +197,7 @@ class OpenNMT:
     name = "OpenNMT-py 3.5.1"
 
     def __init__(self, setting: Setting) -> None:
-        self.setting, self.folder = setting, setting.folder / "onmt"
+        self.setting, self.folder = setting, setting.folder
         self.folder.mkdir(parents=True, exist_ok=True)
         self.sessions = Sessions(self.folder / "sessions.json")
         self.python = peer_python(setting.peers, "onmt")
@@ -314,18 +318,31 @@ seed: 1
         written = {step: model.stat().st_mtime for step, model in self.checkpoints()}
         return [Point(self.sessions.at(written[step]) / 60, step, known[str(step)]) for step in written]
 
-    def final(self) -> dict[str, Any]:
-        """test2016 with beam 5, by the checkpoint that is best on validation."""
-        curve = self.curve()
+    def final(self, minutes: float) -> dict[str, Any]:
+        """test2016 with beam 5, by the checkpoint of these minutes that is best on validation."""
+        curve = [point for point in self.curve() if point.minutes <= minutes]
         if not curve:
-            raise RuntimeError(f"OpenNMT-py has no checkpoint yet; try: a smaller --every than {self.setting.every}")
+            raise RuntimeError(
+                f"OpenNMT-py has no checkpoint after {minutes:g} minutes; try: a smaller --every than "
+                f"{self.setting.every}"
+            )
         best = max(curve, key=lambda point: point.bleu)
         model = dict(self.checkpoints())[best.step]
         [scored] = self.setting.score(self.translate(model, "test2016", beam=5))
-        return scored | {"weights": f"checkpoint {best.step}", "minutes": self.sessions.seconds / 60}
+        took = min(minutes, self.sessions.seconds / 60)
+        return scored | {"weights": f"checkpoint {best.step}", "minutes": took}
 
 
-SYSTEMS: dict[str, Callable[[Setting], Any]] = {"jumok": Jumok, "onmt": OpenNMT}
+SYSTEMS = ("jumok", "onmt")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One training as the report tells it; the peer's single one has a final score for every number of minutes."""
+
+    name: str
+    curve: list[Point]
+    finals: list[dict[str, Any]]
 
 
 def reached(curve: list[Point], bleu: float) -> float | None:
@@ -333,14 +350,13 @@ def reached(curve: list[Point], bleu: float) -> float | None:
     return next((point.minutes for point in curve if point.bleu >= bleu), None)
 
 
-def report(results: dict[str, dict[str, Any]], setting: Setting, machine: str) -> list[str]:
+def report(results: list[Trained], setting: Setting, budgets: list[float], machine: str) -> list[str]:
     """bench/quality.md."""
-    names = list(results)
-    curves: dict[str, list[Point]] = {name: results[name]["curve"] for name in names}
+    asked = ",".join(f"{minutes:g}" for minutes in budgets)
     lines = [
         f"# Minutes to a translator: Multi30k {setting.source} → {setting.target}",
         "",
-        f"Written by `bench/quality --minutes {setting.minutes:g}` on {time.strftime('%Y-%m-%d')}; {machine}. Wall "
+        f"Written by `bench/quality --minutes {asked}` on {time.strftime('%Y-%m-%d')}; {machine}. Wall "
         f"clock from two text files, start-up and vocabulary included; {SYMBOLS:,} joint subwords. jumok: `--recipe "
         f"{setting.recipe}`. OpenNMT-py: the published Transformer-Tiny recipe (see bench/quality.py).",
         "",
@@ -349,26 +365,26 @@ def report(results: dict[str, dict[str, Any]], setting: Setting, machine: str) -
         "| | sacreBLEU, cased raw text (13a) | BLEU, lower-cased Moses tokens | chrF | minutes | weights |",
         "|---|---:|---:|---:|---:|---|",
     ]
-    for name in names:
-        f = results[name]["final"]
-        cells = f"{f['bleu']:.2f} | {f['bleu_moses']:.2f} | {f['chrf']:.2f} | {f['minutes']:.1f} | {f['weights']}"
-        lines.append(f"| {name} | {cells} |")
-    header = f"| {' | '.join(names)} |\n|---:|{'---:|' * len(names)}"
+    for one in results:
+        for f in one.finals:
+            cells = f"{f['bleu']:.2f} | {f['bleu_moses']:.2f} | {f['chrf']:.2f} | {f['minutes']:.1f} | {f['weights']}"
+            lines.append(f"| {one.name} | {cells} |")
+    header = f"| {' | '.join(one.name for one in results)} |\n|---:|{'---:|' * len(results)}"
     lines += ["", "## Minutes until validation BLEU (greedy, cased, raw text)", "", *f"| BLEU {header}".split("\n")]
     for mark in MARKS:
-        times = [reached(curves[name], mark) for name in names]
+        times = [reached(one.curve, mark) for one in results]
         if any(minutes is not None for minutes in times):
             cells = " | ".join("–" if minutes is None else f"{minutes:.1f}" for minutes in times)
             lines.append(f"| {mark} | {cells} |")
-    for name in names:
+    for one in results:
         lines += [
             "",
-            f"## {name}: every validation",
+            f"## {one.name}: every validation",
             "",
             "| minutes | updates | BLEU | pairs |",
             "|---:|---:|---:|---:|",
         ]
-        for point in curves[name]:
+        for point in one.curve:
             lines.append(f"| {point.minutes:.1f} | {point.step:,} | {point.bleu:.2f} | {point.pairs or 'all'} |")
     return lines
 
@@ -377,7 +393,7 @@ def options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="bench/quality", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--minutes", type=float, default=40.0, help="of training each; default: %(default)g")
+    parser.add_argument("--minutes", default="5,15,40", help="of training, one or several; default: %(default)s")
     parser.add_argument("--only", choices=SYSTEMS, help="train this one; the report takes in what is there")
     parser.add_argument("--pair", default="en-de", help="languages of Multi30k; default: %(default)s")
     parser.add_argument("--recipe", default="tiny", help="jumok's; default: %(default)s")
@@ -395,37 +411,61 @@ def main(arguments: list[str] | None = None) -> int:
     given = options(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by way of `finally`, so that no training is left running
     source, target = given.pair.split("-")
+    budgets = sorted({float(minutes) for minutes in given.minutes.split(",")})
     try:
         text, python, home = corpus(given.data), our_python(given.python), peers(given.peers)
         peer_python(home, "plain"), peer_python(home, "onmt")
     except Absent as error:
         say(f"skipped: {error}")
         return 0
-    folder = Path(given.folder).resolve() / f"{given.pair}-{given.recipe}-{given.minutes:g}"
-    folder.mkdir(parents=True, exist_ok=True)
-    setting = Setting(
-        text=text, source=source, target=target, minutes=given.minutes, folder=folder, python=python, peers=home,
-        threads=given.threads, recipe=given.recipe, every=given.every,
+    home_of_runs = Path(given.folder).resolve()
+    longest = Setting(
+        text=text, source=source, target=target, minutes=budgets[-1], folder=home_of_runs / f"{given.pair}-onmt",
+        python=python, peers=home, threads=given.threads, recipe=given.recipe, every=given.every,
     )  # fmt: skip
-    results = {}
-    for name, make in SYSTEMS.items():
-        system = make(setting)
+    jobs: list[tuple[str, Callable[[], Trained | None]]] = []
+    for minutes in budgets:
+        folder = home_of_runs / f"{given.pair}-{given.recipe}-{minutes:g}"
+        jobs.append(("jumok", partial(ours, replace(longest, minutes=minutes, folder=folder), given.only)))
+    jobs.append(("OpenNMT-py", partial(peer, longest, given.only, budgets)))
+    results = []
+    for name, job in jobs:
         try:
-            if given.only in (None, name):
-                say(f"training {system.name}")
-                system.train()
-            if system.sessions.spans:
-                say(f"scoring {system.name}")
-                results[system.name] = {"curve": system.curve(), "final": system.final()}
+            if trained := job():
+                results.append(trained)
         except RuntimeError as error:
-            say(f"{system.name} is left out: {error}")
+            say(f"{name} is left out: {error}")
     if not results:
         return 1
-    here = setting.run("machine", [python, "-c", "from jumok import machine; print(machine.describe())"]).strip()
-    lines = report(results, setting, here)
+    here = longest.run("machine", [python, "-c", "from jumok import machine; print(machine.describe())"]).strip()
+    lines = report(results, longest, budgets, here)
     Path(given.out).write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines[:20]))
     return 0
+
+
+def ours(setting: Setting, only: str | None) -> Trained | None:
+    """jumok, trained for these minutes."""
+    system = Jumok(setting)
+    if only in (None, "jumok"):
+        say(f"training jumok for {setting.minutes:g} minutes")
+        system.train()
+    if not system.sessions.spans:
+        return None
+    say("scoring jumok")
+    return Trained(f"jumok, {setting.minutes:g} minutes", system.curve(), [system.final()])
+
+
+def peer(setting: Setting, only: str | None, budgets: list[float]) -> Trained | None:
+    """OpenNMT-py, trained for the longest time, and how good it was on the way."""
+    system = OpenNMT(setting)
+    if only in (None, "onmt"):
+        say(f"training {system.name} for {setting.minutes:g} minutes")
+        system.train()
+    if not system.sessions.spans:
+        return None
+    say(f"scoring {system.name}")
+    return Trained(system.name, system.curve(), [system.final(minutes) for minutes in budgets])
 
 
 if __name__ == "__main__":

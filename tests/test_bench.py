@@ -1,6 +1,7 @@
 """The benchmark: operations are counted right, disturbed updates do not count, and it measures what `train` does."""
 
 import json
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from bench.peers.task import Task
 from jumok import machine, native, recipes
 from jumok.bench import train
 from jumok.bench.flops import training_flops
-from jumok.bench.measure import REFERENCE, Reading, Update, Watch, Work, read_clocks, scaled
+from jumok.bench.measure import REFERENCE, Reading, Update, Watch, Work, beside, read_clocks, scaled
 from jumok.errors import UsageError
 from jumok.experiment import Experiment
 from jumok.machine import sgemm
@@ -123,6 +124,23 @@ def test_what_happens_in_the_warm_up_is_not_counted():
     assert len(made.updates) == 6
 
 
+def test_what_is_measured_between_updates_is_part_of_none():
+    readings = iter([Reading(wall, wall, 0.0, 0.0) for wall in (0.0, 1.0, 4.0, 5.0, 9.0)])
+    made = Watch(warmup=0, updates=2, read=lambda: next(readings))
+    for _ in range(2):
+        made.update(WORK)
+        made.resume()
+    assert [update.seconds for update in made.updates] == [1.0, 1.0]
+
+
+def test_tokens_are_scaled_by_the_speed_of_the_machine_meanwhile():
+    made, rates = watch([0.0] * 4), {"a": 2 * REFERENCE, "b": REFERENCE}
+    figures = beside(made, rates, 0, threads=1, meanwhile=[REFERENCE / 2, REFERENCE / 2, 9.0])
+    assert figures["target_tokens_per_second_at_reference"] == pytest.approx(200)
+    assert figures["target_tokens_per_second_at_reference_best"] == pytest.approx(50)
+    assert beside(made, rates, 0, threads=1)["target_tokens_per_second_at_reference"] == pytest.approx(50)
+
+
 def test_where_nobody_counts_other_processes_every_update_is_clean():
     assert Update(WORK, seconds=1.0, user=1.0, system=0.0, others=None).clean
 
@@ -142,7 +160,7 @@ MICRO_BENCH = {**MICRO, "training.steps": 10**9, "data.tokens_per_batch": 200, "
 
 @pytest.fixture
 def quick_products(monkeypatch):
-    monkeypatch.setattr(machine, "sgemm", lambda shapes: sgemm(shapes, seconds=0.002))
+    monkeypatch.setattr(machine, "sgemm", lambda shapes, seconds=0.0: sgemm(shapes, seconds=0.002))
 
 
 def measure_micro(**options):
@@ -152,8 +170,9 @@ def measure_micro(**options):
 FIELDS = """bench system version torch recipe corpus symbols parameters sizes dropout label_smoothing tokens updates
 warmup_updates dirty_updates contended target_tokens_per_second target_tokens_per_second_median source_tokens_per_second
 seconds_per_update seconds_per_update_median target_tokens_per_update source_tokens_per_update sentences_per_update
-padding user_seconds system_seconds wall_seconds flops_per_update gflops sgemm sgemm_gflops share_of_sgemm
-reference_gflops target_tokens_per_second_at_reference peak_memory threads settings loss_first loss_last loss_fell
+padding user_seconds system_seconds wall_seconds flops_per_update gflops sgemm sgemm_gflops sgemm_best_gflops
+share_of_sgemm reference_gflops target_tokens_per_second_at_reference target_tokens_per_second_at_reference_best
+peak_memory threads settings loss_first loss_last loss_fell
 machine"""
 
 
@@ -287,6 +306,7 @@ def test_a_watched_trainer_is_credited_with_the_tokens_it_predicts(task, monkeyp
     monkeypatch.setattr(recorder.F, "embedding", recorder.F.embedding)
     monkeypatch.setattr(recorder.os, "_exit", lambda code: None)
     watched = recorder.Recorder(task, "toy", "torch")
+    watched.watch.read = lambda: Reading(time.perf_counter(), 0.0, 0.0, None)  # a busy machine is no concern here
     handle = recorder.hook(watched, pad=pad, end=end)
     try:
         embedding = torch.nn.Embedding(10, 2)

@@ -87,6 +87,11 @@ def available_memory() -> int:
         return free
 
 
+def shape_name(shape: tuple[int, int, int]) -> str:
+    """(rows, inner, columns) as results name it."""
+    return "x".join(map(str, shape))
+
+
 def sgemm(shapes: Iterable[tuple[int, int, int]], *, seconds: float = 0.3) -> dict[str, float]:
     """GFLOPS of float32 products (rows, inner, columns), the best of the calls that fit into `seconds` each."""
     import torch
@@ -99,7 +104,7 @@ def sgemm(shapes: Iterable[tuple[int, int, int]], *, seconds: float = 0.3) -> di
         while (start := time.perf_counter()) - began < seconds:
             torch.mm(a, b, out=c)
             best = min(best, time.perf_counter() - start)
-        rates[f"{rows}x{inner}x{columns}"] = 2.0 * rows * inner * columns / best / 1e9
+        rates[shape_name((rows, inner, columns))] = 2.0 * rows * inner * columns / best / 1e9
     return rates
 
 

@@ -43,9 +43,10 @@ def tiny() -> Recipe:
         vocabulary=VocabularyConfig(size=8_000),
         model=TransformerConfig(
             encoder_layers=4, decoder_layers=4, d_model=128, d_ff=256, heads=4, dropout=0.3, norm_place="pre",
+            positions="rotary",
         ),
         training=TrainingConfig(
-            steps=1_000_000, minutes=40.0, optimizer="muon", schedule="linear", peak=8e-3, warmup=100,
+            steps=1_000_000, minutes=40.0, optimizer="muon", schedule="linear", peak=1.6e-2, warmup=100,
             tokens_per_update=2_048, dropout_epochs=20, validations=20, average=1,
         ),
         decoding=DecodingConfig(beam=5, length_penalty=1.2),

@@ -59,11 +59,11 @@ class Muon:
     """Momentum whose every matrix is made orthogonal before it moves the weights (Jordan et al. 2024).
 
     A matrix then learns in all its directions at the same pace, not only in the few that dominate its gradient.
-    Packed projections are taken apart into their blocks; the length of a move is that of a typical Adam step (Liu et
-    al. 2025), so one learning rate serves both.
+    Packed projections are taken apart into their blocks; the length of a move is half that of a typical Adam step (the
+    whole, in Liu et al. 2025), so that one learning rate serves both: tables want more of it than matrices (LOG.md).
     """
 
-    momentum, rounds, size = 0.95, 3, 0.2  # rough is enough, and a round costs 3 % of a small update
+    momentum, rounds, size = 0.95, 3, 0.1  # rough is enough, and a round costs 3 % of a small update
     polynomial = (3.4445, -4.7750, 2.0315)  # pushes every singular value towards 1
 
     def __init__(self, linears: Sequence[Linear], config: TrainingConfig) -> None:

@@ -15,7 +15,7 @@ import typer
 import jumok as package
 from jumok import cli, native
 from jumok.models import build
-from jumok.nn import attention, loss, positions
+from jumok.nn import attention, fused, loss, positions
 from tests.helpers import ShapeChecker, small
 
 ROOT = Path(package.__file__).parent
@@ -211,12 +211,17 @@ def test_shape_comments_of_attention_positions_and_loss_are_true():
     entropy = loss.smoothed_cross_entropy
     with native.without():
         checker.run(lambda: entropy(x, weight, None, labels, smoothing=0.1), "FusedCrossEntropy", N=N, D=D, V=V)
+    found += checker.complaints()
+
+    checker = ShapeChecker(ROOT / "nn" / "fused.py")
+    with native.without():
+        checker.run(lambda: fused.likeliest(torch.randn(N, V), 3, labels[:2]), "likeliest", N=N, C=3)
     assert found + checker.complaints() == []
 
 
 def test_every_file_of_nn_with_shape_comments_is_among_those_checked():
     with_comments = {path.name for path in (ROOT / "nn").glob("*.py") if ShapeChecker(path).wanted}
-    assert with_comments == {"attention.py", "positions.py", "loss.py"}
+    assert with_comments == {"attention.py", "positions.py", "loss.py", "fused.py"}
 
 
 def test_a_false_shape_comment_and_one_that_is_never_reached_are_found(tmp_path):

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from jumok.decoding.rules import Rule
 from jumok.models.base import END, PAD, START, UNKNOWN, State
+from jumok.nn import fused
 
 Step = Callable[[Tensor, State], tuple[Tensor, State]]
 NEVER = (PAD, UNKNOWN, START, 4, 5, 6, 7)  # no output holds these
@@ -49,8 +50,11 @@ def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:
 
 def candidates(logits: Tensor, count: int, rules: Sequence[Rule], step: int) -> tuple[Tensor, Tensor]:
     """Log-probabilities and tokens (N, C) of the likeliest allowed continuations of every row."""
+    never = torch.tensor(NEVER, device=logits.device)
+    if not rules:
+        return fused.likeliest(logits, count, never)
     normalizer = logits.logsumexp(dim=-1, keepdim=True)  # (N, 1)
-    logits[:, list(NEVER)] = MINUS
+    logits.index_fill_(1, never, MINUS)
     for rule in rules:
         rule(logits, step)
     top, tokens = logits.topk(min(count, logits.shape[-1]), dim=-1)  # (N, C)
@@ -181,12 +185,15 @@ def tokens_one_by_one(
     token = torch.full((len(limits),), START, device=device)
     for t in range(max(limits)):
         logits, state = step(token, state)
-        normalizer = logits.logsumexp(dim=-1)  # (N,)
-        logits[:, list(NEVER)] = MINUS
-        for rule in rules:
-            rule(logits, t)
-        token = choose(logits, number, t)  # (N,)
-        gain = logits.gather(1, token[:, None]).squeeze(1) - normalizer
+        if choose is likeliest:
+            gain, token = (x.squeeze(1) for x in candidates(logits, 1, rules, t))  # (N,)
+        else:
+            normalizer = logits.logsumexp(dim=-1)  # (N,)
+            logits[:, list(NEVER)] = MINUS
+            for rule in rules:
+                rule(logits, t)
+            token = choose(logits, number, t)  # (N,)
+            gain = logits.gather(1, token[:, None]).squeeze(1) - normalizer
         yield list(zip(number.tolist(), token.tolist(), gain.tolist(), strict=True))
         keep = ((token != END) & (t + 1 < limit)).nonzero().squeeze(1)
         if len(keep) == 0:

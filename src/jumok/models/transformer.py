@@ -19,9 +19,11 @@ from torch import Tensor, nn
 
 from jumok.config import TransformerConfig
 from jumok.models.base import PAD, Attention, State
+from jumok.nn import fused
 from jumok.nn.attention import Cache, CrossAttention, Padding, SelfAttention
 from jumok.nn.layers import NORMS, PATHS, Dropout, PostNorm, feed_forward
-from jumok.nn.positions import JOINS, POSITIONS, Rotary
+from jumok.nn.positions import JOINS, POSITIONS, Add, Rotary
+from jumok.nn.stepping import Packed, Parts, Steps, versions
 
 
 def path(config: TransformerConfig) -> PostNorm:
@@ -152,6 +154,7 @@ class Transformer(nn.Module):
         if config.tied == "none":
             self.matrix = nn.Parameter(torch.empty(target_symbols, config.d_model))
             nn.init.xavier_uniform_(self.matrix)
+        self.stepper: Packed | None = None  # the decoder as it was when it last started to translate
 
     def encode(self, source: Tensor, maps: list[Tensor] | None = None) -> tuple[Tensor, Padding | None]:
         """The memory (B, S, D) and which of it is padding; None when nothing is."""
@@ -195,14 +198,37 @@ class Transformer(nn.Module):
     def project(self, hidden: Tensor) -> Tensor:
         return nn.functional.linear(hidden, self.matrix)
 
-    def start(self, source: Tensor) -> DecoderState:
+    def start(self, source: Tensor) -> DecoderState | Steps:
         memory, padding = self.encode(source)
         layers: list[DecoderLayer] = list(self.decoder)  # type: ignore[arg-type]
+        if (packed := self.packed(layers)) is not None:
+            lengths = None if padding is None else padding.lengths
+            return Steps.start(packed, [layer.cross.memory(memory) for layer in layers], lengths)
         caches = [layer.attention.cache(len(source), memory) for layer in layers]
         memories = [layer.cross.remember(memory) for layer in layers]
         return DecoderState(caches, memories, padding, torch.arange(len(source), device=source.device))
 
-    def step(self, token: Tensor, state: State) -> tuple[Tensor, DecoderState]:
+    def packed(self, layers: list[DecoderLayer]) -> Packed | None:
+        """The decoder for the kernel that makes a whole step; None where a part of it has none."""
+        plain = torch.is_grad_enabled() or not isinstance(self.target.join, Add) or self.target.dropout.now > 0.0
+        if plain or not fused.kernels(self.target.weight, self.matrix):
+            return None
+        made = versions(self.parameters())
+        if self.stepper is None or self.stepper.made != made:
+            parts = [
+                Parts(
+                    layer.attention, layer.attention_path, layer.cross, layer.cross_path, layer.feed_forward,
+                    layer.feed_forward_path,
+                )
+                for layer in layers
+            ]  # fmt: skip
+            scale, table = self.target.scale, self.target.weight
+            self.stepper = Packed.of(parts, table, self.matrix, self.decoder_norm, scale=scale, made=made)
+        return self.stepper
+
+    def step(self, token: Tensor, state: State) -> tuple[Tensor, DecoderState | Steps]:
+        if isinstance(state, Steps):
+            return state.step(token, self.target.positions(state.length, 1)), state
         assert isinstance(state, DecoderState)
         x = self.target(token[:, None], state.caches[0].length)  # (N, 1, D)
         for layer, cache, (keys, values) in zip(self.decoder, state.caches, state.memories, strict=True):

@@ -38,8 +38,6 @@ static void product(float *C, int64_t ldc, const float *A, int64_t row, int64_t 
 #undef TILE
 }
 
-static inline int64_t padded(int64_t n) { return (n + WIDE - 1) / WIDE * WIDE; }
-
 /* Rows of `width` numbers, `stride` apart, become columns; `ld` is the padded number of rows. */
 static inline void transpose(float *to, int64_t ld, const float *from, int64_t stride, int64_t rows, int64_t width) {
     for (int64_t i = 0; i < ld; i += WIDE)
@@ -48,34 +46,6 @@ static inline void transpose(float *to, int64_t ld, const float *from, int64_t s
             for (int r = 0; r < WIDE; r++) block[r] = i + r < rows ? load(from + (i + r) * stride + c) : (v8){0};
             turn(block);
             for (int r = 0; r < WIDE; r++) store(to + (c + r) * ld + i, block[r]);
-        }
-}
-
-/* The first `open` of P scores become weights that sum to 1, the others 0; all 0 where none is open. */
-static inline void softmax(float *row, int64_t open, int64_t P) {
-    for (int64_t s = open; s < P; s++) row[s] = -INFINITY;
-    v8 top = load(row), total = {0};
-    for (int64_t s = WIDE; s < P; s += WIDE) top = larger(load(row + s), top);
-    float most = largest(top);
-    if (most == -INFINITY) most = 0.0f; /* may look nowhere */
-    for (int64_t s = 0; s < P; s += WIDE) {
-        v8 e = exponential(load(row + s) - most);
-        store(row + s, e);
-        total += e;
-    }
-    float all = sum_of(total), share = all > 0.0f ? 1.0f / all : all;
-    for (int64_t s = 0; s < P; s += WIDE) store(row + s, load(row + s) * share);
-}
-
-/* Rotary positions: pairs of numbers of row t turn by the angles in row t of `turns` (K cosines, then K sines with the
- * sign that each number needs); with sign -1 they turn back. */
-static void rotate(float *to, int64_t to_stride, const float *from, int64_t stride, const float *turns, int64_t rows,
-                   int64_t K, float sign) {
-    for (int64_t t = 0; t < rows; t++)
-        for (int64_t i = 0; i < K; i += WIDE) {
-            v8 x = load(from + t * stride + i), other = MIX(x, x, 1, 0, 3, 2, 5, 4, 7, 6);
-            const float *angles = turns + t * 2 * K + i;
-            store(to + t * to_stride + i, x * load(angles) + other * (sign * load(angles + K)));
         }
 }
 

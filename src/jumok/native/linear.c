@@ -7,22 +7,6 @@
 
 #define ROWS 96 /* rows at a time: a few hundred KiB of vectors, the size of a core's own cache */
 
-/* One row through layer norm; its mean and 1 / deviation are kept. */
-INLINE void norm_row(float *y, float *mean, float *scale, const float *x, const float *weight, const float *bias, int64_t D,
-                     float eps) {
-    float sum = 0.0f, square = 0.0f;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t d = 0; d < D; d++) sum += x[d];
-    float m = sum / (float)D;
-#pragma omp simd reduction(+ : square)
-    for (int64_t d = 0; d < D; d++) square += (x[d] - m) * (x[d] - m);
-    float r = 1.0f / sqrtf(square / (float)D + eps);
-    *mean = m;
-    *scale = r;
-#pragma omp simd
-    for (int64_t d = 0; d < D; d++) y[d] = (x[d] - m) * r * weight[d] + bias[d];
-}
-
 /* Its way back: dx, and what the row adds to the gradients of weight and bias. */
 INLINE void norm_row_backward(float *dx, float *dweight, float *dbias, const float *g, const float *x, float m, float r,
                               const float *weight, int64_t D) {

@@ -1,4 +1,4 @@
-/* What every kernel is made of: vectors of eight floats, e to the x, random bits, and the sums of threads.
+/* What every kernel is made of: vectors of eight floats, e to the x, softmax, norm, random bits, and the sums of threads.
  *
  * All numbers are float32 and rows are contiguous.  Sums over rows go through one partial sum a thread, so that a result
  * depends on nothing but its input and the number of threads.
@@ -72,6 +72,52 @@ INLINE void turn(v8 r[8]) {
         r[i] = MIX(u[i], u[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
         r[i + 4] = MIX(u[i], u[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
     }
+}
+
+static inline int64_t padded(int64_t n) { return (n + WIDE - 1) / WIDE * WIDE; }
+
+/* The first `open` of P scores become weights that sum to 1, the others 0; all 0 where none is open. */
+static inline void softmax(float *row, int64_t open, int64_t P) {
+    for (int64_t s = open; s < P; s++) row[s] = -INFINITY;
+    v8 top = load(row), total = {0};
+    for (int64_t s = WIDE; s < P; s += WIDE) top = larger(load(row + s), top);
+    float most = largest(top);
+    if (most == -INFINITY) most = 0.0f; /* may look nowhere */
+    for (int64_t s = 0; s < P; s += WIDE) {
+        v8 e = exponential(load(row + s) - most);
+        store(row + s, e);
+        total += e;
+    }
+    float all = sum_of(total), share = all > 0.0f ? 1.0f / all : all;
+    for (int64_t s = 0; s < P; s += WIDE) store(row + s, load(row + s) * share);
+}
+
+/* Rotary positions: pairs of numbers of row t turn by the angles in row t of `turns` (K cosines, then K sines with the
+ * sign that each number needs); with sign -1 they turn back. */
+static inline void rotate(float *to, int64_t to_stride, const float *from, int64_t stride, const float *turns, int64_t rows,
+                   int64_t K, float sign) {
+    for (int64_t t = 0; t < rows; t++)
+        for (int64_t i = 0; i < K; i += WIDE) {
+            v8 x = load(from + t * stride + i), other = MIX(x, x, 1, 0, 3, 2, 5, 4, 7, 6);
+            const float *angles = turns + t * 2 * K + i;
+            store(to + t * to_stride + i, x * load(angles) + other * (sign * load(angles + K)));
+        }
+}
+
+/* One row through layer norm; its mean and 1 / deviation are kept. */
+INLINE void norm_row(float *y, float *mean, float *scale, const float *x, const float *weight, const float *bias, int64_t D,
+                     float eps) {
+    float sum = 0.0f, square = 0.0f;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t d = 0; d < D; d++) sum += x[d];
+    float m = sum / (float)D;
+#pragma omp simd reduction(+ : square)
+    for (int64_t d = 0; d < D; d++) square += (x[d] - m) * (x[d] - m);
+    float r = 1.0f / sqrtf(square / (float)D + eps);
+    *mean = m;
+    *scale = r;
+#pragma omp simd
+    for (int64_t d = 0; d < D; d++) y[d] = (x[d] - m) * r * weight[d] + bias[d];
 }
 
 /* 32 random bits from a key and a counter (two rounds of multiply and shift, Wang and Ettinger's constants). */

@@ -295,6 +295,26 @@ def takes_linear(x: Tensor, weight: Tensor, residual: Tensor | None) -> bool:
     return fits and (residual is None or residual.shape == (*x.shape[:-1], len(weight)))
 
 
+# ------------------------------------------------------------------------------------------ likeliest tokens
+
+
+def likeliest(logits: Tensor, count: int, never: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-probabilities and tokens (N, C) of the largest logits of each row, best first; logits may be used up.
+
+    Tokens in `never` have their share of the probability but are not chosen.
+    """
+    count = min(count, logits.shape[-1])
+    if logits.is_contiguous() and (lib := kernels(logits)):
+        top = logits.new_empty(len(logits), count)
+        tokens = torch.empty(len(logits), count, dtype=torch.long)
+        lib.candidates(*at(top, tokens, logits, never), len(never), *logits.shape, count)
+        return top, tokens
+    normalizer = logits.logsumexp(dim=-1, keepdim=True)  # (N, 1)
+    logits.index_fill_(1, never, -float("inf"))
+    top, tokens = logits.topk(count, dim=-1)  # (N, C)
+    return top - normalizer, tokens
+
+
 # -------------------------------------------------------------------------------------------------- attention
 
 

@@ -155,6 +155,7 @@ class Optimizer:
         """Count an update: it has this rate, and gradients count `scale` times."""
         self.steps += 1
         self.move = Move(rate, scale, self.steps)
+        torch.autograd.graph.increment_version(list(self.names))  # kernels change weights behind torch's back
 
     @torch.no_grad()
     def apply(self, part: int = 0, parts: int = 1) -> None:

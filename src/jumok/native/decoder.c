@@ -1,0 +1,174 @@
+/* One step of a Transformer's decoder, all layers in one call, for any number of hypotheses; and the likeliest tokens.
+ *
+ * A row goes through all layers on one core, and nothing is shared between rows: what comes out for a hypothesis depends on
+ * its own tokens and its own source, and not on what else is in the batch.  Keys and values stay where they were written:
+ * position s of row n is in slot origin[n][s], so that hypotheses that branch or leave move nothing. */
+#include "products.h"
+
+#define ROWS 96
+
+/* x Wᵀ + b with W packed; b may be NULL. */
+typedef struct {
+    const float *packed, *bias;
+    int64_t in, out;
+} dense;
+
+/* Layer norm; no gain, no norm. */
+typedef struct {
+    const float *gain, *shift;
+} norming;
+
+typedef struct {
+    dense qkv, own, query, other, inner, outer;
+    norming norms[3];    /* of self-attention, of attention over the source, of the feed-forward net */
+    float *cache;        /* (slots, room, H·K keys + H·E values) */
+    const float *memory; /* (sentences, S, H·K keys + H·E values) */
+} layer;
+
+typedef struct {
+    int64_t layers, D, H, K, E, pre;
+    const float *table, *turns; /* embeddings; rotary angles or NULL */
+    norming last;
+    dense output;
+    const layer *each;
+    float factor, scale, eps; /* of scores, of embeddings, of norms */
+} decoder;
+
+/* N rows at position t: their tokens, where their past is, which sentence they translate and how long it is. */
+typedef struct {
+    int64_t N, t, room, S;
+    const int64_t *tokens, *origin, *sentence, *lengths; /* (N,), (N, room), (N,), (sentences,) */
+    const float *position;                               /* (D,) or NULL */
+} moment;
+
+/* What one core works on: rows of vectors, and places to put what they become. */
+typedef struct {
+    float *x, *normed, *wide, *mixed, *scores;
+    const float **past;
+} desk;
+
+static void apply(float *to, const float *x, const dense *by, int64_t rows) {
+    multiply(to, by->out, (matrix){x, by->in, 1}, by->packed, rows, by->in, by->out, by->bias, 0);
+}
+
+static const float *normed(const desk *at, norming by, int64_t rows, int64_t D, float eps, float *to) {
+    float mean, scale;
+    if (!by.gain) return at->x;
+    for (int64_t r = 0; r < rows; r++) norm_row(to + r * D, &mean, &scale, at->x + r * D, by.gain, by.shift, D, eps);
+    return to;
+}
+
+/* x + the last matrix of a sub-layer; norm behind it where the norm stands behind. */
+static void leave(const decoder *d, const desk *at, const float *y, const dense *last, norming norm, int64_t rows) {
+    apply(at->normed, y, last, rows);
+    for (int64_t i = 0; i < rows * d->D; i++) at->x[i] += at->normed[i];
+    if (!d->pre) normed(at, norm, rows, d->D, d->eps, at->x);
+}
+
+/* One query (H·K) looks at `count` rows of keys and values. */
+static void look(float *out, const float *q, const float **rows, int64_t count, const decoder *d, float *scores) {
+    int64_t P = padded(count);
+    for (int64_t h = 0; h < d->H; h++) {
+        for (int64_t s = 0; s < count; s++) {
+            v8 sum = {0};
+            for (int64_t i = h * d->K; i < (h + 1) * d->K; i += WIDE) sum += load(q + i) * load(rows[s] + i);
+            scores[s] = d->factor * sum_of(sum);
+        }
+        softmax(scores, count, P);
+        for (int64_t i = h * d->E; i < (h + 1) * d->E; i += WIDE) {
+            v8 sum = {0};
+            for (int64_t s = 0; s < count; s++) sum += scores[s] * load(rows[s] + d->H * d->K + i);
+            store(out + i, sum);
+        }
+    }
+}
+
+/* Rows first … first + rows - 1 through one layer. */
+static void through(const decoder *d, const layer *l, const moment *m, const desk *at, int64_t first, int64_t rows) {
+    int64_t D = d->D, keys = d->H * d->K, values = d->H * d->E, width = keys + values;
+    norming none = {NULL, NULL};
+#define ENTER(n) normed(at, d->pre ? l->norms[n] : none, rows, D, d->eps, at->normed)
+    apply(at->wide, ENTER(0), &l->qkv, rows);
+    for (int64_t r = 0; r < rows; r++) {
+        float *q = at->wide + r * (keys + width), *own = l->cache + ((first + r) * m->room + m->t) * width;
+        const int64_t *origin = m->origin + (first + r) * m->room;
+        memcpy(own, q + keys, sizeof(float) * (size_t)width);
+        for (int64_t h = 0; d->turns && h < d->H; h++) {
+            const float *turns = d->turns + m->t * 2 * d->K;
+            rotate(q + h * d->K, 0, q + h * d->K, 0, turns, 1, d->K, 1.0f);
+            rotate(own + h * d->K, 0, own + h * d->K, 0, turns, 1, d->K, 1.0f);
+        }
+        for (int64_t s = 0; s < m->t; s++) at->past[s] = l->cache + (origin[s] * m->room + s) * width;
+        at->past[m->t] = own;
+        look(at->mixed + r * values, q, at->past, m->t + 1, d, at->scores);
+    }
+    leave(d, at, at->mixed, &l->own, l->norms[0], rows);
+    apply(at->wide, ENTER(1), &l->query, rows);
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t sentence = m->sentence[first + r], length = m->lengths ? m->lengths[sentence] : m->S;
+        for (int64_t s = 0; s < length; s++) at->past[s] = l->memory + (sentence * m->S + s) * width;
+        look(at->mixed + r * values, at->wide + r * keys, at->past, length, d, at->scores);
+    }
+    leave(d, at, at->mixed, &l->other, l->norms[1], rows);
+    apply(at->wide, ENTER(2), &l->inner, rows);
+    for (int64_t i = 0; i < rows * l->inner.out; i++) at->wide[i] = at->wide[i] > 0.0f ? at->wide[i] : 0.0f;
+    leave(d, at, at->wide, &l->outer, l->norms[2], rows);
+#undef ENTER
+}
+
+/* Logits (N, V) of the token after each row's; extends the caches at position t, row n in slot n. */
+void decoder_step(float *logits, const decoder *d, const moment *m) {
+    int64_t D = d->D, wide = MAX(d->H * (2 * d->K + d->E), d->each->inner.out), most = MAX(m->t + 1, m->S);
+    int64_t each = (m->N + omp_get_max_threads() - 1) / omp_get_max_threads();
+    each = MAX(1, MIN(ROWS, (each + HIGH - 1) / HIGH * HIGH));
+#pragma omp parallel
+    {
+        desk at = {room(each * D), room(each * D), room(each * wide), room(each * d->H * d->E), room(padded(most)),
+                   malloc(sizeof(float *) * (size_t)most)};
+#pragma omp for schedule(static)
+        for (int64_t first = 0; first < m->N; first += each) {
+            int64_t rows = MIN(each, m->N - first);
+            for (int64_t r = 0; r < rows; r++)
+                for (int64_t i = 0; i < D; i++)
+                    at.x[r * D + i] = d->table[m->tokens[first + r] * D + i] * d->scale + (m->position ? m->position[i] : 0.0f);
+            for (int64_t l = 0; l < d->layers; l++) through(d, d->each + l, m, &at, first, rows);
+            apply(logits + first * d->output.out, normed(&at, d->last, rows, D, d->eps, at.normed), &d->output, rows);
+        }
+        free(at.x), free(at.normed), free(at.wide), free(at.mixed), free(at.scores), free(at.past);
+    }
+}
+
+int64_t packed_size(int64_t in, int64_t out) { return in * panels(out); }
+
+/* W (out, in) as `dense` wants it. */
+void pack_weight(float *to, const float *weight, int64_t in, int64_t out) { pack(to, (matrix){weight, 1, in}, in, out); }
+
+/* The C largest logits of each row (N, V) and their tokens, best first, the first of equals first, as log-probabilities.  Tokens
+ * in `never` count in the sum but are not chosen; what is -inf is chosen last. */
+void candidates(float *top, int64_t *tokens, float *logits, const int64_t *never, int64_t nevers, int64_t N, int64_t V,
+                int64_t C) {
+#pragma omp parallel for schedule(static)
+    for (int64_t n = 0; n < N; n++) {
+        float *row = logits + n * V, *best = top + n * C, most = -INFINITY, total = 0.0f;
+        int64_t *which = tokens + n * C, found = 0, even = V / WIDE * WIDE;
+        v8 highest = (v8){0} - INFINITY, sum = {0};
+        for (int64_t v = 0; v < even; v += WIDE) highest = larger(load(row + v), highest);
+        most = largest(highest);
+        for (int64_t v = even; v < V; v++) most = row[v] > most ? row[v] : most;
+        for (int64_t v = 0; v < even; v += WIDE) sum += exponential(load(row + v) - most);
+        total = sum_of(sum);
+        for (int64_t v = even; v < V; v++) total += expf(row[v] - most);
+        for (int64_t i = 0; i < nevers; i++) row[never[i]] = -INFINITY;
+        for (int64_t v = 0; v < V; v += WIDE) {
+            int64_t end = MIN(v + WIDE, V);
+            if (found == C && end - v == WIDE && !(largest(load(row + v)) > best[C - 1])) continue;
+            for (int64_t w = v; w < end; w++) {
+                if (found == C && !(row[w] > best[C - 1])) continue;
+                int64_t at = found < C ? found++ : C - 1;
+                for (; at > 0 && row[w] > best[at - 1]; at--) best[at] = best[at - 1], which[at] = which[at - 1];
+                best[at] = row[w], which[at] = w;
+            }
+        }
+        for (int64_t c = 0; c < C; c++) best[c] -= most + logf(total);
+    }
+}

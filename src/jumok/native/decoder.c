@@ -65,20 +65,38 @@ static void leave(const decoder *d, const desk *at, const float *y, const dense 
     if (!d->pre) normed(at, norm, rows, d->D, d->eps, at->x);
 }
 
+/* The weighted sum of `wide` vectors at a place of each row. */
+INLINE void weigh(float *out, const float *weights, const float **rows, int64_t at, int64_t count, int wide) {
+    v8 sum[4];
+    for (int w = 0; w < wide; w++) sum[w] = (v8){0};
+    for (int64_t s = 0; s < count; s++)
+        for (int w = 0; w < wide; w++) sum[w] += weights[s] * load(rows[s] + at + w * WIDE);
+    for (int w = 0; w < wide; w++) store(out + w * WIDE, sum[w]);
+}
+
 /* One query (H·K) looks at `count` rows of keys and values. */
 static void look(float *out, const float *q, const float **rows, int64_t count, const decoder *d, float *scores) {
     int64_t P = padded(count);
+    for (int64_t s = count; s < P; s++) rows[s] = rows[0]; /* softmax closes these */
     for (int64_t h = 0; h < d->H; h++) {
-        for (int64_t s = 0; s < count; s++) {
-            v8 sum = {0};
-            for (int64_t i = h * d->K; i < (h + 1) * d->K; i += WIDE) sum += load(q + i) * load(rows[s] + i);
-            scores[s] = d->factor * sum_of(sum);
+        for (int64_t s = 0; s < P; s += WIDE) {
+            v8 sum[WIDE];
+            for (int k = 0; k < WIDE; k++) sum[k] = (v8){0};
+            for (int64_t i = h * d->K; i < (h + 1) * d->K; i += WIDE) {
+                v8 asked = load(q + i);
+                for (int k = 0; k < WIDE; k++) sum[k] += asked * load(rows[s + k] + i);
+            }
+            turn(sum);
+            v8 all = ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7]));
+            store(scores + s, all * d->factor);
         }
         softmax(scores, count, P);
-        for (int64_t i = h * d->E; i < (h + 1) * d->E; i += WIDE) {
-            v8 sum = {0};
-            for (int64_t s = 0; s < count; s++) sum += scores[s] * load(rows[s] + d->H * d->K + i);
-            store(out + i, sum);
+        for (int64_t i = h * d->E, left = d->E; left > 0; i += 4 * WIDE, left -= 4 * WIDE) {
+            const int64_t at = d->H * d->K + i, many = MIN(4, left / WIDE);
+            if (many == 4)
+                weigh(out + i, scores, rows, at, count, 4);
+            else
+                for (int64_t k = 0; k < many; k++) weigh(out + i + k * WIDE, scores, rows, at + k * WIDE, count, 1);
         }
     }
 }
@@ -124,7 +142,7 @@ void decoder_step(float *logits, const decoder *d, const moment *m) {
 #pragma omp parallel
     {
         desk at = {room(each * D), room(each * D), room(each * wide), room(each * d->H * d->E), room(padded(most)),
-                   malloc(sizeof(float *) * (size_t)most)};
+                   malloc(sizeof(float *) * (size_t)padded(most))};
 #pragma omp for schedule(static)
         for (int64_t first = 0; first < m->N; first += each) {
             int64_t rows = MIN(each, m->N - first);
@@ -150,18 +168,21 @@ void candidates(float *top, int64_t *tokens, float *logits, const int64_t *never
 #pragma omp parallel for schedule(static)
     for (int64_t n = 0; n < N; n++) {
         float *row = logits + n * V, *best = top + n * C, most = -INFINITY, total = 0.0f;
-        int64_t *which = tokens + n * C, found = 0, even = V / WIDE * WIDE;
-        v8 highest = (v8){0} - INFINITY, sum = {0};
-        for (int64_t v = 0; v < even; v += WIDE) highest = larger(load(row + v), highest);
-        most = largest(highest);
-        for (int64_t v = even; v < V; v++) most = row[v] > most ? row[v] : most;
-        for (int64_t v = 0; v < even; v += WIDE) sum += exponential(load(row + v) - most);
-        total = sum_of(sum);
+        int64_t *which = tokens + n * C, found = 0, even = V / (4 * WIDE) * (4 * WIDE);
+        v8 highest[4], sum[4]; /* four at a time: none waits for the one before it */
+        for (int w = 0; w < 4; w++) highest[w] = (v8){0} - INFINITY, sum[w] = (v8){0};
+        for (int64_t v = 0; v < even; v += 4 * WIDE)
+            for (int w = 0; w < 4; w++) highest[w] = larger(load(row + v + w * WIDE), highest[w]);
+        for (int w = 0; w < 4; w++) most = MAX(most, largest(highest[w]));
+        for (int64_t v = even; v < V; v++) most = MAX(most, row[v]);
+        for (int64_t v = 0; v < even; v += 4 * WIDE)
+            for (int w = 0; w < 4; w++) sum[w] += exponential(load(row + v + w * WIDE) - most);
+        total = sum_of((sum[0] + sum[1]) + (sum[2] + sum[3]));
         for (int64_t v = even; v < V; v++) total += expf(row[v] - most);
         for (int64_t i = 0; i < nevers; i++) row[never[i]] = -INFINITY;
         for (int64_t v = 0; v < V; v += WIDE) {
             int64_t end = MIN(v + WIDE, V);
-            if (found == C && end - v == WIDE && !(largest(load(row + v)) > best[C - 1])) continue;
+            if (found == C && end - v == WIDE && !any(load(row + v) > best[C - 1])) continue;
             for (int64_t w = v; w < end; w++) {
                 if (found == C && !(row[w] > best[C - 1])) continue;
                 int64_t at = found < C ? found++ : C - 1;

@@ -26,6 +26,13 @@ INLINE void store(float *p, v8 x) { *(loose *)p = x; }
 INLINE v8 choose(i8 mask, v8 yes, v8 no) { return (v8)((mask & (i8)yes) | (~mask & (i8)no)); }
 INLINE v8 larger(v8 x, v8 y) { return choose(x > y, x, y); }
 
+/* Whether any of eight comparisons was true. */
+INLINE int any(i8 mask) {
+    int64_t parts[4];
+    memcpy(parts, &mask, sizeof parts);
+    return ((parts[0] | parts[1]) | (parts[2] | parts[3])) != 0;
+}
+
 INLINE float largest(v8 x) {
     float top = x[0];
     for (int i = 1; i < WIDE; i++) top = x[i] > top ? x[i] : top;

@@ -22,8 +22,8 @@ from jumok.models.base import PAD, Attention, State
 from jumok.nn import fused
 from jumok.nn.attention import Cache, CrossAttention, Padding, SelfAttention
 from jumok.nn.layers import NORMS, PATHS, Dropout, PostNorm, feed_forward
+from jumok.nn.packed import Packed, Parts, Side, Steps, versions
 from jumok.nn.positions import JOINS, POSITIONS, Add, Rotary
-from jumok.nn.stepping import Packed, Parts, Steps, versions
 
 
 def path(config: TransformerConfig) -> PostNorm:
@@ -81,6 +81,9 @@ class EncoderLayer(nn.Module):
         x = self.feed_forward(x, self.feed_forward_path, keep)  # (B, S, D)
         return x
 
+    def parts(self) -> Parts:
+        return Parts(self.attention, self.attention_path, self.feed_forward, self.feed_forward_path)
+
 
 class DecoderLayer(nn.Module):
     """Masked self-attention, attention over the encoder's output, feed-forward (section 3.1)."""
@@ -105,6 +108,10 @@ class DecoderLayer(nn.Module):
         x = self.cross(x, memory, padding, self.cross_path, keep, maps=other)  # (B, T, D)
         x = self.feed_forward(x, self.feed_forward_path, keep)  # (B, T, D)
         return x
+
+    def parts(self) -> Parts:
+        net = self.feed_forward, self.feed_forward_path
+        return Parts(self.attention, self.attention_path, *net, self.cross, self.cross_path)
 
     def step(self, x: Tensor, cache: Cache, keys: Tensor, values: Tensor, padding: Padding | None) -> Tensor:
         """One position of N rows (N, 1, D); extends the cache."""
@@ -154,7 +161,7 @@ class Transformer(nn.Module):
         if config.tied == "none":
             self.matrix = nn.Parameter(torch.empty(target_symbols, config.d_model))
             nn.init.xavier_uniform_(self.matrix)
-        self.stepper: Packed | None = None  # the decoder as it was when it last started to translate
+        self.ready: Packed | None = None  # the model as it was when it last began to translate
 
     def encode(self, source: Tensor, maps: list[Tensor] | None = None) -> tuple[Tensor, Padding | None]:
         """The memory (B, S, D) and which of it is padding; None when nothing is."""
@@ -199,32 +206,29 @@ class Transformer(nn.Module):
         return nn.functional.linear(hidden, self.matrix)
 
     def start(self, source: Tensor) -> DecoderState | Steps:
+        if (packed := self.packed()) is not None:
+            positions = self.source.positions(0, source.shape[1])
+            return packed.start(source, (source != PAD).sum(dim=1), positions)
         memory, padding = self.encode(source)
         layers: list[DecoderLayer] = list(self.decoder)  # type: ignore[arg-type]
-        if (packed := self.packed(layers)) is not None:
-            lengths = None if padding is None else padding.lengths
-            return Steps.start(packed, [layer.cross.memory(memory) for layer in layers], lengths)
         caches = [layer.attention.cache(len(source), memory) for layer in layers]
         memories = [layer.cross.remember(memory) for layer in layers]
         return DecoderState(caches, memories, padding, torch.arange(len(source), device=source.device))
 
-    def packed(self, layers: list[DecoderLayer]) -> Packed | None:
-        """The decoder for the kernel that makes a whole step; None where a part of it has none."""
+    def packed(self) -> Packed | None:
+        """The model for the kernels that translate; None where a part of it has none."""
         plain = torch.is_grad_enabled() or not isinstance(self.target.join, Add) or self.target.dropout.now > 0.0
-        if plain or not fused.kernels(self.target.weight, self.matrix):
+        if plain or not fused.kernels(self.source.weight, self.target.weight, self.matrix):
             return None
         made = versions(self.parameters())
-        if self.stepper is None or self.stepper.made != made:
-            parts = [
-                Parts(
-                    layer.attention, layer.attention_path, layer.cross, layer.cross_path, layer.feed_forward,
-                    layer.feed_forward_path,
-                )
-                for layer in layers
-            ]  # fmt: skip
-            scale, table = self.target.scale, self.target.weight
-            self.stepper = Packed.of(parts, table, self.matrix, self.decoder_norm, scale=scale, made=made)
-        return self.stepper
+        if self.ready is None or self.ready.made != made:
+            sides = (self.source, self.encoder, self.encoder_norm), (self.target, self.decoder, self.decoder_norm)
+            encoder, decoder = (
+                Side(embedding.weight, embedding.scale, [layer.parts() for layer in layers], norm)  # type: ignore[operator]
+                for embedding, layers, norm in sides
+            )
+            self.ready = Packed.of(encoder, decoder, self.matrix, made)
+        return self.ready
 
     def step(self, token: Tensor, state: State) -> tuple[Tensor, DecoderState | Steps]:
         if isinstance(state, Steps):

@@ -39,6 +39,7 @@ SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "attention": (None, [*[POINTER] * 2, *[POINTER, LONG] * 3, *[POINTER] * 2, *[LONG] * 6, FLOAT, FLAG]),
     "attention_backward": (None, [*[POINTER] * 5, *[POINTER, LONG] * 3, POINTER, *[LONG] * 6, FLOAT]),
     "decoder_step": (None, [POINTER] * 3),
+    "encoder_run": (None, [*[POINTER] * 4, *[LONG] * 2, POINTER]),
     "packed_size": (LONG, [LONG] * 2),
     "pack_weight": (None, [*[POINTER] * 2, *[LONG] * 2]),
     "candidates": (None, [*[POINTER] * 4, *[LONG] * 4]),

@@ -1,4 +1,4 @@
-"""The kernel that makes a whole step of a decoder equals the layers it stands for, whatever rows do."""
+"""The kernels that translate equal the layers they stand for, whatever rows do."""
 
 import copy
 
@@ -10,7 +10,7 @@ from jumok.config import TrainingConfig
 from jumok.decoding.search import NEVER, beam
 from jumok.models.base import END, PAD
 from jumok.nn import fused
-from jumok.nn.stepping import ROOM, Steps
+from jumok.nn.packed import ROOM, Steps
 from jumok.training.optim import Optimizer
 from tests.helpers import made
 
@@ -136,9 +136,9 @@ def test_an_update_of_the_weights_is_seen_at_the_next_start():
 @torch.inference_mode()
 def test_what_else_is_in_the_batch_changes_no_bit_of_a_step():
     model, target = single(norm_place="pre"), targets(5)
-    state = model.start(sources())
-    many = state.select(torch.tensor([0] * 40 + [1] * 90 + [2] * 70))
-    alone = state.select(torch.tensor([1]))
+    crowd = torch.cat([sources(), torch.randint(5, 20, (200, 5))])  # more than a core takes at a time
+    many = model.start(crowd).select(torch.tensor([0] * 40 + [1] * 90 + [2] * 70))
+    alone = model.start(sources()[1:2, :2])  # without its padding
     for t in range(5):
         together, many = model.step(target[1, t].repeat(200), many)
         single_row, alone = model.step(target[1:2, t], alone)

@@ -1,4 +1,5 @@
-/* One step of a Transformer's decoder, all layers in one call, for any number of hypotheses; and the likeliest tokens.
+/* A Transformer that translates: all layers of the encoder in one call, one step of all layers of the decoder in one call,
+ * and the likeliest tokens.
  *
  * A row goes through all layers on one core, and nothing is shared between rows: what comes out for a hypothesis depends on
  * its own tokens and its own source, and not on what else is in the batch.  Keys and values stay where they were written:
@@ -19,10 +20,10 @@ typedef struct {
 } norming;
 
 typedef struct {
-    dense qkv, own, query, other, inner, outer;
-    norming norms[3];    /* of self-attention, of attention over the source, of the feed-forward net */
-    float *cache;        /* (slots, room, H·K keys + H·E values) */
-    const float *memory; /* (sentences, S, H·K keys + H·E values) */
+    dense qkv, own, query, remember, other, inner, outer; /* in an encoder, query, remember and other are not there */
+    norming norms[3]; /* of self-attention, of attention over the source, of the feed-forward net */
+    float *cache;     /* (slots, room, H·K keys + H·E values) */
+    float *memory;    /* (sentences, S, H·K keys + H·E values) */
 } layer;
 
 typedef struct {
@@ -32,7 +33,7 @@ typedef struct {
     dense output;
     const layer *each;
     float factor, scale, eps; /* of scores, of embeddings, of norms */
-} decoder;
+} stack;
 
 /* N rows at position t: their tokens, where their past is, which sentence they translate and how long it is. */
 typedef struct {
@@ -59,10 +60,40 @@ static const float *normed(const desk *at, norming by, int64_t rows, int64_t D, 
 }
 
 /* x + the last matrix of a sub-layer; norm behind it where the norm stands behind. */
-static void leave(const decoder *d, const desk *at, const float *y, const dense *last, norming norm, int64_t rows) {
+static void leave(const stack *d, const desk *at, const float *y, const dense *last, norming norm, int64_t rows) {
     apply(at->normed, y, last, rows);
     for (int64_t i = 0; i < rows * d->D; i++) at->x[i] += at->normed[i];
     if (!d->pre) normed(at, norm, rows, d->D, d->eps, at->x);
+}
+
+/* What the first matrix of a sub-layer reads: x, or norm(x) where the norm stands before. */
+static const float *enter(const stack *d, const desk *at, norming norm, int64_t rows) {
+    return d->pre ? normed(at, norm, rows, d->D, d->eps, at->normed) : at->x;
+}
+
+/* The feed-forward net of a layer. */
+static void feed(const stack *d, const layer *l, const desk *at, int64_t rows) {
+    apply(at->wide, enter(d, at, l->norms[2], rows), &l->inner, rows);
+    for (int64_t i = 0; i < rows * l->inner.out; i++) at->wide[i] = at->wide[i] > 0.0f ? at->wide[i] : 0.0f;
+    leave(d, at, at->wide, &l->outer, l->norms[2], rows);
+}
+
+static desk desk_for(const stack *d, int64_t rows, int64_t most) {
+    int64_t wide = MAX(d->H * (2 * d->K + d->E), d->each->inner.out);
+    return (desk){room(rows * d->D), room(rows * d->D), room(rows * wide), room(rows * d->H * d->E), room(padded(most)),
+                  malloc(sizeof(float *) * (size_t)padded(most))};
+}
+
+static void clear(desk at) { free(at.x), free(at.normed), free(at.wide), free(at.mixed), free(at.scores), free(at.past); }
+
+static void embed_row(const stack *d, float *x, int64_t token, const float *position) {
+    for (int64_t i = 0; i < d->D; i++) x[i] = d->table[token * d->D + i] * d->scale + (position ? position[i] : 0.0f);
+}
+
+/* Queries and keys (H·K) of position t turn by its angles. */
+static void turn_heads(const stack *d, float *x, int64_t t) {
+    for (int64_t h = 0; d->turns && h < d->H; h++)
+        rotate(x + h * d->K, 0, x + h * d->K, 0, d->turns + t * 2 * d->K, 1, d->K, 1.0f);
 }
 
 /* The weighted sum of `wide` vectors at a place of each row. */
@@ -75,10 +106,11 @@ INLINE void weigh(float *out, const float *weights, const float **rows, int64_t 
 }
 
 /* One query (H·K) looks at `count` rows of keys and values. */
-static void look(float *out, const float *q, const float **rows, int64_t count, const decoder *d, float *scores) {
+static void look(float *out, const float *q, const float **rows, int64_t count, const stack *d, float *scores) {
     int64_t P = padded(count);
+    if (!count) memset(out, 0, sizeof(float) * (size_t)(d->H * d->E));
     for (int64_t s = count; s < P; s++) rows[s] = rows[0]; /* softmax closes these */
-    for (int64_t h = 0; h < d->H; h++) {
+    for (int64_t h = 0; count && h < d->H; h++) {
         for (int64_t s = 0; s < P; s += WIDE) {
             v8 sum[WIDE];
             for (int k = 0; k < WIDE; k++) sum[k] = (v8){0};
@@ -102,58 +134,91 @@ static void look(float *out, const float *q, const float **rows, int64_t count, 
 }
 
 /* Rows first … first + rows - 1 through one layer. */
-static void through(const decoder *d, const layer *l, const moment *m, const desk *at, int64_t first, int64_t rows) {
-    int64_t D = d->D, keys = d->H * d->K, values = d->H * d->E, width = keys + values;
-    norming none = {NULL, NULL};
-#define ENTER(n) normed(at, d->pre ? l->norms[n] : none, rows, D, d->eps, at->normed)
-    apply(at->wide, ENTER(0), &l->qkv, rows);
+static void through(const stack *d, const layer *l, const moment *m, const desk *at, int64_t first, int64_t rows) {
+    int64_t keys = d->H * d->K, values = d->H * d->E, width = keys + values;
+    apply(at->wide, enter(d, at, l->norms[0], rows), &l->qkv, rows);
     for (int64_t r = 0; r < rows; r++) {
         float *q = at->wide + r * (keys + width), *own = l->cache + ((first + r) * m->room + m->t) * width;
         const int64_t *origin = m->origin + (first + r) * m->room;
         memcpy(own, q + keys, sizeof(float) * (size_t)width);
-        for (int64_t h = 0; d->turns && h < d->H; h++) {
-            const float *turns = d->turns + m->t * 2 * d->K;
-            rotate(q + h * d->K, 0, q + h * d->K, 0, turns, 1, d->K, 1.0f);
-            rotate(own + h * d->K, 0, own + h * d->K, 0, turns, 1, d->K, 1.0f);
-        }
+        turn_heads(d, q, m->t);
+        turn_heads(d, own, m->t);
         for (int64_t s = 0; s < m->t; s++) at->past[s] = l->cache + (origin[s] * m->room + s) * width;
         at->past[m->t] = own;
         look(at->mixed + r * values, q, at->past, m->t + 1, d, at->scores);
     }
     leave(d, at, at->mixed, &l->own, l->norms[0], rows);
-    apply(at->wide, ENTER(1), &l->query, rows);
+    apply(at->wide, enter(d, at, l->norms[1], rows), &l->query, rows);
     for (int64_t r = 0; r < rows; r++) {
         int64_t sentence = m->sentence[first + r], length = m->lengths ? m->lengths[sentence] : m->S;
         for (int64_t s = 0; s < length; s++) at->past[s] = l->memory + (sentence * m->S + s) * width;
         look(at->mixed + r * values, at->wide + r * keys, at->past, length, d, at->scores);
     }
     leave(d, at, at->mixed, &l->other, l->norms[1], rows);
-    apply(at->wide, ENTER(2), &l->inner, rows);
-    for (int64_t i = 0; i < rows * l->inner.out; i++) at->wide[i] = at->wide[i] > 0.0f ? at->wide[i] : 0.0f;
-    leave(d, at, at->wide, &l->outer, l->norms[2], rows);
-#undef ENTER
+    feed(d, l, at, rows);
 }
 
 /* Logits (N, V) of the token after each row's; extends the caches at position t, row n in slot n. */
-void decoder_step(float *logits, const decoder *d, const moment *m) {
-    int64_t D = d->D, wide = MAX(d->H * (2 * d->K + d->E), d->each->inner.out), most = MAX(m->t + 1, m->S);
+void decoder_step(float *logits, const stack *d, const moment *m) {
     int64_t each = (m->N + omp_get_max_threads() - 1) / omp_get_max_threads();
     each = MAX(1, MIN(ROWS, (each + HIGH - 1) / HIGH * HIGH));
 #pragma omp parallel
     {
-        desk at = {room(each * D), room(each * D), room(each * wide), room(each * d->H * d->E), room(padded(most)),
-                   malloc(sizeof(float *) * (size_t)padded(most))};
+        desk at = desk_for(d, each, MAX(m->t + 1, m->S));
 #pragma omp for schedule(static)
         for (int64_t first = 0; first < m->N; first += each) {
             int64_t rows = MIN(each, m->N - first);
-            for (int64_t r = 0; r < rows; r++)
-                for (int64_t i = 0; i < D; i++)
-                    at.x[r * D + i] = d->table[m->tokens[first + r] * D + i] * d->scale + (m->position ? m->position[i] : 0.0f);
+            for (int64_t r = 0; r < rows; r++) embed_row(d, at.x + r * d->D, m->tokens[first + r], m->position);
             for (int64_t l = 0; l < d->layers; l++) through(d, d->each + l, m, &at, first, rows);
-            apply(logits + first * d->output.out, normed(&at, d->last, rows, D, d->eps, at.normed), &d->output, rows);
+            apply(logits + first * d->output.out, normed(&at, d->last, rows, d->D, d->eps, at.normed), &d->output, rows);
         }
-        free(at.x), free(at.normed), free(at.wide), free(at.mixed), free(at.scores), free(at.past);
+        clear(at);
     }
+}
+
+/* Sentences first … last - 1 through the encoder, without their padding, and what the decoder's layers keep of them. */
+static void read(const stack *e, const stack *d, const desk *at, const int64_t *tokens, const int64_t *lengths, int64_t S,
+                 const float *positions, int64_t first, int64_t last) {
+    int64_t rows = 0, D = e->D, keys = e->H * e->K, values = e->H * e->E, width = 2 * keys + values;
+    for (int64_t b = first; b < last; b++)
+        for (int64_t s = 0; s < lengths[b]; s++, rows++)
+            embed_row(e, at->x + rows * D, tokens[b * S + s], positions ? positions + s * D : NULL);
+    for (const layer *l = e->each; l < e->each + e->layers; l++) {
+        apply(at->wide, enter(e, at, l->norms[0], rows), &l->qkv, rows);
+        for (int64_t b = first, from = 0; b < last; from += lengths[b], b++) {
+            float *q = at->wide + from * width;
+            for (int64_t s = 0; s < lengths[b]; s++) {
+                turn_heads(e, q + s * width, s);
+                turn_heads(e, q + s * width + keys, s);
+                at->past[s] = q + s * width + keys;
+            }
+            for (int64_t s = 0; s < lengths[b]; s++)
+                look(at->mixed + (from + s) * values, q + s * width, at->past, lengths[b], e, at->scores);
+        }
+        leave(e, at, at->mixed, &l->own, l->norms[0], rows);
+        feed(e, l, at, rows);
+    }
+    const float *memory = normed(at, e->last, rows, D, e->eps, at->normed);
+    for (const layer *l = d->each; l < d->each + d->layers; l++)
+        for (int64_t b = first, from = 0; b < last; from += lengths[b], b++)
+            apply(l->memory + b * S * l->remember.out, memory + from * D, &l->remember, lengths[b]);
+}
+
+/* Sources (B, S) through the encoder e into the memories (B, S, ·) of the decoder d; padding is neither read nor written. */
+void encoder_run(const stack *e, const stack *d, const int64_t *tokens, const int64_t *lengths, int64_t B, int64_t S,
+                 const float *positions) {
+    int64_t blocks = 0, *starts = malloc(sizeof(int64_t) * (size_t)(B + 1));
+    for (int64_t b = 0, rows = 0; b < B; rows += lengths[b++])
+        if (b == 0 || rows + lengths[b] > ROWS) starts[blocks++] = b, rows = 0;
+    starts[blocks] = B;
+#pragma omp parallel
+    {
+        desk at = desk_for(e, MAX(ROWS, S), S);
+#pragma omp for schedule(dynamic)
+        for (int64_t i = 0; i < blocks; i++) read(e, d, &at, tokens, lengths, S, positions, starts[i], starts[i + 1]);
+        clear(at);
+    }
+    free(starts);
 }
 
 int64_t packed_size(int64_t in, int64_t out) { return in * panels(out); }

@@ -1,8 +1,8 @@
 """A Transformer packed for translating: the encoder is one call, and so is each step of the decoder.
 
 `Packed.of` packs the parts of a model for the C kernels, or gives None where a part has none; the model then works
-layer by layer in torch.  `Steps` is what a packed decoder remembers: keys and values are written once and never moved.  What
-comes out for a hypothesis does not depend on what else is in the batch, to the last bit.
+layer by layer in torch.  `Steps` is what a packed decoder remembers: keys and values are written once and never moved.
+What comes out for a hypothesis does not depend on what else is in the batch, to the last bit.
 
 Shapes   B sentences · S source · N rows (hypotheses) · D width · V vocabulary · W keys and values of all heads
 Not here the layers themselves (attention.py, layers.py).

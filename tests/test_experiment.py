@@ -99,7 +99,7 @@ def test_minutes_on_the_command_line_count_from_the_start_of_the_process(tmp_pat
     command = [sys.executable, "-m", "jumok.cli", "train", "--corpus", "copy", "--minutes", "0.25", *options]
     subprocess.run([*command, "--out", str(tmp_path / "run")], check=True, capture_output=True)
     seconds = time.monotonic() - began
-    assert 10.0 < seconds < 15.0
+    assert 10.0 < seconds < 16.0  # a second for a busy machine to end the process
     assert told(tmp_path / "run", "step")[0]["wall"] > 1.0, "importing torch counts"
 
 

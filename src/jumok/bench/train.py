@@ -41,7 +41,7 @@ from jumok.training.pace import Progress
 
 SYMBOLS = 8_000
 LARGE = 20_000_000  # parameters from which an update takes seconds
-PROBE = 0.05  # seconds of matrix products between two updates
+PROBE = 0.15  # seconds of matrix products between two updates
 FEW, MANY = (2, 8), (10, 60)  # updates of warm-up and updates that count, for large models and for others
 
 

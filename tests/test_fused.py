@@ -54,7 +54,9 @@ def test_the_norm_kernel_is_the_norm(shape):
 @compiled
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("around", ["nothing", "norm", "relu", "norm and relu", "residual", "no bias"])
-@pytest.mark.parametrize(("rows", "before", "after"), [(1, 8, 16), (5, 12, 7), (97, 33, 50), (211, 300, 20)])
+@pytest.mark.parametrize(
+    ("rows", "before", "after"), [(1, 8, 16), (5, 12, 7), (97, 33, 50), (211, 300, 20), (700, 24, 40), (40, 16, 230)]
+)
 def test_the_linear_kernel_is_the_product_with_what_stands_around_it(rows, before, after, around, threads):
     torch.manual_seed(0)
     x, weight, bias, gain, shift, residual = (

@@ -47,7 +47,7 @@ def tiny() -> Recipe:
         ),
         training=TrainingConfig(
             steps=1_000_000, minutes=40.0, optimizer="muon", schedule="linear", peak=1.6e-2, warmup=100,
-            tokens_per_update=2_048, dropout_epochs=20, validations=20, average=1,
+            tokens_per_update=2_048, dropout_epochs=10, validations=20, average=1,
         ),
         decoding=DecodingConfig(beam=5, length_penalty=1.2),
     )  # fmt: skip

@@ -48,15 +48,20 @@ def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:
     return ((5.0 + length) / 6.0) ** alpha
 
 
-def candidates(logits: Tensor, count: int, rules: Sequence[Rule], step: int) -> tuple[Tensor, Tensor]:
-    """Log-probabilities and tokens (N, C) of the likeliest allowed continuations of every row."""
-    never = torch.tensor(NEVER, device=logits.device)
-    if not rules:
-        return fused.likeliest(logits, count, never)
+def forbid(logits: Tensor, rules: Sequence[Rule], step: int) -> Tensor:
+    """Close what may not follow, in place; the logarithm (N, 1) of what all tokens together had before."""
     normalizer = logits.logsumexp(dim=-1, keepdim=True)  # (N, 1)
-    logits.index_fill_(1, never, MINUS)
+    logits[:, list(NEVER)] = MINUS
     for rule in rules:
         rule(logits, step)
+    return normalizer
+
+
+def candidates(logits: Tensor, count: int, rules: Sequence[Rule], step: int) -> tuple[Tensor, Tensor]:
+    """Log-probabilities and tokens (N, C) of the likeliest allowed continuations of every row."""
+    if not rules:
+        return fused.likeliest(logits, count, torch.tensor(NEVER, device=logits.device))
+    normalizer = forbid(logits, rules, step)  # (N, 1)
     top, tokens = logits.topk(min(count, logits.shape[-1]), dim=-1)  # (N, C)
     return top - normalizer, tokens
 
@@ -188,12 +193,9 @@ def tokens_one_by_one(
         if choose is likeliest:
             gain, token = (x.squeeze(1) for x in candidates(logits, 1, rules, t))  # (N,)
         else:
-            normalizer = logits.logsumexp(dim=-1)  # (N,)
-            logits[:, list(NEVER)] = MINUS
-            for rule in rules:
-                rule(logits, t)
+            normalizer = forbid(logits, rules, t)
             token = choose(logits, number, t)  # (N,)
-            gain = logits.gather(1, token[:, None]).squeeze(1) - normalizer
+            gain = (logits.gather(1, token[:, None]) - normalizer).squeeze(1)
         yield list(zip(number.tolist(), token.tolist(), gain.tolist(), strict=True))
         keep = ((token != END) & (t + 1 < limit)).nonzero().squeeze(1)
         if len(keep) == 0:

@@ -150,7 +150,7 @@ static void through(const stack *d, const layer *l, const moment *m, const desk 
     leave(d, at, at->mixed, &l->own, l->norms[0], rows);
     apply(at->wide, enter(d, at, l->norms[1], rows), &l->query, rows);
     for (int64_t r = 0; r < rows; r++) {
-        int64_t sentence = m->sentence[first + r], length = m->lengths ? m->lengths[sentence] : m->S;
+        int64_t sentence = m->sentence[first + r], length = m->lengths[sentence];
         for (int64_t s = 0; s < length; s++) at->past[s] = l->memory + (sentence * m->S + s) * width;
         look(at->mixed + r * values, at->wide + r * keys, at->past, length, d, at->scores);
     }

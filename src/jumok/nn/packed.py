@@ -200,7 +200,7 @@ class Caches:
 
     def fitting(self, slots: int, room: int, *, alone: bool) -> Caches:
         """These, or a copy with more room; a copy anyway unless `alone`."""
-        have, length, width = self.tensors[0].shape if self.tensors else (0, 0, 0)
+        have, length, width = self.tensors[0].shape
         if alone and slots <= have and room <= length:
             return self
         grown = []

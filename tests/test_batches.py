@@ -17,7 +17,7 @@ from jumok.data import corpora, store
 from jumok.data.batches import Batch, Batches, Place, pad, plan
 from jumok.data.corpora import Pair
 from jumok.data.store import Filters
-from jumok.text.vocabulary import END, PAD, START, Vocabularies, Vocabulary
+from jumok.text.vocabulary import END, PAD, START, UNKNOWN, Vocabularies, Vocabulary
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 DRAW = random.Random(7)
@@ -145,6 +145,28 @@ def test_sampled_batches_hold_the_same_texts_and_depend_on_the_epoch_and_the_ind
         assert drawn[3] == best[3]
         for side, vocabulary in ((0, vocabularies.source), (2, vocabularies.target)):
             assert [vocabulary.decode(ids) for ids in drawn[side]] == [vocabulary.decode(ids) for ids in best[side]]
+
+
+def test_hidden_words_are_unknown_to_the_model_and_still_to_be_said(built):
+    def hidden(epoch: int, start: int = 0) -> list[Batch]:
+        return list(Batches(built, tokens=512, seed=1, unknown=lambda epoch: 0.25 * epoch).epoch(epoch, start))
+
+    for epoch, share in ((0, 0.0), (1, 0.25), (2, 0.5)):
+        given, plain = hidden(epoch), list(Batches(built, tokens=512, seed=1).epoch(epoch))
+        seen, words, unknown = [content(batch) for batch in given], 0, 0
+        assert [content(batch) for batch in hidden(epoch, 3)] == seen[3:]
+        for noisy, clean in zip(given, plain, strict=True):
+            assert torch.equal(noisy.labels, clean.labels)
+            assert noisy.tokens == clean.tokens
+            for drawn, whole in ((noisy.source, clean.source), (noisy.target, clean.target)):
+                changed = drawn != whole
+                assert (drawn[changed] == UNKNOWN).all()
+                assert (whole[changed] > END).all()
+                words, unknown = words + int((whole > END).sum()), unknown + int(changed.sum())
+        assert unknown / words == pytest.approx(share, abs=4 * (share * (1 - share) / words) ** 0.5)
+    first, second = hidden(1), hidden(2)
+    assert not torch.equal(first[0].source == UNKNOWN, first[0].target == UNKNOWN)
+    assert [content(batch) for batch in first] != [content(batch) for batch in second]
 
 
 @pytest.mark.shared

@@ -64,14 +64,13 @@ def losses(folder: Path) -> dict[int, float]:
     return {event["step"]: event["loss"] for event in read_events(folder / "events.jsonl") if event["event"] == "step"}
 
 
-@pytest.mark.parametrize("sampling", [0.0, 0.5])
+@pytest.mark.parametrize("noise", [{}, {"vocabulary.sampling": 0.5}, {"training.word_dropout": 0.2}], ids=str)
 @pytest.mark.parametrize("stop_at", [3, 4, 9])
-def test_9_stop_and_resume_end_with_the_same_bytes_as_an_uninterrupted_run(tmp_path, stop_at, sampling):
-    changes = {"vocabulary.sampling": sampling}
-    whole = run(tmp_path / "whole", **changes)
+def test_9_stop_and_resume_end_with_the_same_bytes_as_an_uninterrupted_run(tmp_path, stop_at, noise):
+    whole = run(tmp_path / "whole", **noise)
     with pytest.raises(Resumable):
-        run(tmp_path / "parts", stop_at=stop_at, **changes)
-    parts = run(tmp_path / "parts", **changes)
+        run(tmp_path / "parts", stop_at=stop_at, **noise)
+    parts = run(tmp_path / "parts", **noise)
     for name in ("model", "optimizer", "mean"):
         files = [folder / "checkpoints" / "step-00000012" / f"{name}.safetensors" for folder in (whole, parts)]
         assert files[0].read_bytes() == files[1].read_bytes()

@@ -131,6 +131,7 @@ class TrainingConfig(Section):
     dropout_epochs: Annotated[int, Field(ge=0, le=10_000)] = (
         0  # passes over which dropout grows to the model's; 0: at once
     )
+    word_dropout: Share = 0.0  # of the words of source and target that the model sees as unknown; grows with dropout
     tokens_per_update: Annotated[int, Field(ge=16, le=10**8)] = 25_000  # gradients add up until this many tokens
     validations: Annotated[int, Field(ge=1, le=10_000)] = 20  # in the whole run, evenly spaced
     validate_every: Count | None = None  # steps; takes the place of `validations`

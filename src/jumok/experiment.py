@@ -229,6 +229,7 @@ class Experiment:
         self.feed = Batches(
             self.store, tokens=batch_tokens, seed=recipe.seed,
             vocabularies=self.vocabularies, sampling=recipe.vocabulary.sampling,
+            unknown=lambda epoch: training.word_dropout * self.dropout_share(epoch),
         )  # fmt: skip
         self.accumulate = max(1, round(training.tokens_per_update / batch_tokens))
         self.schedule = Schedule(training.schedule, recipe.model.d_model, training.warmup, training.peak)

@@ -175,8 +175,9 @@ class Probe(Experiment):
         once = min(self.accumulate, self.team.workers)
         self.portion, self.accumulate = self.smaller * once / self.accumulate, once
         self.feed = LongestFirst(
-            feed.store, tokens=tokens, seed=feed.seed, vocabularies=feed.vocabularies, sampling=feed.sampling
-        )
+            feed.store, tokens=tokens, seed=feed.seed, vocabularies=feed.vocabularies, sampling=feed.sampling,
+            unknown=feed.unknown,
+        )  # fmt: skip
 
     def hear(self, event: Event) -> None:
         if event["event"] == "step":

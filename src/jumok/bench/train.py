@@ -62,6 +62,7 @@ def protocol(recipe: Recipe, *, source: str | None, target: str | None, tokens: 
             "vocabulary.joint": True,
             "training.tokens_per_update": tokens,
             "training.dropout_epochs": 0,  # all of the dropout from the first update on
+            "training.word_dropout": 0.0,  # peers have none
             "training.minutes": None,
             "training.epochs": None,
             "training.until_bleu": None,
@@ -76,12 +77,13 @@ class Counted(Batches):
 
     def __init__(self, like: Batches) -> None:
         super().__init__(
-            like.store, tokens=like.tokens, seed=like.seed, vocabularies=like.vocabularies, sampling=like.sampling
-        )
+            like.store, tokens=like.tokens, seed=like.seed, vocabularies=like.vocabularies, sampling=like.sampling,
+            unknown=like.unknown,
+        )  # fmt: skip
         self.given: deque[tuple[list[int], list[int]]] = deque()  # of source and target, batch by batch
 
-    def read(self, rows: np.ndarray, draw: int) -> Batch:
-        batch = super().read(rows, draw)
+    def read(self, rows: np.ndarray, draw: int, unknown: float = 0.0) -> Batch:
+        batch = super().read(rows, draw, unknown)
         source, target = ((side != PAD).sum(dim=1).tolist() for side in (batch.source, batch.labels))
         self.given.append((source, target))
         return batch

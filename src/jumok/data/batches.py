@@ -7,7 +7,7 @@ Shapes   B batch · S source · T target
 """
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from queue import Full, Queue
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from torch import Tensor
 from jumok.data.store import Store
 from jumok.errors import DataError
 from jumok.keys import generator, key
-from jumok.text.vocabulary import END, PAD, START, Vocabularies
+from jumok.text.vocabulary import END, PAD, START, UNKNOWN, Vocabularies
 
 WINDOW = 1 << 20  # pairs that are sorted together
 
@@ -77,6 +77,17 @@ def pad(
     return torch.from_numpy(grid)
 
 
+def hide(grid: Tensor, share: float, draw: int) -> Tensor:
+    """Put UNKNOWN in the place of a share of the words, in place; START, END and PAD stay.
+
+    A model that cannot see every word has to use the others, and cannot learn whole sentences by heart.
+    """
+    if share:
+        hidden = np.random.Generator(np.random.PCG64(draw)).random(grid.shape, dtype=np.float32) < share
+        grid[torch.from_numpy(hidden) & (grid > END)] = UNKNOWN
+    return grid
+
+
 def plan(source: np.ndarray, target: np.ndarray, *, tokens: int, rng: np.random.Generator) -> list[np.ndarray]:
     """Rows of each batch: neighbours in length, at most `tokens` padded tokens a side, in random order.
 
@@ -97,8 +108,13 @@ def plan(source: np.ndarray, target: np.ndarray, *, tokens: int, rng: np.random.
     return [batches[i] for i in shuffled]
 
 
+def never(epoch: int) -> float:
+    """No share of the words, in whatever epoch."""
+    return 0.0
+
+
 class Batches:
-    """All batches of a store, epoch after epoch."""
+    """All batches of a store, epoch after epoch; training may cut the words differently each time, and hide some."""
 
     def __init__(
         self,
@@ -108,20 +124,21 @@ class Batches:
         seed: int,
         vocabularies: Vocabularies | None = None,
         sampling: float = 0.0,
+        unknown: Callable[[int], float] = never,
         window: int = WINDOW,
     ) -> None:
         self.store, self.tokens, self.seed = store, tokens, seed
-        self.vocabularies, self.sampling, self.window = vocabularies, sampling, window
+        self.vocabularies, self.sampling, self.unknown, self.window = vocabularies, sampling, unknown, window
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """Batches start, start + 1, … of an epoch."""
         windows = -(-len(self.store) // self.window)
-        seen = 0
+        seen, unknown = 0, self.unknown(epoch)
         for number in generator(self.seed, "windows", epoch).permutation(windows):
             first = int(number) * self.window
             rows = self.window_plan(epoch, int(number))
             for index in range(max(0, start - seen), len(rows)):
-                yield self.read(rows[index] + first, key(self.seed, "subwords", epoch, seen + index))
+                yield self.read(rows[index] + first, key(self.seed, "subwords", epoch, seen + index), unknown)
             seen += len(rows)
 
     def window_plan(self, epoch: int, number: int) -> list[np.ndarray]:
@@ -146,19 +163,18 @@ class Batches:
                 yield Place(epoch, index), batch
             epoch, index = epoch + 1, 0
 
-    def read(self, rows: np.ndarray, draw: int) -> Batch:
-        """These rows as one batch; with subword sampling the segmentation is drawn by `draw`."""
+    def read(self, rows: np.ndarray, draw: int, unknown: float = 0.0) -> Batch:
+        """These rows as one batch; how words are cut and which share of them is unknown is drawn by `draw`."""
         rows = np.sort(rows)
         source = [self.store.source[row] for row in rows]
         target = [self.store.target[row] for row in rows]
         if self.sampling and self.vocabularies is not None:
             source = self._sampled(source, "source", draw)
             target = self._sampled(target, "target", draw + 1)
-        labels = pad(target, after=END)
         return Batch(
-            source=pad(source, after=END),
-            target=pad(target, before=START),
-            labels=labels,
+            source=hide(pad(source, after=END), unknown, key(draw, "unknown", 0)),
+            target=hide(pad(target, before=START), unknown, key(draw, "unknown", 1)),
+            labels=pad(target, after=END),
             rows=torch.from_numpy(rows),
             tokens=sum(map(len, target)) + len(target),
         )

@@ -47,7 +47,7 @@ def tiny() -> Recipe:
         ),
         training=TrainingConfig(
             steps=1_000_000, minutes=40.0, optimizer="muon", schedule="linear", peak=1.6e-2, warmup=100,
-            tokens_per_update=2_048, dropout_epochs=10, validations=20, average=1,
+            tokens_per_update=2_048, dropout_epochs=10, word_dropout=0.1, validations=20, average=1,
         ),
         decoding=DecodingConfig(beam=5, length_penalty=1.2),
     )  # fmt: skip
@@ -67,6 +67,7 @@ def small() -> Recipe:
             "training.minutes": 120.0,
             "training.optimizer": "adam",  # Muon has not been tried at this size
             "training.dropout_epochs": 0,
+            "training.word_dropout": 0.0,
             "training.average": 4,
             "training.peak": 2e-3,
             "training.warmup": 1_000,

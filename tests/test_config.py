@@ -119,7 +119,7 @@ def test_a_wrong_key_or_value_is_named_with_a_cure(assignment, words):
     for word in words:
         assert word in str(caught.value)
     assert caught.value.code == 2
-    assert max(map(len, str(caught.value).split("\n"))) < 300
+    assert max(map(len, str(caught.value).split("\n"))) < 400
 
 
 def test_the_size_that_is_proposed_for_heads_can_be_split():

@@ -46,7 +46,7 @@ def tiny() -> Recipe:
             positions="rotary",
         ),
         training=TrainingConfig(
-            steps=1_000_000, minutes=40.0, optimizer="muon", schedule="linear", peak=1.6e-2, warmup=100,
+            steps=1_000_000, minutes=40.0, optimizer="muon", schedule="linear", peak=1.6e-2, warmup=100, weight_decay=0.02,
             tokens_per_update=2_048, dropout_epochs=10, word_dropout=0.1, validations=20, average=1,
         ),
         decoding=DecodingConfig(beam=5, length_penalty=1.2),
@@ -68,6 +68,7 @@ def small() -> Recipe:
             "training.optimizer": "adam",  # Muon has not been tried at this size
             "training.dropout_epochs": 0,
             "training.word_dropout": 0.0,
+            "training.weight_decay": 0.0,
             "training.average": 4,
             "training.peak": 2e-3,
             "training.warmup": 1_000,

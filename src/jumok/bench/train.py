@@ -62,7 +62,8 @@ def protocol(recipe: Recipe, *, source: str | None, target: str | None, tokens: 
             "vocabulary.joint": True,
             "training.tokens_per_update": tokens,
             "training.dropout_epochs": 0,  # all of the dropout from the first update on
-            "training.word_dropout": 0.0,  # peers have none
+            "training.word_dropout": 0.0,  # peers have none, and no decay
+            "training.weight_decay": 0.0,
             "training.minutes": None,
             "training.epochs": None,
             "training.until_bleu": None,

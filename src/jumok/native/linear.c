@@ -5,7 +5,9 @@
  * and the way back.  W is (O, I).  Norm is layer norm; its output is made again on the way back instead of kept. */
 #include "products.h"
 
-#define ROWS 96 /* rows at a time: a few hundred KiB of vectors, the size of a core's own cache */
+/* Rows at a time: a few hundred KiB of vectors, the size of a core's own cache; more where the weights are not in it, so that
+ * they come by less often. */
+static inline int64_t rows_at_once(int64_t I, int64_t O) { return I * O > 1 << 17 ? 192 : 96; }
 
 /* Its way back: dx, and what the row adds to the gradients of weight and bias. */
 INLINE void norm_row_backward(float *dx, float *dweight, float *dbias, const float *g, const float *x, float m, float r,
@@ -76,14 +78,15 @@ void drop(float *out, const float *x, int64_t n, uint64_t key, float rate) {
 void linear(float *y, const float *x, const float *weight, const float *bias, const float *residual, float *mean,
             float *scale, const float *norm_weight, const float *norm_bias, int64_t N, int64_t I, int64_t O, float eps,
             int relu, uint64_t key, float rate) {
+    int64_t most = rows_at_once(I, O);
     float *packed = room(I * panels(O));
     pack(packed, (matrix){weight, 1, I}, I, O);
 #pragma omp parallel
     {
-        float *normed = norm_weight ? room(ROWS * I) : NULL;
+        float *normed = norm_weight ? room(most * I) : NULL;
 #pragma omp for schedule(static)
-        for (int64_t from = 0; from < N; from += ROWS) {
-            int64_t rows = MIN(ROWS, N - from), size = rows * O;
+        for (int64_t from = 0; from < N; from += most) {
+            int64_t rows = MIN(most, N - from), size = rows * O;
             float *out = y + from * O;
             const float *in = x + from * I;
             for (int64_t r = 0; norm_weight && r < rows; r++)
@@ -108,17 +111,18 @@ void linear_backward(float *dx, float *dweight, float *dbias, float *dnorm_weigh
                      const float *scale, const float *norm_weight, const float *norm_bias, int64_t N, int64_t I,
                      int64_t O, uint64_t key, float rate) {
     int64_t others = omp_get_max_threads() - 1, change = active || rate > 0.0f, size = O * I + O + 2 * I;
+    int64_t most = rows_at_once(I, O);
     float *packed = dx ? room(O * panels(I)) : NULL, *partial = zeros(size * others);
     if (dx) pack(packed, (matrix){weight, I, 1}, O, I);
 #pragma omp parallel
     {
         float *own = share_of(partial, size), *to_weight = own ? own : dweight, *to_bias = own ? own + O * I : dbias;
         float *to_gain = own ? own + O * I + O : dnorm_weight, *to_shift = own ? own + O * I + O + I : dnorm_bias;
-        float *left = change ? room(ROWS * O) : NULL, *columns = room(ROWS * panels(I));
-        float *normed = norm_weight ? room(2 * ROWS * I) : NULL, *back = normed + ROWS * I;
+        float *left = change ? room(most * O) : NULL, *columns = room(most * panels(I));
+        float *normed = norm_weight ? room(2 * most * I) : NULL, *back = normed + most * I;
 #pragma omp for schedule(static)
-        for (int64_t from = 0; from < N; from += ROWS) {
-            int64_t rows = MIN(ROWS, N - from), count = rows * O;
+        for (int64_t from = 0; from < N; from += most) {
+            int64_t rows = MIN(most, N - from), count = rows * O;
             const float *in = x + from * I, *g = gradient + from * O;
             if (rate > 0.0f) drop_some(left, NULL, g, from * O, count, key, rate);
             if (active) {

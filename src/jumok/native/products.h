@@ -163,8 +163,14 @@ static void multiply(float *C, int64_t width, matrix A, const float *packed, int
                 for (int64_t n = 0; n < N; n += BROAD) TILE(m, n, strip);
             }
         } else {
-            for (int64_t n = 0; n < N; n += BROAD)
-                for (int64_t m = 0; m < M; m += HIGH) TILE(m, n, A.at + m * A.row + k);
+            int64_t ahead = (deep * BROAD * 4 / ((M + HIGH - 1) / HIGH) + 63) / 64 * 64; /* bytes of the next panel, a tile */
+            for (int64_t n = 0; n < N; n += BROAD) {
+                const char *next = (const char *)(packed + (n + BROAD) * K + k * BROAD);
+                for (int64_t m = 0; m < M; m += HIGH, next += ahead) {
+                    for (int64_t i = 0; i < ahead && n + BROAD < N; i += 64) __builtin_prefetch(next + i);
+                    TILE(m, n, A.at + m * A.row + k);
+                }
+            }
         }
 #undef TILE
     }

@@ -77,13 +77,13 @@ def pad(
     return torch.from_numpy(grid)
 
 
-def hide(grid: Tensor, share: float, draw: int) -> Tensor:
+def hide(grid: Tensor, share: float, rng: np.random.Generator) -> Tensor:
     """Put UNKNOWN in the place of a share of the words, in place; START, END and PAD stay.
 
     A model that cannot see every word has to use the others, and cannot learn whole sentences by heart.
     """
     if share:
-        hidden = np.random.Generator(np.random.PCG64(draw)).random(grid.shape, dtype=np.float32) < share
+        hidden = rng.random(grid.shape, dtype=np.float32) < share
         grid[torch.from_numpy(hidden) & (grid > END)] = UNKNOWN
     return grid
 
@@ -172,8 +172,8 @@ class Batches:
             source = self._sampled(source, "source", draw)
             target = self._sampled(target, "target", draw + 1)
         return Batch(
-            source=hide(pad(source, after=END), unknown, key(draw, "unknown", 0)),
-            target=hide(pad(target, before=START), unknown, key(draw, "unknown", 1)),
+            source=hide(pad(source, after=END), unknown, generator(draw, "unknown", 0)),
+            target=hide(pad(target, before=START), unknown, generator(draw, "unknown", 1)),
             labels=pad(target, after=END),
             rows=torch.from_numpy(rows),
             tokens=sum(map(len, target)) + len(target),

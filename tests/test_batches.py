@@ -97,6 +97,14 @@ def test_a_walk_is_one_epoch_after_the_other(built):
     assert [content(batch) for _, batch in walked] == [content(b) for epoch in (0, 1) for b in batches.epoch(epoch)]
 
 
+def test_batches_like_others_are_the_same_batches(built, vocabularies):
+    settings = dict(seed=3, vocabularies=vocabularies, sampling=0.5, unknown=lambda epoch: 0.3, window=50)
+    first = Batches(built, tokens=512, **settings)
+    assert [content(batch) for batch in Batches.like(first).epoch(1)] == [content(batch) for batch in first.epoch(1)]
+    small, again = Batches(built, tokens=128, **settings), Batches.like(first, tokens=128)
+    assert [content(batch) for batch in again.epoch(1)] == [content(batch) for batch in small.epoch(1)]
+
+
 def test_sentences_like_those_of_a_real_corpus_are_padded_by_less_than_5_percent():
     draw = np.random.default_rng(0)
     source = np.clip(draw.gamma(6.0, 2.2, 30_000), 1, 60).round().astype(int)  # 13 subwords on average, as in Multi30k

@@ -174,10 +174,7 @@ class Probe(Experiment):
         self.smaller = tokens / feed.tokens
         once = min(self.accumulate, self.team.workers)
         self.portion, self.accumulate = self.smaller * once / self.accumulate, once
-        self.feed = LongestFirst(
-            feed.store, tokens=tokens, seed=feed.seed, vocabularies=feed.vocabularies, sampling=feed.sampling,
-            unknown=feed.unknown,
-        )  # fmt: skip
+        self.feed = LongestFirst.like(feed, tokens=tokens)
 
     def hear(self, event: Event) -> None:
         if event["event"] == "step":

@@ -33,6 +33,7 @@ from jumok.bench.measure import (
 )
 from jumok.config import Recipe
 from jumok.data.batches import Batch, Batches
+from jumok.data.store import Store
 from jumok.errors import JumokError, Resumable, UsageError
 from jumok.events import Event
 from jumok.experiment import Experiment, Run
@@ -76,11 +77,8 @@ def protocol(recipe: Recipe, *, source: str | None, target: str | None, tokens: 
 class Counted(Batches):
     """Batches that remember how long the sentences were that they gave out."""
 
-    def __init__(self, like: Batches) -> None:
-        super().__init__(
-            like.store, tokens=like.tokens, seed=like.seed, vocabularies=like.vocabularies, sampling=like.sampling,
-            unknown=like.unknown,
-        )  # fmt: skip
+    def __init__(self, store: Store, **settings: Any) -> None:
+        super().__init__(store, **settings)
         self.given: deque[tuple[list[int], list[int]]] = deque()  # of source and target, batch by batch
 
     def read(self, rows: np.ndarray, draw: int, unknown: float = 0.0) -> Batch:
@@ -111,7 +109,7 @@ class Measured(Experiment):
 
     def assemble(self) -> None:
         super().assemble()
-        self.feed: Counted = Counted(self.feed)
+        self.feed: Counted = Counted.like(self.feed)
 
     def hear(self, event: Event) -> None:
         """Events of the run: at `begin` the watch starts, at every `step` it takes the time."""

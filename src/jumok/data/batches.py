@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from queue import Full, Queue
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -129,6 +129,14 @@ class Batches:
     ) -> None:
         self.store, self.tokens, self.seed = store, tokens, seed
         self.vocabularies, self.sampling, self.unknown, self.window = vocabularies, sampling, unknown, window
+
+    @classmethod
+    def like(cls, other: "Batches", *, tokens: int | None = None) -> Self:
+        """The same data under the same settings, batches of another size where `tokens` says so."""
+        return cls(
+            other.store, tokens=tokens or other.tokens, seed=other.seed, vocabularies=other.vocabularies,
+            sampling=other.sampling, unknown=other.unknown, window=other.window,
+        )  # fmt: skip
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """Batches start, start + 1, … of an epoch."""

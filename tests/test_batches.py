@@ -98,7 +98,7 @@ def test_a_walk_is_one_epoch_after_the_other(built):
 
 
 def test_batches_like_others_are_the_same_batches(built, vocabularies):
-    settings = dict(seed=3, vocabularies=vocabularies, sampling=0.5, unknown=lambda epoch: 0.3, window=50)
+    settings = {"seed": 3, "vocabularies": vocabularies, "sampling": 0.5, "unknown": lambda epoch: 0.3, "window": 50}
     first = Batches(built, tokens=512, **settings)
     assert [content(batch) for batch in Batches.like(first).epoch(1)] == [content(batch) for batch in first.epoch(1)]
     small, again = Batches(built, tokens=128, **settings), Batches.like(first, tokens=128)

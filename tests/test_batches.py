@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jumok.data import corpora, store
-from jumok.data.batches import Batch, Batches, Place, pad, plan
+from jumok.data.batches import Batch, Batches, Noise, Place, pad, plan
 from jumok.data.corpora import Pair
 from jumok.data.store import Filters
 from jumok.text.vocabulary import END, PAD, START, UNKNOWN, Vocabularies, Vocabulary
@@ -98,7 +98,7 @@ def test_a_walk_is_one_epoch_after_the_other(built):
 
 
 def test_batches_like_others_are_the_same_batches(built, vocabularies):
-    settings = {"seed": 3, "vocabularies": vocabularies, "sampling": 0.5, "unknown": lambda epoch: 0.3, "window": 50}
+    settings = {"seed": 3, "vocabularies": vocabularies, "noise": lambda epoch: Noise(0.5, 0.3), "window": 50}
     first = Batches(built, tokens=512, **settings)
     assert [content(batch) for batch in Batches.like(first).epoch(1)] == [content(batch) for batch in first.epoch(1)]
     small, again = Batches(built, tokens=128, **settings), Batches.like(first, tokens=128)
@@ -142,7 +142,7 @@ def test_pad_puts_ids_before_and_after_and_fills_the_rest():
 
 def test_sampled_batches_hold_the_same_texts_and_depend_on_the_epoch_and_the_index_only(built, vocabularies):
     def sampled(epoch: int, start: int = 0) -> list[object]:
-        batches = Batches(built, tokens=512, seed=1, vocabularies=vocabularies, sampling=0.5)
+        batches = Batches(built, tokens=512, seed=1, vocabularies=vocabularies, noise=lambda epoch: Noise(sampling=0.5))
         return [content(batch) for batch in batches.epoch(epoch, start)]
 
     first = sampled(0)
@@ -157,7 +157,9 @@ def test_sampled_batches_hold_the_same_texts_and_depend_on_the_epoch_and_the_ind
 
 def test_hidden_words_are_unknown_to_the_model_and_still_to_be_said(built):
     def hidden(epoch: int, start: int = 0) -> list[Batch]:
-        return list(Batches(built, tokens=512, seed=1, unknown=lambda epoch: 0.25 * epoch).epoch(epoch, start))
+        return list(
+            Batches(built, tokens=512, seed=1, noise=lambda epoch: Noise(unknown=0.25 * epoch)).epoch(epoch, start)
+        )
 
     for epoch, share in ((0, 0.0), (1, 0.25), (2, 0.5)):
         given, plain = hidden(epoch), list(Batches(built, tokens=512, seed=1).epoch(epoch))

@@ -14,13 +14,14 @@ import torch
 from torch import nn
 
 import jumok
-from jumok import checkpoint
+from jumok import checkpoint, recipes
 from jumok.config import TrainingConfig, validate
 from jumok.data import phrasebook
-from jumok.data.batches import Batch, Place, ahead, pad
+from jumok.data.batches import Batch, Noise, Place, ahead, pad
 from jumok.data.corpora import Corpus
 from jumok.errors import DiskError, JumokError, Resumable, UsageError
 from jumok.events import read_events
+from jumok.experiment import Experiment
 from jumok.models.base import END, START
 from jumok.preparation import survey
 from jumok.training import loop, optim
@@ -76,6 +77,20 @@ def test_9_stop_and_resume_end_with_the_same_bytes_as_an_uninterrupted_run(tmp_p
         assert files[0].read_bytes() == files[1].read_bytes()
     assert losses(whole) == losses(parts)
     assert (whole / "model" / "model.safetensors").read_bytes() == (parts / "model" / "model.safetensors").read_bytes()
+
+
+def test_words_are_cut_and_hidden_in_proportion_to_the_dropout(tmp_path):
+    noisy = {"vocabulary.sampling": 0.4, "training.word_dropout": 0.2, "training.dropout_epochs": 4}
+    recipe = recipes.tiny().change(noisy)
+    given = Experiment(recipe, tmp_path / "run")
+    assert [given.noise(epoch) for epoch in (0, 1, 4, 9)] == [
+        Noise(),
+        Noise(0.1, 0.05),
+        Noise(0.4, 0.2),
+        Noise(0.4, 0.2),
+    ]
+    at_once = Experiment(recipe.change({"training.dropout_epochs": 0}), tmp_path / "other")
+    assert at_once.noise(0) == Noise(0.4, 0.2)
 
 
 def test_another_seed_is_another_run(tmp_path):

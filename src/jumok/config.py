@@ -60,7 +60,7 @@ class VocabularyConfig(Section):
     kind: Literal["unigram", "bpe"] = "unigram"
     joint: bool = True  # one vocabulary for both languages
     sentences: Annotated[int, Field(ge=100, le=10**8)] = 1_000_000  # sampled from the corpus to learn it
-    sampling: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0  # strength of subword sampling in training; 0 is off
+    sampling: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0  # how freely words are cut in training; grows with dropout
 
 
 class TransformerConfig(Section):

@@ -22,7 +22,7 @@ from jumok import checkpoint, ending, machine, native, preparation, recipes
 from jumok.checkpoint import RunFolder
 from jumok.config import Recipe
 from jumok.data import corpora
-from jumok.data.batches import Batch, Batches, Place, ahead
+from jumok.data.batches import Batch, Batches, Noise, Place, ahead
 from jumok.data.corpora import Corpus
 from jumok.ending import Finished
 from jumok.engines.torch_engine import TorchEngine
@@ -227,10 +227,8 @@ class Experiment:
         self.team = Team(self.model, self.objective, self.optimizer, self.workers())
         batch_tokens = min(recipe.data.tokens_per_batch, training.tokens_per_update)
         self.feed = Batches(
-            self.store, tokens=batch_tokens, seed=recipe.seed,
-            vocabularies=self.vocabularies, sampling=recipe.vocabulary.sampling,
-            unknown=lambda epoch: training.word_dropout * self.dropout_share(epoch),
-        )  # fmt: skip
+            self.store, tokens=batch_tokens, seed=recipe.seed, vocabularies=self.vocabularies, noise=self.noise
+        )
         self.accumulate = max(1, round(training.tokens_per_update / batch_tokens))
         self.schedule = Schedule(training.schedule, recipe.model.d_model, training.warmup, training.peak)
         source, target = self.store.tokens()
@@ -312,6 +310,12 @@ class Experiment:
         """Share of the dropout in a pass: what has been seen often is what can be learnt by heart."""
         passes = self.recipe.training.dropout_epochs
         return min(1.0, epoch / passes) if passes else 1.0
+
+    def noise(self, epoch: int) -> Noise:
+        """How the words of a pass are cut and hidden, in proportion to its dropout."""
+        share = self.dropout_share(epoch)
+        sampling, unknown = self.recipe.vocabulary.sampling, self.recipe.training.word_dropout
+        return Noise(sampling=share * sampling, unknown=share * unknown)
 
     def workers(self) -> int:
         """One a core, where cores are what we compute on; a compiled model and a graphics card work alone."""

@@ -40,7 +40,7 @@ def tiny() -> Recipe:
     return Recipe(
         name="tiny",
         data=DataConfig(tokens_per_batch=2_048),
-        vocabulary=VocabularyConfig(size=8_000),
+        vocabulary=VocabularyConfig(size=8_000, sampling=0.1),
         model=TransformerConfig(
             encoder_layers=4, decoder_layers=4, d_model=128, d_ff=256, heads=4, dropout=0.3, norm_place="pre",
             positions="rotary",
@@ -64,6 +64,7 @@ def small() -> Recipe:
             "model.d_ff": 1_024,
             "model.dropout": 0.1,
             "vocabulary.size": 16_000,
+            "vocabulary.sampling": 0.0,
             "training.minutes": 120.0,
             "training.optimizer": "adam",  # Muon has not been tried at this size
             "training.dropout_epochs": 0,

@@ -32,7 +32,7 @@ from jumok.bench.measure import (
     named,
 )
 from jumok.config import Recipe
-from jumok.data.batches import Batch, Batches
+from jumok.data.batches import Batch, Batches, Noise
 from jumok.data.store import Store
 from jumok.errors import JumokError, Resumable, UsageError
 from jumok.events import Event
@@ -61,9 +61,10 @@ def protocol(recipe: Recipe, *, source: str | None, target: str | None, tokens: 
             "vocabulary.size": SYMBOLS,
             "vocabulary.kind": "bpe",
             "vocabulary.joint": True,
+            "vocabulary.sampling": 0.0,  # peers have none, hide no words, and have no decay
             "training.tokens_per_update": tokens,
             "training.dropout_epochs": 0,  # all of the dropout from the first update on
-            "training.word_dropout": 0.0,  # peers have none, and no decay
+            "training.word_dropout": 0.0,
             "training.weight_decay": 0.0,
             "training.minutes": None,
             "training.epochs": None,
@@ -81,8 +82,8 @@ class Counted(Batches):
         super().__init__(store, **settings)
         self.given: deque[tuple[list[int], list[int]]] = deque()  # of source and target, batch by batch
 
-    def read(self, rows: np.ndarray, draw: int, unknown: float = 0.0) -> Batch:
-        batch = super().read(rows, draw, unknown)
+    def read(self, rows: np.ndarray, draw: int, noise: Noise = Noise()) -> Batch:
+        batch = super().read(rows, draw, noise)
         source, target = ((side != PAD).sum(dim=1).tolist() for side in (batch.source, batch.labels))
         self.given.append((source, target))
         return batch

@@ -19,7 +19,7 @@ from torch import Tensor
 from jumok.data.store import Store
 from jumok.errors import DataError
 from jumok.keys import generator, key
-from jumok.text.vocabulary import END, PAD, START, UNKNOWN, Vocabularies
+from jumok.text.vocabulary import END, PAD, START, UNKNOWN, Vocabularies, Vocabulary
 
 WINDOW = 1 << 20  # pairs that are sorted together
 
@@ -108,9 +108,17 @@ def plan(source: np.ndarray, target: np.ndarray, *, tokens: int, rng: np.random.
     return [batches[i] for i in shuffled]
 
 
-def never(epoch: int) -> float:
-    """No share of the words, in whatever epoch."""
-    return 0.0
+@dataclass(frozen=True)
+class Noise:
+    """What is done to the words of a pass, so that they are not learnt by heart."""
+
+    sampling: float = 0.0  # how freely they are cut into subwords
+    unknown: float = 0.0  # the share of subwords that is hidden
+
+
+def silence(epoch: int) -> Noise:
+    """Words as they are, in whatever epoch."""
+    return Noise()
 
 
 class Batches:
@@ -123,30 +131,29 @@ class Batches:
         tokens: int,
         seed: int,
         vocabularies: Vocabularies | None = None,
-        sampling: float = 0.0,
-        unknown: Callable[[int], float] = never,
+        noise: Callable[[int], Noise] = silence,
         window: int = WINDOW,
     ) -> None:
         self.store, self.tokens, self.seed = store, tokens, seed
-        self.vocabularies, self.sampling, self.unknown, self.window = vocabularies, sampling, unknown, window
+        self.vocabularies, self.noise, self.window = vocabularies, noise, window
 
     @classmethod
     def like(cls, other: "Batches", *, tokens: int | None = None) -> Self:
         """The same data under the same settings, batches of another size where `tokens` says so."""
         return cls(
             other.store, tokens=tokens or other.tokens, seed=other.seed, vocabularies=other.vocabularies,
-            sampling=other.sampling, unknown=other.unknown, window=other.window,
+            noise=other.noise, window=other.window,
         )  # fmt: skip
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """Batches start, start + 1, … of an epoch."""
         windows = -(-len(self.store) // self.window)
-        seen, unknown = 0, self.unknown(epoch)
+        seen, noise = 0, self.noise(epoch)
         for number in generator(self.seed, "windows", epoch).permutation(windows):
             first = int(number) * self.window
             rows = self.window_plan(epoch, int(number))
             for index in range(max(0, start - seen), len(rows)):
-                yield self.read(rows[index] + first, key(self.seed, "subwords", epoch, seen + index), unknown)
+                yield self.read(rows[index] + first, key(self.seed, "subwords", epoch, seen + index), noise)
             seen += len(rows)
 
     def window_plan(self, epoch: int, number: int) -> list[np.ndarray]:
@@ -171,26 +178,26 @@ class Batches:
                 yield Place(epoch, index), batch
             epoch, index = epoch + 1, 0
 
-    def read(self, rows: np.ndarray, draw: int, unknown: float = 0.0) -> Batch:
-        """These rows as one batch; how words are cut and which share of them is unknown is drawn by `draw`."""
+    def read(self, rows: np.ndarray, draw: int, noise: Noise = Noise()) -> Batch:
+        """These rows as one batch; how words are cut and which of them are hidden is drawn by `draw`."""
         rows = np.sort(rows)
         source = [self.store.source[row] for row in rows]
         target = [self.store.target[row] for row in rows]
-        if self.sampling and self.vocabularies is not None:
-            source = self._sampled(source, "source", draw)
-            target = self._sampled(target, "target", draw + 1)
+        if noise.sampling and self.vocabularies is not None:
+            source = _sampled(self.vocabularies.source, source, noise.sampling, draw)
+            target = _sampled(self.vocabularies.target, target, noise.sampling, draw + 1)
         return Batch(
-            source=hide(pad(source, after=END), unknown, generator(draw, "unknown", 0)),
-            target=hide(pad(target, before=START), unknown, generator(draw, "unknown", 1)),
+            source=hide(pad(source, after=END), noise.unknown, generator(draw, "unknown", 0)),
+            target=hide(pad(target, before=START), noise.unknown, generator(draw, "unknown", 1)),
             labels=pad(target, after=END),
             rows=torch.from_numpy(rows),
             tokens=sum(map(len, target)) + len(target),
         )
 
-    def _sampled(self, sentences: list[np.ndarray], side: str, draw: int) -> list[np.ndarray]:
-        vocabulary = getattr(self.vocabularies, side)
-        drawn = vocabulary.sample([ids.tolist() for ids in sentences], strength=self.sampling, key=draw)
-        return [np.array(ids) for ids in drawn]
+
+def _sampled(vocabulary: Vocabulary, sentences: list[np.ndarray], strength: float, draw: int) -> list[np.ndarray]:
+    drawn = vocabulary.sample([ids.tolist() for ids in sentences], strength=strength, key=draw)
+    return [np.array(ids) for ids in drawn]
 
 
 def ahead(

@@ -86,6 +86,7 @@ class Setting:
     threads: int | None
     recipe: str
     every: int
+    alpha: float | None = None  # length penalty, where it is not that of the model's recipe
 
     def file(self, split: str, side: str) -> Path:
         return self.text / f"{split}.{side}.gz"
@@ -183,6 +184,7 @@ class Jumok:
             raise RuntimeError(f"its training for {s.minutes:g} minutes has not ended; try: the same command again")
         command: list[Any] = [s.python, "-m", "jumok.cli", "evaluate", self.run, "--beam", 5, "--json", "--output", out]
         command += ["--source", s.file("test2016", s.source), "--target", s.file("test2016", s.target)]
+        command += [] if s.alpha is None else ["--length-penalty", s.alpha]
         evaluated = json.loads(s.run("jumok", command))
         [scored] = s.score(out)
         if abs(scored["bleu"] - evaluated["bleu"]["value"]) > 0.01:
@@ -353,12 +355,13 @@ def reached(curve: list[Point], bleu: float) -> float | None:
 def report(results: list[Trained], setting: Setting, budgets: list[float], machine: str) -> list[str]:
     """bench/quality.md."""
     asked = ",".join(f"{minutes:g}" for minutes in budgets)
+    penalty = "" if setting.alpha is None else f", tested with length penalty {setting.alpha:g}"
     lines = [
         f"# Minutes to a translator: Multi30k {setting.source} → {setting.target}",
         "",
         f"Written by `bench/quality --minutes {asked}` on {time.strftime('%Y-%m-%d')}; {machine}. Wall "
         f"clock from two text files, start-up and vocabulary included; {SYMBOLS:,} joint subwords. jumok: `--recipe "
-        f"{setting.recipe}`. OpenNMT-py: the published Transformer-Tiny recipe (see bench/quality.py).",
+        f"{setting.recipe}`{penalty}. OpenNMT-py: the published Transformer-Tiny recipe (see bench/quality.py).",
         "",
         "## test2016, beam 5, weights chosen on validation",
         "",
@@ -397,6 +400,7 @@ def options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", choices=SYSTEMS, help="train this one; the report takes in what is there")
     parser.add_argument("--pair", default="en-de", help="languages of Multi30k; default: %(default)s")
     parser.add_argument("--recipe", default="tiny", help="jumok's; default: %(default)s")
+    parser.add_argument("--length-penalty", type=float, dest="alpha", help="of jumok's test; default: the recipe's")
     parser.add_argument("--every", type=int, default=100, help="the peer's updates between checkpoints")
     parser.add_argument("--threads", type=int, help="default: torch's choice")
     parser.add_argument("--data", help="folder with multi30k/; default: JUMOK_DATA, else ../shared/data")
@@ -421,7 +425,7 @@ def main(arguments: list[str] | None = None) -> int:
     home_of_runs = Path(given.folder).resolve()
     longest = Setting(
         text=text, source=source, target=target, minutes=budgets[-1], folder=home_of_runs / f"{given.pair}-onmt",
-        python=python, peers=home, threads=given.threads, recipe=given.recipe, every=given.every,
+        python=python, peers=home, threads=given.threads, recipe=given.recipe, every=given.every, alpha=given.alpha,
     )  # fmt: skip
     jobs: list[tuple[str, Callable[[], Trained | None]]] = []
     for minutes in budgets:

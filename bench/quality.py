@@ -355,13 +355,13 @@ def reached(curve: list[Point], bleu: float) -> float | None:
 def report(results: list[Trained], setting: Setting, budgets: list[float], machine: str) -> list[str]:
     """bench/quality.md."""
     asked = ",".join(f"{minutes:g}" for minutes in budgets)
-    penalty = "" if setting.alpha is None else f", tested with length penalty {setting.alpha:g}"
+    asked += "" if setting.alpha is None else f" --length-penalty {setting.alpha:g}"
     lines = [
         f"# Minutes to a translator: Multi30k {setting.source} → {setting.target}",
         "",
         f"Written by `bench/quality --minutes {asked}` on {time.strftime('%Y-%m-%d')}; {machine}. Wall "
         f"clock from two text files, start-up and vocabulary included; {SYMBOLS:,} joint subwords. jumok: `--recipe "
-        f"{setting.recipe}`{penalty}. OpenNMT-py: the published Transformer-Tiny recipe (see bench/quality.py).",
+        f"{setting.recipe}`. OpenNMT-py: the published Transformer-Tiny recipe (see bench/quality.py).",
         "",
         "## test2016, beam 5, weights chosen on validation",
         "",

@@ -4,6 +4,7 @@ import io
 import json
 import math
 import shutil
+import subprocess
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -77,6 +78,18 @@ def test_9_stop_and_resume_end_with_the_same_bytes_as_an_uninterrupted_run(tmp_p
         assert files[0].read_bytes() == files[1].read_bytes()
     assert losses(whole) == losses(parts)
     assert (whole / "model" / "model.safetensors").read_bytes() == (parts / "model" / "model.safetensors").read_bytes()
+
+
+def test_9_resume_in_another_process_ends_with_the_same_bytes(tmp_path):
+    noise = {"vocabulary.sampling": 0.5, "training.word_dropout": 0.2}
+    with pytest.raises(Resumable):
+        run(tmp_path / "parts", stop_at=5, **noise)
+    code = "import sys, pathlib, tests.test_training as t; t.run(pathlib.Path(sys.argv[1]), **eval(sys.argv[2]))"
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "parts"), repr(noise)], check=True, capture_output=True)
+    whole = run(tmp_path / "whole", **noise)
+    assert losses(whole) == losses(tmp_path / "parts")
+    weights = [tmp_path / name / "model" / "model.safetensors" for name in ("whole", "parts")]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
 
 
 def test_words_are_cut_and_hidden_in_proportion_to_the_dropout(tmp_path):

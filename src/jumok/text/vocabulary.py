@@ -8,23 +8,22 @@ import hashlib
 import io
 import os
 import re
-import threading
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
 import sentencepiece
 
 from jumok.errors import DataError, DiskError, JumokError, ModelFileError, UsageError
+from jumok.text.sampling import SPACE, Sampler
 
 PAD, UNKNOWN, START, END = 0, 1, 2, 3
 RESERVED = ("<sep>", "<cls>", "<mask>", "<extra>")  # ids 4 … 7
 SPECIALS = 4 + len(RESERVED)
-SPACE = "\u2581"  # SentencePiece's mark for a space; in user text it is a space
 LONGEST = 4_096  # characters SentencePiece learns from at once; it would pass over a longer line in silence
-SEEDING = threading.Lock()  # SentencePiece has one seed for the whole process
 
 
 def normalize(text: str) -> str:
@@ -103,25 +102,18 @@ class Vocabulary:
         return [self._processor.id_to_piece(int(i)) for i in ids]
 
     def sample(self, sentences: Sequence[Sequence[int]], *, strength: float, key: int) -> list[list[int]]:
-        """Other segmentations of encoded sentences, drawn by `key` (Kudo 2018; BPE-dropout for bpe).
+        """Other segmentations of encoded sentences, drawn by `key`, in every process the same.
 
-        `strength` near 0 stays with the best segmentation, 1 draws freely.  SentencePiece seeds its generator once
-        a thread, from a seed of the process, so each call works in a thread of its own and they take turns.
+        `strength` near 0 stays with the best segmentation, 1 draws freely.
         """
-        texts = [self.decode(ids) for ids in sentences]
-        alpha = strength / 2 if self.kind == "bpe" else 0.1 / strength  # share of merges dropped; exponent of P
-        drawn: list[list[int]] = []
+        return self._sampler.draw(sentences, strength=strength, key=key)
 
-        def draw() -> None:
-            for text in texts:
-                drawn.append(self._processor.encode(text, enable_sampling=True, alpha=alpha, nbest_size=-1))
-
-        with SEEDING:
-            sentencepiece.set_random_generator_seed(key % (2**32 - 1))  # 2^32 - 1 would mean "as chance has it"
-            thread = threading.Thread(target=draw)
-            thread.start()
-            thread.join()
-        return drawn
+    @cached_property
+    def _sampler(self) -> Sampler:
+        fixed = self._processor.is_byte
+        pieces = [self._processor.id_to_piece(i) for i in range(len(self))]
+        whole = [None if i < SPECIALS or fixed(i) else piece for i, piece in enumerate(pieces)]
+        return Sampler(whole, [self._processor.get_score(i) for i in range(len(self))], bpe=self.kind == "bpe")
 
     @property
     def kind(self) -> str:

@@ -135,6 +135,29 @@ def test_moving_a_batch_moves_all_of_it(built):
     assert moved.tokens == batch.tokens
 
 
+@pytest.mark.parametrize("parts", [2, 3, 8])
+def test_shares_hold_every_sentence_once_pad_less_and_are_equal_work(built, parts):
+    def sentences(batch: Batch) -> list[tuple[int, list[list[int]]]]:
+        sides = (batch.source, batch.target, batch.labels)
+        words = [[[i for i in line if i != PAD] for line in side.tolist()] for side in sides]
+        return [(row, [side[at] for side in words]) for at, row in enumerate(batch.rows.tolist())]
+
+    grid = {"whole": 0, "shares": 0}
+    for batch in Batches(built, tokens=512, seed=1).epoch(0):
+        shares = [batch.share(part, parts) for part in range(parts)]
+        assert sorted(pair for share in shares for pair in sentences(share)) == sorted(sentences(batch))
+        assert sum(share.tokens for share in shares) == batch.tokens
+        work = [share.tokens + int((share.source != PAD).sum()) for share in shares]
+        assert max(work) - min(work) <= 2 * (batch.source.shape[1] + batch.labels.shape[1])
+        for share in shares:
+            assert share.target.shape == share.labels.shape
+            for side in (share.source, share.labels):
+                assert not len(side) or (side[:, -1] != PAD).any(), "trimmed to its longest"
+        grid["whole"] += batch.source.numel() + batch.labels.numel()
+        grid["shares"] += sum(share.source.numel() + share.labels.numel() for share in shares)
+    assert grid["shares"] < grid["whole"]
+
+
 def test_pad_puts_ids_before_and_after_and_fills_the_rest():
     assert pad([[5, 6], [7]], before=START, after=END).tolist() == [[2, 5, 6, 3], [2, 7, 3, 0]]
     assert pad([[], [7]]).tolist() == [[0], [7]]

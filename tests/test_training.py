@@ -85,7 +85,9 @@ def test_9_resume_in_another_process_ends_with_the_same_bytes(tmp_path):
     with pytest.raises(Resumable):
         run(tmp_path / "parts", stop_at=5, **noise)
     code = "import sys, pathlib, tests.test_training as t; t.run(pathlib.Path(sys.argv[1]), **eval(sys.argv[2]))"
-    subprocess.run([sys.executable, "-c", code, str(tmp_path / "parts"), repr(noise)], check=True, capture_output=True)
+    command = [sys.executable, "-c", code, str(tmp_path / "parts"), repr(noise)]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
     whole = run(tmp_path / "whole", **noise)
     assert losses(whole) == losses(tmp_path / "parts")
     weights = [tmp_path / name / "model" / "model.safetensors" for name in ("whole", "parts")]
@@ -339,6 +341,20 @@ def test_batches_made_ahead_keep_their_order_and_their_errors():
     assert [next(walk)[0].batch for _ in range(3)] == [0, 1, 2]
     with pytest.raises(ValueError, match="the disk is gone"):
         next(walk)
+
+
+def test_a_process_that_ends_while_batches_are_made_ends_well():
+    code = (
+        "import itertools, torch; from contextlib import closing; from jumok.data.batches import Batch, Place, ahead\n"
+        "def walk():\n"
+        "    for i in itertools.count():\n"
+        "        grid = torch.sort(torch.randn(2_000, 1_000)).indices\n"
+        "        yield Place(0, i), Batch(grid, grid, grid, grid[0], 1)\n"
+        "with closing(ahead(walk(), torch.device('cpu'))) as batches:\n"
+        "    next(batches)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 @pytest.mark.slow

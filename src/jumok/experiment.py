@@ -237,22 +237,23 @@ class Experiment:
 
     def drive(self, pace: Pace, progress: Progress, stop: Callable[[], bool]) -> loop.Outcome:
         """The training loop with all its arguments."""
-        return loop.train(
-            self.team,
-            ahead(self.feed.walk(Place(progress.epoch, progress.index)), self.device),
-            pace,
-            progress,
-            seed=self.recipe.seed,
-            accumulate=self.accumulate,
-            largest_gradient=self.recipe.training.clip,
-            dropout=self.dropout_share,
-            mean=self.mean,
-            report=lambda **values: self.report("step", **values),
-            validate=self.validate,
-            save=self.save,
-            stop=stop,
-            clock=self.clock,
-        )
+        with closing(ahead(self.feed.walk(Place(progress.epoch, progress.index)), self.device)) as batches:
+            return loop.train(
+                self.team,
+                batches,
+                pace,
+                progress,
+                seed=self.recipe.seed,
+                accumulate=self.accumulate,
+                largest_gradient=self.recipe.training.clip,
+                dropout=self.dropout_share,
+                mean=self.mean,
+                report=lambda **values: self.report("step", **values),
+                validate=self.validate,
+                save=self.save,
+                stop=stop,
+                clock=self.clock,
+            )
 
     def limits(self) -> Limits:
         """The recipe's limits, time apart."""

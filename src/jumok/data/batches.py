@@ -7,7 +7,8 @@ Shapes   B batch · S source · T target
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from queue import Full, Queue
 from typing import NamedTuple, Self
@@ -41,12 +42,17 @@ class Batch:
         return 1.0 - (int((self.source != PAD).sum()) + self.tokens) / grid
 
     def share(self, part: int, parts: int) -> "Batch":
-        """Every `parts`-th sentence: as much work as any other share, because all have about the same length."""
+        """The sentences of one worker: neighbours in length, so that it pads less than the whole, and as much work."""
         if parts == 1:
             return self
-        mine = slice(part, None, parts)
-        labels = self.labels[mine]
-        return Batch(self.source[mine], self.target[mine], labels, self.rows[mine], int((labels != PAD).sum()))
+        lengths = torch.stack([(side != PAD).sum(dim=1) for side in (self.source, self.labels)]).numpy()
+        order = np.lexsort(lengths[::-1])
+        work = lengths[:, order].sum(axis=0)
+        middle = work.cumsum() - work / 2  # of each sentence, on the way through all of the work
+        mine = order[(middle * parts // work.sum()) == part]
+        wide, long = lengths[:, mine].max(axis=1, initial=0)
+        source, target, labels, rows = (side[mine] for side in (self.source, self.target, self.labels, self.rows))
+        return Batch(source[:, :wide], target[:, :long], labels[:, :long], rows, int(lengths[1, mine].sum()))
 
     def to(self, device: torch.device) -> "Batch":
         tensors = (self.source, self.target, self.labels, self.rows)
@@ -202,27 +208,31 @@ def _sampled(vocabulary: Vocabulary, sentences: list[np.ndarray], strength: floa
 
 def ahead(
     batches: Iterator[tuple[Place, Batch]], device: torch.device, *, depth: int = 4
-) -> Iterator[tuple[Place, Batch]]:
-    """The same batches in the same order, made by a thread while the model works."""
+) -> Generator[tuple[Place, Batch]]:
+    """The same batches in the same order, made by a thread while the model works; close it and the thread has ended.
+
+    A thread that is still inside torch when Python ends takes the process down with it.
+    """
     waiting: Queue[tuple[Place, Batch] | BaseException] = Queue(maxsize=depth)
     over = threading.Event()
+
+    def give(item: tuple[Place, Batch] | BaseException) -> None:
+        while not over.is_set():
+            with suppress(Full):
+                waiting.put(item, timeout=0.2)
+                return
 
     def fill() -> None:
         try:
             for place, batch in batches:
-                item = (place, batch.to(device))
-                while not over.is_set():
-                    try:
-                        waiting.put(item, timeout=0.2)
-                        break
-                    except Full:
-                        continue
+                give((place, batch.to(device)))
                 if over.is_set():
                     return
         except BaseException as error:  # handed to the consumer, who raises it
-            waiting.put(error)
+            give(error)
 
-    threading.Thread(target=fill, daemon=True).start()
+    thread = threading.Thread(target=fill, daemon=True)
+    thread.start()
     try:
         while True:
             item = waiting.get()
@@ -231,3 +241,4 @@ def ahead(
             yield item
     finally:
         over.set()
+        thread.join()

@@ -398,6 +398,7 @@ def options(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--minutes", default="5,15,40", help="of training, one or several; default: %(default)s")
     parser.add_argument("--only", choices=SYSTEMS, help="train this one; the report takes in what is there")
+    parser.add_argument("--train-only", action="store_true", help="train jumok; score later, once choices are made")
     parser.add_argument("--pair", default="en-de", help="languages of Multi30k; default: %(default)s")
     parser.add_argument("--recipe", default="tiny", help="jumok's; default: %(default)s")
     parser.add_argument("--length-penalty", type=float, dest="alpha", help="of jumok's test; default: the recipe's")
@@ -429,8 +430,12 @@ def main(arguments: list[str] | None = None) -> int:
     )  # fmt: skip
     jobs: list[tuple[str, Callable[[], Trained | None]]] = []
     for minutes in budgets:
-        folder = home_of_runs / f"{given.pair}-{given.recipe}-{minutes:g}"
-        jobs.append(("jumok", partial(ours, replace(longest, minutes=minutes, folder=folder), given.only)))
+        setting = replace(longest, minutes=minutes, folder=home_of_runs / f"{given.pair}-{given.recipe}-{minutes:g}")
+        if given.train_only:
+            Jumok(setting).train()
+        jobs.append(("jumok", partial(ours, setting, given.only)))
+    if given.train_only:
+        return 0
     jobs.append(("OpenNMT-py", partial(peer, longest, given.only, budgets)))
     results = []
     for name, job in jobs:

@@ -431,21 +431,19 @@ def main(arguments: list[str] | None = None) -> int:
     jobs: list[tuple[str, Callable[[], Trained | None]]] = []
     for minutes in budgets:
         setting = replace(longest, minutes=minutes, folder=home_of_runs / f"{given.pair}-{given.recipe}-{minutes:g}")
-        if given.train_only:
-            Jumok(setting).train()
-        jobs.append(("jumok", partial(ours, setting, given.only)))
-    if given.train_only:
-        return 0
-    jobs.append(("OpenNMT-py", partial(peer, longest, given.only, budgets)))
-    results = []
+        jobs.append(("jumok", partial(ours, setting, given.only, not given.train_only)))
+    if not given.train_only:
+        jobs.append(("OpenNMT-py", partial(peer, longest, given.only, budgets)))
+    results, failed = [], False
     for name, job in jobs:
         try:
             if trained := job():
                 results.append(trained)
         except RuntimeError as error:
             say(f"{name} is left out: {error}")
+            failed = True
     if not results:
-        return 1
+        return int(failed or not given.train_only)
     here = longest.run("machine", [python, "-c", "from jumok import machine; print(machine.describe())"]).strip()
     lines = report(results, longest, budgets, here)
     Path(given.out).write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -453,13 +451,13 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def ours(setting: Setting, only: str | None) -> Trained | None:
-    """jumok, trained for these minutes."""
+def ours(setting: Setting, only: str | None, score: bool) -> Trained | None:
+    """jumok, trained for these minutes, and scored if so wished."""
     system = Jumok(setting)
     if only in (None, "jumok"):
         say(f"training jumok for {setting.minutes:g} minutes")
         system.train()
-    if not system.sessions.spans:
+    if not system.sessions.spans or not score:
         return None
     say("scoring jumok")
     return Trained(f"jumok, {setting.minutes:g} minutes", system.curve(), [system.final()])

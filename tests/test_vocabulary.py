@@ -130,13 +130,13 @@ def test_no_key_means_chance(vocabulary, key):
 
 def test_threads_that_sample_at_once_draw_what_they_would_draw_alone(vocabulary):
     sentences = vocabulary.encode_all(ENGLISH[:10])
-    alone = [vocabulary.sample(sentences, strength=0.7, key=key) for key in range(24)]
+    alone = [vocabulary.sample(sentences, strength=0.1 + key / 40, key=key) for key in range(24)]
     together = threading.Barrier(8)
 
     def draw(key: int) -> list[list[int]]:
         if key < 8:
             together.wait()
-        return vocabulary.sample(sentences, strength=0.7, key=key)
+        return vocabulary.sample(sentences, strength=0.1 + key / 40, key=key)
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(draw, range(24))) == alone

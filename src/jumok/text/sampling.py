@@ -32,10 +32,11 @@ class Cuts:
 
     def draw(self, chance: float, strength: float) -> Ids:
         """One of them in proportion to its probability to the power 0.1 / strength."""
-        if self._prepared[0] != strength:
-            weights = [math.exp((score - self.scores[0]) * 0.1 / strength) for score in self.scores]
-            self._prepared = strength, [share / sum(weights) for share in accumulate(weights)]
-        return self.ids[min(bisect_right(self._prepared[1], chance), len(self.ids) - 1)]
+        known, sums = self._prepared  # together, as another thread may draw with another strength
+        if known != strength:
+            sums = list(accumulate(math.exp((score - self.scores[0]) * 0.1 / strength) for score in self.scores))
+            self._prepared = strength, sums
+        return self.ids[min(bisect_right(sums, chance * sums[-1]), len(self.ids) - 1)]
 
 
 class Sampler:

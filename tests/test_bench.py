@@ -218,6 +218,23 @@ def test_the_benchmark_makes_the_same_updates_as_training(tmp_path):
     assert not any((tmp_path / "bench").glob("checkpoints/*"))
 
 
+def test_padding_is_that_of_the_shares_that_workers_take(tmp_path, monkeypatch):
+    monkeypatch.setattr(train.Measured, "workers", lambda self: 2)
+    recipe = train.protocol(recipes.get("tiny"), source=None, target=None, tokens=2_000)
+    recipe = recipe.change(MICRO_BENCH | {"data.tokens_per_batch": 2_000, "training.tokens_per_update": 2_000})
+    timed = train.Measured(recipe, tmp_path, warmup=0, updates=4)
+    with pytest.raises(train.Resumable):
+        timed.run()
+
+    def places(*batches):
+        return sum(batch.source.numel() + batch.labels.numel() for batch in batches)
+
+    given = list(zip(timed.watch.updates, timed.feed.epoch(0), strict=False))
+    for update, batch in given:
+        assert update.work.grid == places(batch.share(0, 2), batch.share(1, 2))
+    assert sum(update.work.grid for update, _ in given) < places(*(batch for _, batch in given))
+
+
 def test_the_protocol_fixes_vocabulary_and_updates_and_leaves_the_model_alone():
     base = recipes.get("base")
     made = train.protocol(base, source="a", target="b", tokens=4_096)

@@ -92,9 +92,9 @@ class Watch:
         self.updates: list[Update] = []
         self.last = read()
 
-    def update(self, work: Work) -> None:
-        """Say that an update has just ended."""
-        now, before = self.read(), self.last
+    def update(self, work: Work, now: Reading | None = None) -> None:
+        """Say that an update has just ended, or ended when the clocks said `now`."""
+        now, before = now or self.read(), self.last
         others = None if now.others is None or before.others is None else now.others - before.others
         times = (now.wall - before.wall, now.user - before.user, now.system - before.system)
         self.updates.append(Update(work, *times, others))

@@ -76,17 +76,15 @@ def protocol(recipe: Recipe, *, source: str | None, target: str | None, tokens: 
 
 
 class Counted(Batches):
-    """Batches that remember how long the sentences were that they gave out."""
+    """Batches that remember what they gave out."""
 
     def __init__(self, store: Store, **settings: Any) -> None:
         super().__init__(store, **settings)
-        self.given: deque[tuple[list[int], list[int]]] = deque()  # of source and target, batch by batch
+        self.given: deque[Batch] = deque()
 
     def read(self, rows: np.ndarray, draw: int, noise: Noise = Noise()) -> Batch:
-        batch = super().read(rows, draw, noise)
-        source, target = ((side != PAD).sum(dim=1).tolist() for side in (batch.source, batch.labels))
-        self.given.append((source, target))
-        return batch
+        self.given.append(super().read(rows, draw, noise))
+        return self.given[-1]
 
 
 class Measured(Experiment):
@@ -120,7 +118,8 @@ class Measured(Experiment):
             warmup, updates = (n if given is None else given for n, given in zip(usual, self.chosen, strict=True))
             self.watch = Watch(warmup=warmup, updates=updates)
         elif event["event"] == "step" and self.watch is not None:
-            self.watch.update(self.work(event["tokens"], event["loss"]))
+            now = self.watch.read()  # counting the work takes time, too
+            self.watch.update(self.work(event["tokens"], event["loss"]), now)
             self.meanwhile += machine.sgemm([self.fastest], seconds=PROBE).values()
             self.watch.resume()
 
@@ -130,9 +129,12 @@ class Measured(Experiment):
         target: list[int] = []
         grid = 0
         while sum(target) < tokens and self.feed.given:
-            sides = self.feed.given.popleft()
-            source, target = source + sides[0], target + sides[1]
-            grid += sum(len(side) * max(side) for side in sides)
+            batch = self.feed.given.popleft()
+            for worker in range(self.team.workers):  # each pads its own share
+                share = batch.share(worker, self.team.workers)
+                source += (share.source != PAD).sum(dim=1).tolist()
+                target += (share.labels != PAD).sum(dim=1).tolist()
+                grid += share.source.numel() + share.labels.numel()
         if sum(target) != tokens:
             raise JumokError(f"the update says {tokens:,} tokens, its batches {sum(target):,}")
         operations = flops.training_flops(self.recipe.model, len(self.vocabularies.target), source, target)

@@ -49,7 +49,7 @@ def tiny() -> Recipe:
             steps=1_000_000, minutes=40.0, optimizer="muon", schedule="linear", peak=1.6e-2, warmup=100,
             weight_decay=0.02, tokens_per_update=2_048, dropout_epochs=10, word_dropout=0.1, validations=20, average=1,
         ),
-        decoding=DecodingConfig(beam=5, length_penalty=1.8),
+        decoding=DecodingConfig(beam=5, length_penalty=1.5),
     )  # fmt: skip
 
 

@@ -416,7 +416,7 @@ def test_muon_moves_along_the_nearest_orthogonal_matrix(shape):
 
 
 @compiled
-@pytest.mark.parametrize("shape", [(3, 16, 16), (1, 5, 40), (2, 128, 256)])
+@pytest.mark.parametrize("shape", [(3, 16, 16), (1, 5, 40), (2, 37, 50), (1, 43, 43), (2, 128, 256)])
 def test_the_orthogonal_kernel_is_the_formula(shape):
     torch.manual_seed(0)
     muon, x = Muon([], TrainingConfig()), torch.randn(shape)

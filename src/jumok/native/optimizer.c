@@ -49,6 +49,25 @@ void adam(float *const *weights, const float *const *gradients, float *const *me
     }
 }
 
+/* C (M, M) = A B where the product is its own transpose: tiles on and above the diagonal are computed, the others mirrored. */
+static void symmetric(float *C, matrix A, const float *packed, int64_t M, int64_t K) {
+    for (int64_t n = 0; n < M; n += BROAD)
+        multiply(C + n, M, A, packed + n * K, MIN(M, n + BROAD), K, MIN(BROAD, M - n), NULL, 0);
+    for (int64_t n = 0; n < M; n += BROAD)
+        for (int64_t m = n + BROAD; m < M; m += WIDE)
+            for (int64_t w = n; w < n + BROAD; w += WIDE) {
+                if (m + WIDE > M) {
+                    for (int64_t i = m; i < M; i++)
+                        for (int64_t j = w; j < w + WIDE; j++) C[i * M + j] = C[j * M + i];
+                    continue;
+                }
+                v8 block[WIDE];
+                for (int r = 0; r < WIDE; r++) block[r] = load(C + (w + r) * M + m);
+                turn(block);
+                for (int r = 0; r < WIDE; r++) store(C + (m + r) * M + w, block[r]);
+            }
+}
+
 /* n matrices (low, high) with their singular values brought near 1, in place: divided by their length, then
  * X = a X + (b G + c G²) X with G = X Xᵀ, some rounds of it. */
 void orthogonal(float *matrices, int64_t n, int64_t low, int64_t high, int64_t rounds, float a, float b, float c) {
@@ -65,9 +84,9 @@ void orthogonal(float *matrices, int64_t n, int64_t low, int64_t high, int64_t r
             for (int64_t i = 0; i < low * high; i++) x[i] *= scale;
             for (int64_t round = 0; round < rounds; round++) {
                 pack(packed, (matrix){x, 1, high}, high, low);
-                multiply(square, low, (matrix){x, high, 1}, packed, low, high, low, NULL, 0);
+                symmetric(square, (matrix){x, high, 1}, packed, low, high);
                 pack(packed, (matrix){square, low, 1}, low, low);
-                multiply(fourth, low, (matrix){square, low, 1}, packed, low, low, low, NULL, 0);
+                symmetric(fourth, (matrix){square, low, 1}, packed, low, low);
                 for (int64_t i = 0; i < low * low; i++) square[i] = b * square[i] + c * fourth[i];
                 pack(packed, (matrix){x, high, 1}, low, high);
                 multiply(moved, high, (matrix){square, low, 1}, packed, low, low, high, NULL, 0);

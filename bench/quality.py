@@ -472,7 +472,8 @@ def peer(setting: Setting, only: str | None, budgets: list[float]) -> Trained | 
     if not system.sessions.spans:
         return None
     say(f"scoring {system.name}")
-    return Trained(system.name, system.curve(), [system.final(minutes) for minutes in budgets])
+    trained = [minutes for minutes in budgets if minutes * 60 <= system.sessions.seconds + 2 * BEAT]
+    return Trained(system.name, system.curve(), [system.final(minutes) for minutes in trained])
 
 
 if __name__ == "__main__":

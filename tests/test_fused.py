@@ -416,13 +416,22 @@ def test_muon_moves_along_the_nearest_orthogonal_matrix(shape):
 
 
 @compiled
-@pytest.mark.parametrize("shape", [(3, 16, 16), (1, 5, 40), (2, 37, 50), (1, 43, 43), (2, 128, 256)])
-def test_the_orthogonal_kernel_is_the_formula(shape):
-    torch.manual_seed(0)
-    muon, x = Muon([], TrainingConfig()), torch.randn(shape)
-    ours = muon.orthogonal(x.clone())
-    with native.without():
-        torch.testing.assert_close(ours, muon.orthogonal(x), atol=1e-4, rtol=1e-3)
+@pytest.mark.parametrize("blocks", [(16, 16), (5,), (37, 50, 50), (43,), (128, 256)], ids=str)
+@pytest.mark.parametrize("width", [16, 43, 128])
+def test_the_muon_kernel_is_the_formula(blocks, width):
+    moved = []
+    for plain in (False, True):
+        torch.manual_seed(0)
+        linears = [Linear(width, *blocks), Linear(24, 40)]
+        muon = Muon(linears, TrainingConfig(weight_decay=0.1))
+        with native.without() if plain else torch.enable_grad(), torch.no_grad():
+            for step in (1, 2):
+                gradients = {weight: torch.randn_like(weight) for weight in muon.weights}
+                for part in range(2):
+                    muon.apply(gradients, Move(0.02, 0.5, step), part, 2)
+        moved.append([*muon.weights, *muon.means])
+    for ours, theirs in zip(*moved, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
 
 
 def test_muon_takes_packed_matrices_apart_and_shares_them_between_threads():

@@ -24,6 +24,7 @@ from jumok.nn.attention import Cache, CrossAttention, Padding, SelfAttention
 from jumok.nn.layers import NORMS, PATHS, Dropout, PostNorm, feed_forward
 from jumok.nn.packed import Packed, Parts, Side, Steps, versions
 from jumok.nn.positions import JOINS, POSITIONS, Add, Rotary
+from jumok.nn.whole import Whole
 
 
 def path(config: TransformerConfig) -> PostNorm:
@@ -162,6 +163,16 @@ class Transformer(nn.Module):
             self.matrix = nn.Parameter(torch.empty(target_symbols, config.d_model))
             nn.init.xavier_uniform_(self.matrix)
         self.ready: Packed | None = None  # the model as it was when it last began to translate
+        self.whole = Whole.of(*self.sides())  # the model as a chain of kernels, if it can be one
+
+    def sides(self) -> tuple[Side, Side]:
+        """The encoder and the decoder, as the kernels want to know them."""
+        parts = (self.source, self.encoder, self.encoder_norm), (self.target, self.decoder, self.decoder_norm)
+        encoder, decoder = (
+            Side(embedding.weight, embedding.scale, embedding.dropout, [layer.parts() for layer in layers], norm)  # type: ignore[operator]
+            for embedding, layers, norm in parts
+        )
+        return encoder, decoder
 
     def encode(self, source: Tensor, maps: list[Tensor] | None = None) -> tuple[Tensor, Padding | None]:
         """The memory (B, S, D) and which of it is padding; None when nothing is."""
@@ -192,6 +203,11 @@ class Transformer(nn.Module):
         return x
 
     def hidden(self, source: Tensor, target: Tensor) -> Tensor:
+        if torch.is_grad_enabled() and self.whole is not None and isinstance(self.target.join, Add):
+            real = source != PAD, target != PAD  # (B, S), (B, T)
+            positions = self.source.positions(0, source.shape[1]), self.target.positions(0, target.shape[1])
+            if (states := self.whole.hidden(source, target, real, positions)) is not None:
+                return states
         memory, padding = self.encode(source)
         return self.decode(target, memory, padding)
 
@@ -217,17 +233,12 @@ class Transformer(nn.Module):
 
     def packed(self) -> Packed | None:
         """The model for the kernels that translate; None where a part of it has none."""
-        plain = torch.is_grad_enabled() or not isinstance(self.target.join, Add) or self.target.dropout.now > 0.0
+        plain = torch.is_grad_enabled() or not isinstance(self.target.join, Add)
         if plain or not fused.kernels(self.source.weight, self.target.weight, self.matrix):
             return None
         made = versions(self.parameters())
         if self.ready is None or self.ready.made != made:
-            sides = (self.source, self.encoder, self.encoder_norm), (self.target, self.decoder, self.decoder_norm)
-            encoder, decoder = (
-                Side(embedding.weight, embedding.scale, [layer.parts() for layer in layers], norm)  # type: ignore[operator]
-                for embedding, layers, norm in sides
-            )
-            self.ready = Packed.of(encoder, decoder, self.matrix, made)
+            self.ready = Packed.of(*self.sides(), self.matrix, made)
         return self.ready
 
     def step(self, token: Tensor, state: State) -> tuple[Tensor, DecoderState | Steps]:

@@ -1,11 +1,14 @@
 /* Attention between short sentences, straight from packed projections, and the way back. */
+#include "kernels.h"
 #include "vectors.h"
+
+#define TALL 6 /* rows of a tile at most */
 
 /* C (M, n) = factor · A (M, k) B (k, n), small enough for the nearest cache; A is read by two strides, so that it may be
  * transposed; n is a multiple of 8; rows of B and C are ldb and ldc apart. */
 INLINE void tile(float *C, int64_t ldc, const float *A, int64_t row, int64_t column, const float *B, int64_t ldb, int64_t k,
                  float factor, int rows, int wide) {
-    v8 sum[4][2];
+    v8 sum[TALL][2];
     for (int r = 0; r < rows; r++)
         for (int w = 0; w < wide; w++) sum[r][w] = (v8){0};
     for (int64_t i = 0; i < k; i++) {
@@ -20,21 +23,22 @@ INLINE void tile(float *C, int64_t ldc, const float *A, int64_t row, int64_t col
         for (int w = 0; w < wide; w++) store(C + r * ldc + w * WIDE, sum[r][w] * factor);
 }
 
+/* Tiles of rows as equal as can be, for a short one keeps the core waiting: 14 rows are 5, 5 and 4. */
 static void product(float *C, int64_t ldc, const float *A, int64_t row, int64_t column, const float *B, int64_t ldb,
                     int64_t M, int64_t n, int64_t k, float factor) {
-#define TILE(rows, wide) tile(C + m * ldc + j, ldc, A + m * row, row, column, B + j, ldb, k, factor, rows, wide)
+#define TILE(rows, wide)                                                                                \
+    case 2 * rows + wide - 1:                                                                           \
+        tile(C + m * ldc + j, ldc, A + m * row, row, column, B + j, ldb, k, factor, rows, wide);        \
+        break;
+    int64_t tiles = (M + TALL - 1) / TALL;
     for (int64_t j = 0; j < n; j += 2 * WIDE)
-        for (int64_t m = 0; m < M; m += 4)
-            switch (MIN(M - m, 4) * 2 - (n - j < 2 * WIDE)) {
-            case 8: TILE(4, 2); break;
-            case 7: TILE(4, 1); break;
-            case 6: TILE(3, 2); break;
-            case 5: TILE(3, 1); break;
-            case 4: TILE(2, 2); break;
-            case 3: TILE(2, 1); break;
-            case 2: TILE(1, 2); break;
-            default: TILE(1, 1);
+        for (int64_t t = 0; t < tiles; t++) {
+            int64_t m = M * t / tiles, rows = M * (t + 1) / tiles - m;
+            switch (2 * rows + (n - j >= 2 * WIDE)) {
+                TILE(1, 1) TILE(2, 1) TILE(3, 1) TILE(4, 1) TILE(5, 1) TILE(6, 1)
+                TILE(1, 2) TILE(2, 2) TILE(3, 2) TILE(4, 2) TILE(5, 2) TILE(6, 2)
             }
+        }
 #undef TILE
 }
 
@@ -61,69 +65,94 @@ static lines placed(float *scratch, const float *from, int64_t stride, const flo
     return (lines){scratch, K};
 }
 
-/* out (B, T, H·E) = softmax(factor q kᵀ) v over the first lengths[b] keys, or, with causal, over keys 0 … t; with
- * `turns`, q and k have rotary positions 0, 1, ….
- * weights (B, H, T, padded S) are kept for the way back.  A query that may look nowhere gets zeros. */
-void attention(float *out, float *weights, const float *q, int64_t q_stride, const float *k, int64_t k_stride,
-               const float *v, int64_t v_stride, const int64_t *lengths, const float *turns, int64_t B, int64_t H,
-               int64_t T, int64_t S, int64_t K, int64_t E, float factor, int causal) {
-    int64_t P = padded(S);
+/* One head of one sentence: how many queries and keys it has, how many of the keys are seen, and where all of it is. */
+typedef struct {
+    int64_t T, S, P, seen, to_q, to_k, to_v, to_out, to_weights;
+} place;
+
+/* Where the weights of each sentence begin (B + 1), and the longest of all sentences. */
+static int64_t *weights_of(const attending *a, int64_t *T, int64_t *S) {
+    int64_t *begin = malloc(sizeof(int64_t) * (size_t)(a->B + 1));
+    *T = *S = begin[0] = 0;
+    for (int64_t b = 0; b < a->B; b++) {
+        int64_t queries = a->queries[b + 1] - a->queries[b], keys = a->keys[b + 1] - a->keys[b];
+        begin[b + 1] = begin[b] + a->H * queries * padded(keys);
+        *T = MAX(*T, queries), *S = MAX(*S, keys);
+    }
+    return begin;
+}
+
+int64_t attention_weights(const attending *a) {
+    int64_t T, S, *begin = weights_of(a, &T, &S), size = begin[a->B];
+    free(begin);
+    return size;
+}
+
+static place find(const attending *a, const int64_t *begin, int64_t bh) {
+    int64_t b = bh / a->H, h = bh % a->H, q = a->queries[b], k = a->keys[b];
+    int64_t T = a->queries[b + 1] - q, S = a->keys[b + 1] - k, P = padded(S);
+    return (place){T, S, P, a->lengths ? a->lengths[b] : S, q * a->q_stride + h * a->K, k * a->k_stride + h * a->K,
+                   k * a->v_stride + h * a->E, (q * a->H + h) * a->E, begin[b] + h * T * P};
+}
+
+/* out (N, H·E) = softmax(factor q kᵀ) v, every sentence by itself; weights (H, T, padded S) of each sentence are kept for the
+ * way back.  A query that may look nowhere gets zeros. */
+void attention(float *out, float *weights, const float *q, const float *k, const float *v, const attending *a) {
+    int64_t T, S, *begin = weights_of(a, &T, &S), K = a->K, E = a->E;
 #pragma omp parallel
     {
-        float *turned = room(K * P), *scratch = room((T + S) * K);
+        float *turned = room(K * padded(S)), *scratch = room((T + S) * K);
 #pragma omp for schedule(static)
-        for (int64_t bh = 0; bh < B * H; bh++) {
-            int64_t b = bh / H, h = bh % H, seen = lengths ? lengths[b] : S;
-            const float *values = v + b * S * v_stride + h * E;
-            float *w = weights + bh * T * P;
-            lines queries = placed(scratch, q + b * T * q_stride + h * K, q_stride, turns, T, K);
-            lines keys = placed(scratch + T * K, k + b * S * k_stride + h * K, k_stride, turns, S, K);
-            transpose(turned, P, keys.at, keys.stride, S, K);
-            product(w, P, queries.at, queries.stride, 1, turned, P, T, P, K, factor);
-            for (int64_t t = 0; t < T; t++) softmax(w + t * P, causal ? MIN(t + 1, seen) : seen, P);
-            product(out + b * T * H * E + h * E, H * E, w, P, 1, values, v_stride, T, E, S, 1.0f);
+        for (int64_t bh = 0; bh < a->B * a->H; bh++) {
+            place p = find(a, begin, bh);
+            float *w = weights + p.to_weights;
+            lines queries = placed(scratch, q + p.to_q, a->q_stride, a->turns, p.T, K);
+            lines keys = placed(scratch + p.T * K, k + p.to_k, a->k_stride, a->turns, p.S, K);
+            transpose(turned, p.P, keys.at, keys.stride, p.S, K);
+            product(w, p.P, queries.at, queries.stride, 1, turned, p.P, p.T, p.P, K, a->factor);
+            for (int64_t t = 0; p.S && t < p.T; t++) softmax(w + t * p.P, a->causal ? MIN(t + 1, p.seen) : p.seen, p.P);
+            product(out + p.to_out, a->H * E, w, p.P, 1, v + p.to_v, a->v_stride, p.T, E, p.S, 1.0f);
         }
         free(turned);
         free(scratch);
     }
+    free(begin);
 }
 
 /* Gradients of `attention`: dq, dk, dv are written with the strides of q, k, v. */
 void attention_backward(float *dq, float *dk, float *dv, const float *gradient, const float *weights, const float *q,
-                        int64_t q_stride, const float *k, int64_t k_stride, const float *v, int64_t v_stride,
-                        const float *turns, int64_t B, int64_t H, int64_t T, int64_t S, int64_t K, int64_t E,
-                        float factor) {
-    int64_t P = padded(S);
+                        const float *k, const float *v, const attending *a) {
+    int64_t T, S, *begin = weights_of(a, &T, &S), K = a->K, E = a->E;
 #pragma omp parallel
     {
-        float *turned = room(E * P), *ds = room(T * P), *scratch = room((T + S) * K);
+        float *turned = room(E * padded(S)), *ds = room(T * padded(S)), *scratch = room((T + S) * K);
 #pragma omp for schedule(static)
-        for (int64_t bh = 0; bh < B * H; bh++) {
-            int64_t b = bh / H, h = bh % H;
-            const float *g = gradient + b * T * H * E + h * E, *w = weights + bh * T * P;
-            int64_t at_q = b * T * q_stride + h * K, at_k = b * S * k_stride + h * K, at_v = b * S * v_stride + h * E;
-            transpose(turned, P, v + at_v, v_stride, S, E);
-            product(ds, P, g, H * E, 1, turned, P, T, P, E, 1.0f);
-            for (int64_t t = 0; t < T; t++) {
-                float *row = ds + t * P;
-                const float *p = w + t * P;
+        for (int64_t bh = 0; bh < a->B * a->H; bh++) {
+            place p = find(a, begin, bh);
+            const float *g = gradient + p.to_out, *w = weights + p.to_weights;
+            transpose(turned, p.P, v + p.to_v, a->v_stride, p.S, E);
+            product(ds, p.P, g, a->H * E, 1, turned, p.P, p.T, p.P, E, 1.0f);
+            for (int64_t t = 0; t < p.T; t++) {
+                float *row = ds + t * p.P;
+                const float *share = w + t * p.P;
                 v8 sum = {0};
-                for (int64_t s = 0; s < P; s += WIDE) sum += load(row + s) * load(p + s);
+                for (int64_t s = 0; s < p.P; s += WIDE) sum += load(row + s) * load(share + s);
                 float along = sum_of(sum);
-                for (int64_t s = 0; s < P; s += WIDE) store(row + s, load(p + s) * (load(row + s) - along));
+                for (int64_t s = 0; s < p.P; s += WIDE) store(row + s, load(share + s) * (load(row + s) - along));
             }
-            lines queries = placed(scratch, q + at_q, q_stride, turns, T, K);
-            lines keys = placed(scratch + T * K, k + at_k, k_stride, turns, S, K);
-            product(dq + at_q, q_stride, ds, P, 1, keys.at, keys.stride, T, K, S, factor);
-            product(dk + at_k, k_stride, ds, 1, P, queries.at, queries.stride, S, K, T, factor);
-            if (turns) {
-                rotate(dq + at_q, q_stride, dq + at_q, q_stride, turns, T, K, -1.0f);
-                rotate(dk + at_k, k_stride, dk + at_k, k_stride, turns, S, K, -1.0f);
+            lines queries = placed(scratch, q + p.to_q, a->q_stride, a->turns, p.T, K);
+            lines keys = placed(scratch + p.T * K, k + p.to_k, a->k_stride, a->turns, p.S, K);
+            product(dq + p.to_q, a->q_stride, ds, p.P, 1, keys.at, keys.stride, p.T, K, p.S, a->factor);
+            product(dk + p.to_k, a->k_stride, ds, 1, p.P, queries.at, queries.stride, p.S, K, p.T, a->factor);
+            if (a->turns) {
+                rotate(dq + p.to_q, a->q_stride, dq + p.to_q, a->q_stride, a->turns, p.T, K, -1.0f);
+                rotate(dk + p.to_k, a->k_stride, dk + p.to_k, a->k_stride, a->turns, p.S, K, -1.0f);
             }
-            product(dv + at_v, v_stride, w, 1, P, g, H * E, S, E, T, 1.0f);
+            product(dv + p.to_v, a->v_stride, w, 1, p.P, g, a->H * E, p.S, E, p.T, 1.0f);
         }
         free(turned);
         free(ds);
         free(scratch);
     }
+    free(begin);
 }

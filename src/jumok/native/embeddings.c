@@ -1,15 +1,16 @@
 /* Token vectors: looked up, scaled, joined with positions and dropped out in one pass, and the way back. */
+#include "kernels.h"
 #include "vectors.h"
 
-/* out[i] = drop(table[id] * scale + position[i % T]); position may be NULL. */
-void embed(float *out, const float *table, const int64_t *ids, const float *position, int64_t N, int64_t T, int64_t D,
-           float scale, uint64_t key, float rate) {
+/* out[i] = drop(table[ids[i]] * scale + positions[places[i]]); without positions, places are not read. */
+void embed(float *out, const float *table, const int64_t *ids, const int64_t *places, const float *positions, int64_t N,
+           int64_t D, float scale, uint64_t key, float rate) {
     const uint32_t first = (uint32_t)key, second = (uint32_t)(key >> 32);
     const uint32_t threshold = (uint32_t)((double)rate * 4294967296.0);
     const float up = 1.0f / (1.0f - rate);
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < N; i++) {
-        const float *row = table + ids[i] * D, *where = position ? position + i % T * D : NULL;
+        const float *row = table + ids[i] * D, *where = positions ? positions + places[i] * D : NULL;
         float *o = out + i * D;
         for (int64_t d = 0; d < D; d++) {
             float value = row[d] * scale + (where ? where[d] : 0.0f);

@@ -3,6 +3,7 @@
  *     y = residual + dropout(relu(norm(x) Wᵀ + b))          each of residual, dropout, relu and norm may be missing
  *
  * and the way back.  W is (O, I).  Norm is layer norm; its output is made again on the way back instead of kept. */
+#include "kernels.h"
 #include "products.h"
 
 /* Rows at a time: a few hundred KiB of vectors, the size of a core's own cache; more where the weights are not in it, so that
@@ -105,11 +106,12 @@ void linear(float *y, const float *x, const float *weight, const float *bias, co
 }
 
 /* Gradients of `linear`: dx is written, the others are added to.  The residual's is the one that comes in.  `active` is y where
- * there was a relu, else NULL; dx may be NULL, and so may dbias and, without norm, its four. */
+ * there was a relu, else NULL; `beside`, if any, is what else comes back to x and is added to dx.  dx may be NULL, and so may
+ * dbias and, without norm, its four. */
 void linear_backward(float *dx, float *dweight, float *dbias, float *dnorm_weight, float *dnorm_bias,
-                     const float *gradient, const float *x, const float *active, const float *weight, const float *mean,
-                     const float *scale, const float *norm_weight, const float *norm_bias, int64_t N, int64_t I,
-                     int64_t O, uint64_t key, float rate) {
+                     const float *gradient, const float *beside, const float *x, const float *active,
+                     const float *weight, const float *mean, const float *scale, const float *norm_weight,
+                     const float *norm_bias, int64_t N, int64_t I, int64_t O, uint64_t key, float rate) {
     int64_t others = omp_get_max_threads() - 1, change = active || rate > 0.0f, size = O * I + O + 2 * I;
     int64_t most = rows_at_once(I, O);
     float *packed = dx ? room(O * panels(I)) : NULL, *partial = zeros(size * others);
@@ -143,6 +145,7 @@ void linear_backward(float *dx, float *dweight, float *dbias, float *dnorm_weigh
             for (int64_t r = 0; norm_weight && r < rows; r++)
                 norm_row_backward(dx + (from + r) * I, to_gain, to_shift, back + r * I, in + r * I, mean[from + r],
                                   scale[from + r], norm_weight, I);
+            for (int64_t i = 0; beside && i < rows * I; i++) dx[from * I + i] += beside[from * I + i];
         }
         free(left);
         free(columns);

@@ -68,34 +68,55 @@ static void symmetric(float *C, matrix A, const float *packed, int64_t M, int64_
             }
 }
 
-/* n matrices (low, high) with their singular values brought near 1, in place: divided by their length, then
- * X = a X + (b G + c G²) X with G = X Xᵀ, some rounds of it. */
-void orthogonal(float *matrices, int64_t n, int64_t low, int64_t high, int64_t rounds, float a, float b, float c) {
-#pragma omp parallel
-    {
-        float *square = room(low * low), *fourth = room(low * low), *moved = room(low * high);
-        float *packed = room(MAX(high * panels(low), low * panels(MAX(low, high))));
-#pragma omp for schedule(static)
-        for (int64_t each = 0; each < n; each++) {
-            float *x = matrices + each * low * high, length = 0.0f;
+/* What orthogonalising takes: the matrix, its square, the square of that, what comes next, and a packed side. */
+typedef struct {
+    float *x, *square, *fourth, *moved, *packed;
+} bench;
+
+/* x (low, high) with its singular values brought near 1, in place: divided by its length, then X = a X + (b G + c G²) X with
+ * G = X Xᵀ, some rounds of it. */
+static void orthogonalise(const bench *on, int64_t low, int64_t high, int64_t rounds, const float *abc) {
+    float *x = on->x, length = 0.0f;
 #pragma omp simd reduction(+ : length)
-            for (int64_t i = 0; i < low * high; i++) length += x[i] * x[i];
-            float scale = 1.0f / (sqrtf(length) + 1e-7f);
-            for (int64_t i = 0; i < low * high; i++) x[i] *= scale;
-            for (int64_t round = 0; round < rounds; round++) {
-                pack(packed, (matrix){x, 1, high}, high, low);
-                symmetric(square, (matrix){x, high, 1}, packed, low, high);
-                pack(packed, (matrix){square, low, 1}, low, low);
-                symmetric(fourth, (matrix){square, low, 1}, packed, low, low);
-                for (int64_t i = 0; i < low * low; i++) square[i] = b * square[i] + c * fourth[i];
-                pack(packed, (matrix){x, high, 1}, low, high);
-                multiply(moved, high, (matrix){square, low, 1}, packed, low, low, high, NULL, 0);
-                for (int64_t i = 0; i < low * high; i++) x[i] = a * x[i] + moved[i];
-            }
-        }
-        free(square);
-        free(fourth);
-        free(moved);
-        free(packed);
+    for (int64_t i = 0; i < low * high; i++) length += x[i] * x[i];
+    float scale = 1.0f / (sqrtf(length) + 1e-7f);
+    for (int64_t i = 0; i < low * high; i++) x[i] *= scale;
+    for (int64_t round = 0; round < rounds; round++) {
+        pack(on->packed, (matrix){x, 1, high}, high, low);
+        symmetric(on->square, (matrix){x, high, 1}, on->packed, low, high);
+        pack(on->packed, (matrix){on->square, low, 1}, low, low);
+        symmetric(on->fourth, (matrix){on->square, low, 1}, on->packed, low, low);
+        for (int64_t i = 0; i < low * low; i++) on->square[i] = abc[1] * on->square[i] + abc[2] * on->fourth[i];
+        pack(on->packed, (matrix){x, high, 1}, low, high);
+        multiply(on->moved, high, (matrix){on->square, low, 1}, on->packed, low, low, high, NULL, 0);
+        for (int64_t i = 0; i < low * high; i++) x[i] = abc[0] * x[i] + on->moved[i];
     }
+}
+
+/* One step of Muon on every `parts`-th matrix (rows, columns) from number `part` on: momentum looked at from one gradient ahead,
+ * made orthogonal, times `size` and the root of its longer side.  Gradients are first multiplied by `scale`; tall matrices lie
+ * down meanwhile. */
+void muon(float *const *weights, const float *const *gradients, float *const *means, const int64_t *rows,
+          const int64_t *columns, int64_t count, float momentum, float scale, float rate, float decay, float size,
+          int64_t rounds, const float *abc, int64_t part, int64_t parts) {
+    int64_t most_low = 0, most = 0;
+    for (int64_t c = part; c < count; c += parts)
+        most_low = MAX(most_low, MIN(rows[c], columns[c])), most = MAX(most, rows[c] * panels(MAX(rows[c], columns[c])));
+    for (int64_t c = part; c < count; c += parts) most = MAX(most, columns[c] * panels(MAX(rows[c], columns[c])));
+    bench on = {room(most), room(most_low * most_low), room(most_low * most_low), room(most), room(most)};
+    for (int64_t c = part; c < count; c += parts) {
+        int64_t R = rows[c], C = columns[c], tall = R > C, low = MIN(R, C), high = MAX(R, C);
+        float *w = weights[c], *m = means[c], move = rate * size * sqrtf((float)high), keep = 1.0f - rate * decay;
+        const float *gradient = gradients[c];
+        for (int64_t r = 0; r < R; r++)
+            for (int64_t i = 0; i < C; i++) {
+                float g = gradient[r * C + i] * scale, mean = m[r * C + i] + (g - m[r * C + i]) * (1.0f - momentum);
+                m[r * C + i] = mean;
+                on.x[tall ? i * R + r : r * C + i] = mean + (g - mean) * (1.0f - momentum);
+            }
+        orthogonalise(&on, low, high, rounds, abc);
+        for (int64_t r = 0; r < R; r++)
+            for (int64_t i = 0; i < C; i++) w[r * C + i] = w[r * C + i] * keep - move * on.x[tall ? i * R + r : r * C + i];
+    }
+    free(on.x), free(on.square), free(on.fourth), free(on.moved), free(on.packed);
 }

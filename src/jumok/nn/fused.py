@@ -147,11 +147,11 @@ class Embed(torch.autograd.Function):
         ctx: Context, table: Tensor, ids: Tensor, positions: Tensor | None, scale: float, rate: float, key: int,
         lib: ctypes.CDLL,
     ) -> Tensor:  # fmt: skip
-        ids, width = within(ids, len(table)), table.shape[1]
+        ids, width, places = within(ids, len(table)), table.shape[1], None
         if positions is not None:
-            positions = positions.contiguous()
+            positions, places = positions.contiguous(), torch.arange(ids.shape[-1]).expand(ids.shape).contiguous()
         out = table.new_empty(*ids.shape, width)
-        lib.embed(*at(out, table, ids, positions), ids.numel(), ids.shape[-1], width, scale, key, rate)
+        lib.embed(*at(out, table, ids, places, positions), ids.numel(), width, scale, key, rate)
         ctx.save_for_backward(ids, table)
         ctx.rest = (scale, key, rate, lib)
         return out
@@ -253,7 +253,7 @@ class Linear(torch.autograd.Function):
         dx = torch.empty_like(x) if ctx.needs_input_grad[0] else None
         added, told = zip(*(room(parameter) for parameter in (weight, bias, gain, shift)), strict=True)
         lib.linear_backward(
-            *at(dx, *added, gradient, x, active, weight, mean, scale, gain, shift),
+            *at(dx, *added, gradient, None, x, active, weight, mean, scale, gain, shift),
             x.numel() // width, width, height, key, rate,
         )  # fmt: skip
         residual = gradient if ctx.needs_input_grad[3] else None
@@ -318,6 +318,17 @@ def likeliest(logits: Tensor, count: int, never: Tensor) -> tuple[Tensor, Tensor
 # -------------------------------------------------------------------------------------------------- attention
 
 
+class Attending(ctypes.Structure):
+    """Who looks at whom, as the kernels are told: kernels.h."""
+
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in ("rows", "heads", "d_k", "d_v")),
+        *((name, ctypes.c_void_p) for name in ("queries", "keys", "lengths", "turns")),
+        *((name, ctypes.c_int64) for name in ("q_stride", "k_stride", "v_stride", "causal")),
+        ("factor", ctypes.c_float),
+    ]
+
+
 class Attention(torch.autograd.Function):
     """Dot-product attention from packed projections: queries in `first`, keys and values in the last columns of
     `second`, or all three in `first` when `second` is None; with `turns` (T, 2, K), queries and keys are turned by
@@ -331,41 +342,40 @@ class Attention(torch.autograd.Function):
         first = first.contiguous()
         second = None if second is None else second.contiguous()
         (batch, queries), (heads, d_k, d_v) = first.shape[:2], sizes
-        keys = queries if second is None else second.shape[1]
+        behind = first if second is None else second
+        keys = behind.shape[1]
+        sentences = torch.arange(batch + 1)
+        ctx.begins = (sentences * queries, sentences * keys)
+        how = Attending(
+            batch, heads, d_k, d_v, *at(*ctx.begins, lengths, turns), first.shape[-1], behind.shape[-1],
+            behind.shape[-1], causal, scale,
+        )  # fmt: skip
         out = first.new_empty(batch, queries, heads * d_v)
         weights = first.new_empty(batch, heads, queries, -(-keys // 8) * 8)
-        lib.attention(
-            *at(out, weights), *places(first, second, sizes), *at(lengths, turns), batch, heads, queries, keys, d_k,
-            d_v, scale, causal,
-        )  # fmt: skip
-        ctx.save_for_backward(first, second, weights, turns)
-        ctx.rest = (sizes, scale, lib)
+        lib.attention(*at(out, weights), *places(first, second, sizes), ctypes.byref(how))
+        ctx.save_for_backward(first, second, weights, lengths, turns)
+        ctx.rest = (sizes, how, lib)
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        first, second, weights, turns = ctx.saved_tensors
-        sizes, scale, lib = ctx.rest
-        gradient = gradient.contiguous()
-        (batch, queries), (heads, d_k, d_v) = first.shape[:2], sizes
-        keys = queries if second is None else second.shape[1]
-        dfirst = torch.empty_like(first)
+        first, second, weights, _, _ = ctx.saved_tensors
+        sizes, how, lib = ctx.rest
+        gradient, dfirst = gradient.contiguous(), torch.empty_like(first)
         dsecond = None if second is None else torch.empty_like(second)
         lib.attention_backward(
-            *places(dfirst, dsecond, sizes)[::2], *at(gradient, weights),
-            *places(first, second, sizes), *at(turns), batch, heads, queries, keys, d_k, d_v, scale,
-        )  # fmt: skip
+            *places(dfirst, dsecond, sizes), *at(gradient, weights), *places(first, second, sizes), ctypes.byref(how)
+        )
         return dfirst, dsecond, None, None, None, None, None, None
 
 
 def places(first: Tensor, second: Tensor | None, sizes: tuple[int, int, int]) -> list[int]:
-    """Address and row stride of queries, keys and values."""
+    """Where queries, keys and values begin."""
     heads, d_k, _ = sizes
     behind, offset = (first, heads * d_k) if second is None else (second, 0)
-    start, step, size = behind.data_ptr(), behind.shape[-1], behind.element_size()
-    keys, values = start + offset * size, start + (offset + heads * d_k) * size
-    return [first.data_ptr(), first.shape[-1], keys, step, values, step]
+    keys = behind.data_ptr() + offset * behind.element_size()
+    return [first.data_ptr(), keys, keys + heads * d_k * behind.element_size()]
 
 
 def takes_attention(sizes: tuple[int, int, int], keys: int, *tensors: Tensor | None) -> ctypes.CDLL | None:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from jumok.nn import fused
 from jumok.nn.attention import CrossAttention, DotScore, SelfAttention
-from jumok.nn.layers import LayerNorm, Linear, PostNorm, PreNorm, ReluFeedForward
+from jumok.nn.layers import Dropout, LayerNorm, Linear, PostNorm, PreNorm, ReluFeedForward
 
 POINTER, LONG, FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
 ROOM = 32  # positions that a new cache has place for
@@ -73,25 +73,33 @@ class Parts:
     cross: CrossAttention | None = None
     cross_path: PostNorm | None = None
 
+    def paths(self) -> list[PostNorm]:
+        """The path of each sub-layer, in order."""
+        return [one for one in (self.attention_path, self.cross_path, self.feed_forward_path) if one is not None]
+
     def fit(self) -> bool:
         """Whether the kernels are made for these parts."""
-        attentions = [one for one in (self.attention, self.cross) if one is not None]
-        paths = [one for one in (self.attention_path, self.feed_forward_path, self.cross_path) if one is not None]
+        attentions, paths = [one for one in (self.attention, self.cross) if one is not None], self.paths()
         return (
             isinstance(self.feed_forward, ReluFeedForward)
             and all(isinstance(one.score, DotScore) and one.d_k % 8 == one.d_v % 8 == 0 for one in attentions)
-            and all(path.residual and isinstance(path.norm, LayerNorm) and not path.dropout.now for path in paths)
+            and all(path.residual and isinstance(path.norm, LayerNorm) for path in paths)
         )
 
 
 @dataclass(frozen=True)
 class Side:
-    """The encoder or the decoder: embeddings with their factor, layers, the norm behind the last."""
+    """The encoder or the decoder: embeddings with their factor and dropout, layers, the norm behind the last."""
 
-    table: Tensor
+    table: nn.Parameter
     scale: float
+    dropout: Dropout
     layers: Sequence[Parts]
     last: nn.Module
+
+    def dropouts(self) -> list[Dropout]:
+        """All dropout, in the order in which it happens."""
+        return [self.dropout, *(path.dropout for parts in self.layers for path in parts.paths())]
 
 
 Versions = tuple[tuple[int, int], ...]
@@ -118,7 +126,8 @@ class Packed:
     def of(cls, encoder: Side, decoder: Side, matrix: Tensor, made: Versions) -> Packed | None:
         """The packed model, or None where there is no kernel for a part of it; `made` says of which weights."""
         fit = all(parts.fit() for parts in (*encoder.layers, *decoder.layers))
-        return cls(encoder, decoder, matrix, made) if fit else None
+        drops = any(dropout.now for side in (encoder, decoder) for dropout in side.dropouts())
+        return cls(encoder, decoder, matrix, made) if fit and not drops else None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(None), ()  # a copy of a model packs for itself

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
@@ -69,28 +70,34 @@ class Muon:
     def __init__(self, linears: Sequence[Linear], config: TrainingConfig) -> None:
         self.weights, self.decay = [linear.weight for linear in linears], config.weight_decay
         self.means = [torch.zeros_like(weight) for weight in self.weights]
-        self.groups: dict[tuple[int, ...], list[tuple[int, slice]]] = {}  # blocks of one shape go through together
+        self.blocks: list[
+            tuple[int, slice]
+        ] = []  # matrices of one shape side by side, so that threads share them evenly
         for index, linear in enumerate(linears):
-            start = 0
-            for height in linear.blocks:
-                shape = tuple(sorted((height, linear.in_features)))
-                self.groups.setdefault(shape, []).append((index, slice(start, start + height)))
-                start += height
+            ends = accumulate(linear.blocks)
+            self.blocks += [(index, slice(end - height, end)) for height, end in zip(linear.blocks, ends, strict=True)]
+        self.blocks.sort(key=lambda block: sorted(self.weights[block[0]][block[1]].shape))
 
     def state(self) -> dict[str, list[Tensor]]:
         return {"momentum": self.means}
 
     def apply(self, gradients: dict[Tensor, Tensor], move: Move, part: int, parts: int) -> None:
-        for (low, high), blocks in self.groups.items():
-            mine = blocks[part::parts]
-            if not mine:
-                continue
-            turns = [(at.stop - at.start) > low for _, at in mine]  # tall blocks lie down
-            steered = [self.steer(gradients[self.weights[index]][at] * move.scale, index, at) for index, at in mine]
-            moves = self.orthogonal(torch.stack([x.t() if turn else x for x, turn in zip(steered, turns, strict=True)]))
-            for (index, at), turn, one in zip(mine, turns, moves * (self.size * high**0.5), strict=True):
-                weight = self.weights[index][at]
-                weight.mul_(1.0 - move.rate * self.decay).add_(one.t() if turn else one, alpha=-move.rate)
+        own = [gradients[weight] for weight in self.weights]
+        if lib := fused.kernels(*self.weights, *own):
+            weights, steered, means = (
+                [side[i][at] for i, at in self.blocks] for side in (self.weights, own, self.means)
+            )
+            rows, columns = (numbers([block.shape[side] for block in weights]) for side in (0, 1))
+            lib.muon(
+                *map(addresses, (weights, steered, means)), rows, columns, len(weights), self.momentum, move.scale,
+                move.rate, self.decay, self.size, self.rounds, (ctypes.c_float * 3)(*self.polynomial), part, parts,
+            )  # fmt: skip
+            return
+        for index, at in self.blocks[part::parts]:
+            block = self.steer(own[index][at] * move.scale, index, at)
+            weight = self.weights[index][at]
+            step = self.orthogonal(block) * (self.size * max(block.shape) ** 0.5)
+            weight.mul_(1.0 - move.rate * self.decay).add_(step, alpha=-move.rate)
 
     def steer(self, gradient: Tensor, index: int, at: slice) -> Tensor:
         """Momentum as Nesterov has it: the mean so far, looked at from one gradient ahead."""
@@ -98,15 +105,14 @@ class Muon:
         return gradient.lerp(mean, self.momentum)
 
     def orthogonal(self, x: Tensor) -> Tensor:
-        """Matrices (n, low, high) with singular values brought near 1 by products alone; x may be used up."""
+        """A matrix with singular values brought near 1 by products alone; tall ones lie down meanwhile."""
+        if len(x) > x.shape[1]:
+            return self.orthogonal(x.t()).t()
         a, b, c = self.polynomial
-        if lib := fused.kernels(x):
-            lib.orthogonal(x.data_ptr(), *x.shape, self.rounds, a, b, c)
-            return x
-        x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
+        x = x / (x.norm() + 1e-7)
         for _ in range(self.rounds):
-            square = x @ x.transpose(1, 2)
-            x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
+            square = x @ x.t()
+            x = torch.addmm(x, torch.addmm(square, square, square, beta=b, alpha=c), x, beta=a)
         return x
 
 
@@ -186,7 +192,11 @@ def addresses(tensors: Sequence[Tensor]) -> ctypes.Array[ctypes.c_void_p]:
 
 
 def sizes(tensors: Sequence[Tensor]) -> ctypes.Array[ctypes.c_int64]:
-    return (ctypes.c_int64 * len(tensors))(*(tensor.numel() for tensor in tensors))
+    return numbers([tensor.numel() for tensor in tensors])
+
+
+def numbers(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
+    return (ctypes.c_int64 * len(values))(*values)
 
 
 class RunningMean:

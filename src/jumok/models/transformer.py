@@ -163,7 +163,8 @@ class Transformer(nn.Module):
             self.matrix = nn.Parameter(torch.empty(target_symbols, config.d_model))
             nn.init.xavier_uniform_(self.matrix)
         self.ready: Packed | None = None  # the model as it was when it last began to translate
-        self.whole = Whole.of(*self.sides())  # the model as a chain of kernels, if it can be one
+        added = isinstance(self.target.join, Add)
+        self.whole = Whole.of(*self.sides()) if added else None  # the model as one chain of kernels, where it can be one
 
     def sides(self) -> tuple[Side, Side]:
         """The encoder and the decoder, as the kernels want to know them."""
@@ -203,8 +204,8 @@ class Transformer(nn.Module):
         return x
 
     def hidden(self, source: Tensor, target: Tensor) -> Tensor:
-        if torch.is_grad_enabled() and self.whole is not None and isinstance(self.target.join, Add):
-            real = source != PAD, target != PAD  # (B, S), (B, T)
+        if self.whole is not None and torch.is_grad_enabled():
+            real = source != PAD, target != PAD
             positions = self.source.positions(0, source.shape[1]), self.target.positions(0, target.shape[1])
             if (states := self.whole.hidden(source, target, real, positions)) is not None:
                 return states

@@ -174,6 +174,32 @@ def word_links(weights: "np.ndarray", source_words: Sequence[int], target_words:
     return links
 
 
+def chrf_matrix(texts: Sequence[str], *, order: int = 6, beta: float = 2.0) -> "np.ndarray":
+    """Sentence chrF (n, n) of every text against every other: row i as the hypothesis, column j as the reference.
+
+    The same numbers as sacreBLEU's sentence chrF, for some dozens of like sentences at once.
+    """
+    import numpy as np
+
+    bare = ["".join(text.split()) for text in texts]
+    precision, recall, orders = (np.zeros((len(bare), len(bare))) for _ in range(3))
+    for size in range(1, order + 1):
+        places: dict[str, int] = {}
+        found = [[places.setdefault(t[i : i + size], len(places)) for i in range(len(t) - size + 1)] for t in bare]
+        counts = np.zeros((len(bare), max(1, len(places))), dtype=np.float32)
+        for row, grams in zip(counts, found, strict=True):
+            np.add.at(row, grams, 1.0)
+        totals = counts.sum(axis=1)
+        match = np.stack([np.minimum(row, counts).sum(axis=1) for row in counts])
+        both = (totals[:, None] > 0) & (totals[None] > 0)
+        orders += both
+        precision += np.where(both, match / np.maximum(totals[:, None], 1.0), 0.0)
+        recall += np.where(both, match / np.maximum(totals[None], 1.0), 0.0)
+    precision, recall = precision / np.maximum(orders, 1.0), recall / np.maximum(orders, 1.0)
+    below = beta**2 * precision + recall
+    return np.where(below > 0, 100.0 * (1.0 + beta**2) * precision * recall / np.where(below > 0, below, 1.0), 0.0)
+
+
 def _score(metric: Any, hypotheses: Sequence[str], sets: list[list[str]]) -> Score:
     result = metric.corpus_score(list(hypotheses), sets)
     return Score(result.name, float(result.score), str(metric.get_signature()))

@@ -8,7 +8,7 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, overload
@@ -17,10 +17,13 @@ import numpy as np
 import torch
 
 from jumok import checkpoint
+from jumok.decoding.graph import Graph
+from jumok.decoding.rules import says
 from jumok.decoding.search import Hypothesis
-from jumok.engines.torch_engine import Options, TorchEngine
+from jumok.engines.torch_engine import Options, TorchEngine, Wish
 from jumok.errors import UsageError
-from jumok.evaluate import Evaluation, evaluate
+from jumok.evaluate import Evaluation, evaluate, words_of
+from jumok.metrics import chrf_matrix, word_links
 from jumok.text.vocabulary import END, START
 from jumok.viz import AttentionView
 
@@ -28,8 +31,19 @@ CHUNK = 1_024  # lines that are sorted and decoded together
 
 
 @dataclass(frozen=True)
+class Word:
+    """A word of a translation and the probability that the model gave it, after the words before."""
+
+    text: str
+    probability: float
+
+
+@dataclass(frozen=True)
 class Translation:
-    """One translation; `alternatives` are the next best, `attention` only where it was asked for."""
+    """One translation; `alternatives` are the next best.
+
+    `attention` and `alignment`, pairs of source word and word from 0, only where they were asked for.
+    """
 
     source: str
     text: str
@@ -37,17 +51,48 @@ class Translation:
     log_probability: float
     tokens: tuple[str, ...] = ()
     token_scores: tuple[float, ...] = ()
+    words: tuple[Word, ...] = ()
     alternatives: tuple["Translation", ...] = ()
     attention: AttentionView | None = None
+    alignment: tuple[tuple[int, int], ...] | None = None
 
     def __str__(self) -> str:
         return self.text
+
+    @property
+    def pharaoh(self) -> str:
+        """The alignment as word aligners write it: 0-0 1-2 2-1."""
+        return " ".join(f"{source}-{target}" for source, target in self.alignment or ())
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, attention left out."""
         values = asdict(self) | {"alternatives": [other.to_json() for other in self.alternatives]}
         del values["attention"]
         return values
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What translations must and must not have: the same for all texts, or one for each."""
+
+    prefix: str | Sequence[str] | None = None  # how the translation begins
+    require: Sequence[str] | Sequence[Sequence[str]] | None = None  # words or phrases that are in it, in any order
+    forbid: Sequence[str] | Sequence[Sequence[str]] | None = None  # words or phrases that are not
+
+    def of(self, count: int) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+        """Prefix, required and forbidden phrases of each of `count` texts."""
+        prefixes = [self.prefix or ""] * count if self.prefix is None or isinstance(self.prefix, str) else self.prefix
+        sides = [list(prefixes), self._each(self.require, count), self._each(self.forbid, count)]
+        for name, side in zip(("prefix", "require", "forbid"), sides, strict=True):
+            if len(side) != count:
+                raise UsageError(f"{len(side)} of {name!r} for {count} texts", hint="give one for all, or one for each")
+        return list(zip(*sides, strict=True))  # type: ignore[arg-type]
+
+    @staticmethod
+    def _each(given: Sequence[str] | Sequence[Sequence[str]] | None, count: int) -> list[tuple[str, ...]]:
+        if not given or isinstance(given[0], str):
+            return [tuple(map(str, given or ()))] * count
+        return [tuple(one) for one in given]
 
 
 class Translator:
@@ -57,7 +102,7 @@ class Translator:
         self.recipe, self.card, self.folder = bundle.recipe, bundle.card, bundle.folder
         self.vocabularies = bundle.vocabularies
         self.model = bundle.model.to(device).eval()
-        self.engine = TorchEngine(self.model, device=device)
+        self.engine = TorchEngine(self.model, device=device, surfaces=self.vocabularies.target.surfaces)
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "cpu") -> "Translator":
@@ -82,50 +127,112 @@ class Translator:
         return Options(**merged)
 
     @overload
-    def translate(self, text: str, *, attention: bool = False, **options: Any) -> Translation: ...
+    def translate(self, text: str, **options: Any) -> Translation: ...
     @overload
-    def translate(self, text: Sequence[str], *, attention: bool = False, **options: Any) -> list[Translation]: ...
+    def translate(self, text: Sequence[str], **options: Any) -> list[Translation]: ...
 
-    def translate(
-        self, text: str | Sequence[str], *, attention: bool = False, **options: Any
-    ) -> Translation | list[Translation]:
+    def translate(self, text: str | Sequence[str], **options: Any) -> Translation | list[Translation]:
         """Translate a sentence or a list of them.
 
-        Options: beam, length_penalty, extra_length, best (how many), sample, temperature, top_k, top_p, seed, exact.
+        Search: beam, length_penalty, extra_length, best (how many), exact, shortest, no_repeat, groups and diversity,
+        coverage; sample, temperature, top_k, top_p, seed; mbr (draw that many, take the one most like the others).
+        Wishes: prefix, require, forbid: the same for all, or one for each sentence.
+        More to know: attention=True, align=True.
         """
         texts = [text] if isinstance(text, str) else list(text)
-        done = self._translate(texts, self.options(**options), attention=attention)
+        done = self._translate(texts, Order.of(self, options))
         return done[0] if isinstance(text, str) else done
 
     def _translate(
         self,
         texts: Sequence[str],
-        options: Options,
+        order: "Order",
         *,
-        attention: bool = False,
         first: int = 0,
         progress: Callable[[int], None] = lambda sentences: None,
     ) -> list[Translation]:
         sources = self.vocabularies.source.encode_all(texts)
         full = [row for row, ids in enumerate(sources) if ids]
-        found = self.engine.decode([sources[row] for row in full], options, first=first, progress=progress)
+        wanted = order.wishes.of(len(texts))
+        wishes = [self.wish(*wanted[row]) for row in full]
+        found = self.engine.decode(
+            [sources[row] for row in full], order.search(any(wish.forbid for wish in wishes)), first=first,
+            wishes=wishes, progress=progress,
+        )  # fmt: skip
         results = [Translation(text, "", 0.0, 0.0) for text in texts]  # a blank line stays blank
         for row, hypotheses in zip(full, found, strict=True):
-            made = [self._translation(texts[row], sources[row], h, attention) for h in hypotheses]
-            results[row] = Translation(**{**vars(made[0]), "alternatives": tuple(made[1:])})
+            forbidden = wanted[row][2]
+            clean = [h for h in hypotheses if not self._says(h, forbidden)] or hypotheses
+            chosen = self._most_like_the_others(clean) if order.mbr else clean
+            made = [self._translation(texts[row], sources[row], h, order) for h in chosen[: order.options.best]]
+            results[row] = replace(made[0], alternatives=tuple(made[1:]))
         return results
 
-    def _translation(self, text: str, source: list[int], hypothesis: Hypothesis, attention: bool) -> Translation:
-        vocabulary = self.vocabularies.target
+    def wish(self, prefix: str = "", require: Sequence[str] = (), forbid: Sequence[str] = ()) -> Wish:
+        """Wishes in words as the engine reads them."""
+        encode = self.vocabularies.target.encode
+        phrases = tuple(tuple(encode(phrase)) for phrase in require)
+        return Wish(tuple(encode(prefix)), tuple(filter(None, phrases)), tuple(filter(None, forbid)))
+
+    def _says(self, hypothesis: Hypothesis, words: Sequence[str]) -> bool:
+        text = self.vocabularies.target.decode(hypothesis.body) if words else ""
+        return any(says(text, word) for word in words)
+
+    def _most_like_the_others(self, samples: Sequence[Hypothesis]) -> list[Hypothesis]:
+        """Minimum Bayes risk: samples by their mean chrF against all samples, best first, each once."""
+        likeness = chrf_matrix([self.vocabularies.target.decode(h.body) for h in samples]).mean(axis=1)
+        ranked = sorted(zip(likeness.tolist(), samples, strict=True), key=lambda pair: -pair[0])
+        return list({h.ids: replace(h, score=like) for like, h in reversed(ranked)}.values())[::-1]
+
+    def _translation(self, text: str, source: list[int], hypothesis: Hypothesis, order: "Order") -> Translation:
+        vocabulary, body = self.vocabularies.target, list(hypothesis.body)
         return Translation(
             source=text,
-            text=vocabulary.decode(hypothesis.body),
+            text=vocabulary.decode(body),
             score=hypothesis.score,
             log_probability=hypothesis.log_probability,
             tokens=tuple(vocabulary.pieces(hypothesis.ids)),
             token_scores=hypothesis.token_scores,
-            attention=self._view(text, source, list(hypothesis.body)) if attention else None,
+            words=self._words(hypothesis),
+            attention=self._view(text, source, body) if order.attention else None,
+            alignment=self._links(source, body) if order.align else None,
         )
+
+    def _words(self, hypothesis: Hypothesis) -> tuple[Word, ...]:
+        """The words of a translation, each with the product of the probabilities of its subwords."""
+        vocabulary, groups = self.vocabularies.target, dict[int, list[int]]()
+        for place, word in enumerate(words_of(vocabulary.pieces(hypothesis.body))):
+            groups.setdefault(word, []).append(place)
+        return tuple(
+            Word(
+                vocabulary.decode([hypothesis.ids[place] for place in places]),
+                float(np.exp(sum(hypothesis.token_scores[place] for place in places))),
+            )
+            for places in groups.values()
+        )
+
+    def _links(self, source: list[int], target: list[int]) -> tuple[tuple[int, int], ...]:
+        weights = self.engine.aligned(source, target).float().cpu().numpy()
+        sides = (self.vocabularies.source.pieces([*source, END]), self.vocabularies.target.pieces([*target, END]))
+        return tuple(sorted(word_links(weights, *(words_of(pieces) for pieces in sides)), key=lambda link: link[::-1]))
+
+    def alternatives(self, text: str, prefix: str = "", *, count: int = 5, **options: Any) -> list[Translation]:
+        """Translations that go on differently behind a prefix (at the first word, without one), best first."""
+        source, order = self.vocabularies.source.encode(text), Order.of(self, options)
+        if not source:
+            return []
+        start = self.vocabularies.target.encode(prefix)
+        found = self.engine.alternatives(source, start, count, order.options)
+        return [self._translation(text, source, hypothesis, order) for hypothesis in found]
+
+    def graph(self, text: str, **options: Any) -> list[dict[str, Any]]:
+        """The search as data: every continuation that the beam looked at, with its parent and its fate."""
+        source, graph = self.vocabularies.source.encode(text), Graph()
+        if source:
+            self.engine.watch(source, self.options(**options), graph.grow)
+        nodes = graph.sentences.get(0, [])
+        pieces = self.vocabularies.target.pieces([node.token for node in nodes])
+        return [node._asdict() | {"piece": piece} for node, piece in zip(nodes, pieces, strict=True)]
 
     def lines(
         self,
@@ -136,9 +243,9 @@ class Translator:
         **options: Any,
     ) -> Iterator[Translation]:
         """Translate a stream of lines in order, in bounded memory."""
-        walk, first, chosen = iter(texts), 0, self.options(**options)
+        walk, first, order = iter(texts), 0, Order.of(self, options)
         while block := list(islice(walk, chunk)):
-            yield from self._translate(block, chosen, first=first, progress=progress)
+            yield from self._translate(block, order, first=first, progress=progress)
             first += len(block)
 
     def stream(self, text: str, **options: Any) -> Iterator[str]:
@@ -194,3 +301,29 @@ class Translator:
     def evaluate(self, source: str | Path, target: str | Path, **options: Any) -> Evaluation:
         """BLEU, chrF and TER with their signatures on a test set of two files."""
         return evaluate(self, str(source), str(target), **options)
+
+
+@dataclass(frozen=True)
+class Order:
+    """All that was asked for: how to search, what for, and what else to tell."""
+
+    options: Options
+    wishes: Wishes = Wishes()
+    mbr: int = 0
+    attention: bool = False
+    align: bool = False
+
+    @classmethod
+    def of(cls, translator: Translator, given: dict[str, Any]) -> "Order":
+        rest = {name: value for name, value in given.items() if value is not None}
+        wishes = Wishes(**{name: rest.pop(name) for name in ("prefix", "require", "forbid") if name in rest})
+        own = {name: rest.pop(name) for name in ("mbr", "attention", "align") if name in rest}
+        if own.get("mbr"):
+            rest |= {"sample": True}
+        return cls(translator.options(**rest), wishes, **own)
+
+    def search(self, forbidding: bool) -> Options:
+        """The engine's options: several hypotheses, where one of them is chosen afterwards."""
+        if self.mbr:
+            return replace(self.options, best=max(self.mbr, self.options.best))
+        return replace(self.options, best=self.options.beam) if forbidding and not self.options.sample else self.options

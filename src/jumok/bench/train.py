@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 import jumok
-from jumok import machine, recipes
+from jumok import machine, native, recipes
 from jumok.bench import flops
 from jumok.bench.measure import (
     SQUARES,
@@ -127,6 +127,7 @@ class Measured(Experiment):
         """What went through in an update of so many target tokens: the next batches that were given out."""
         source: list[int] = []
         target: list[int] = []
+        padded = self.team.model.whole is None or native.library() is None
         grid = 0
         while sum(target) < tokens and self.feed.given:
             batch = self.feed.given.popleft()
@@ -134,11 +135,12 @@ class Measured(Experiment):
                 share = batch.share(worker, self.team.workers)
                 source += (share.source != PAD).sum(dim=1).tolist()
                 target += (share.labels != PAD).sum(dim=1).tolist()
-                grid += share.source.numel() + share.labels.numel()
+                grid += share.source.numel() + share.labels.numel() if padded else 0
         if sum(target) != tokens:
             raise JumokError(f"the update says {tokens:,} tokens, its batches {sum(target):,}")
         operations = flops.training_flops(self.recipe.model, len(self.vocabularies.target), source, target)
-        return Work(sum(source), sum(target), grid, len(source), operations, loss)
+        real = sum(source) + sum(target)
+        return Work(sum(source), sum(target), max(grid, real), len(source), operations, loss)
 
     def validate(self, progress: Progress) -> dict[str, float]:
         return {"loss": 0.0}

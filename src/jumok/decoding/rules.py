@@ -1,21 +1,41 @@
 """What a hypothesis may not do next: rules over candidates, applied after the softmax so that scores stay the model's.
 
-A rule gets the logits (N, V) of a step and its number, and sets what is forbidden to minus infinity in place.
+A rule gets the logits (N, V) of a step and what is known then, and sets what is forbidden to minus infinity in place.
+
+Shapes   N rows (hypotheses) · V vocabulary · t tokens so far
 """
 
-from collections.abc import Callable, Sequence
+from __future__ import annotations
 
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import torch
 from torch import Tensor
 
-Rule = Callable[[Tensor, int], None]
+MINUS = -float("inf")
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a rule may know: the number of the step, the tokens of every row so far, and whose rows they are."""
+
+    step: int
+    history: Tensor  # (N, t)
+    sentence: Tensor  # (N,)
+
+
+Rule = Callable[[Tensor, Moment], None]
 
 
 def never(tokens: Sequence[int]) -> Rule:
     """Forbid tokens at every step, e.g. padding and the start symbol."""
     listed = list(tokens)
 
-    def rule(logits: Tensor, step: int) -> None:
-        logits[:, listed] = -float("inf")
+    def rule(logits: Tensor, now: Moment) -> None:
+        logits[:, listed] = MINUS
 
     return rule
 
@@ -23,8 +43,114 @@ def never(tokens: Sequence[int]) -> Rule:
 def at_least(length: int, end: int) -> Rule:
     """Forbid the end before `length` tokens."""
 
-    def rule(logits: Tensor, step: int) -> None:
-        if step < length:
-            logits[:, end] = -float("inf")
+    def rule(logits: Tensor, now: Moment) -> None:
+        if now.step < length:
+            logits[:, end] = MINUS
 
     return rule
+
+
+def begin_with(prefixes: Sequence[Sequence[int]]) -> Rule:
+    """Sentence b begins with the tokens prefixes[b]; what follows is free."""
+    longest = max(map(len, prefixes), default=0)
+    table = torch.full((len(prefixes), longest), -1)
+    for row, prefix in zip(table, prefixes, strict=True):
+        row[: len(prefix)] = torch.tensor(list(prefix), dtype=torch.long)
+
+    def rule(logits: Tensor, now: Moment) -> None:
+        if now.step >= longest:
+            return
+        wanted = table.to(logits.device)[now.sentence, now.step]  # (N,) or -1
+        bound = (wanted >= 0).nonzero().squeeze(1)
+        kept = logits[bound, wanted[bound]]
+        logits[bound] = MINUS
+        logits[bound, wanted[bound]] = kept
+
+    return rule
+
+
+def no_repeats(size: int) -> Rule:
+    """No `size` tokens in a row come twice."""
+
+    def rule(logits: Tensor, now: Moment) -> None:
+        for row, history in enumerate(now.history.tolist()):
+            tail = history[len(history) - size + 1 :]
+            said = [history[i + size - 1] for i in range(len(history) - size + 1) if history[i : i + size - 1] == tail]
+            logits[row, said] = MINUS
+
+    return rule
+
+
+class Words:
+    """Words that may not be said, whatever subwords they are put together from; "dog" does not forbid "dogs".
+
+    A word has been said when the character behind it is known not to go on with it.  So for every place in a word that
+    the text may end at, `Words` knows the tokens that would finish and close it there, and those are forbidden.
+    `surfaces` are the tokens as text, words beginning with a space; `end` closes a word, too.
+    """
+
+    def __init__(self, surfaces: Sequence[str], end: int) -> None:
+        self.surfaces, self.end = list(surfaces), end
+        self.closing = cache(self._closing)
+        self.within = cache(self._within)
+
+    def _closing(self, word: str, done: int) -> list[int]:
+        """Tokens that finish a word of which `done` characters stand, and go on with something else."""
+        rest = word[done:]
+        found = [
+            token
+            for token, surface in enumerate(self.surfaces)
+            if surface.startswith(rest) and surface[len(rest) :] and parts(word[-1], surface[len(rest)])
+        ]
+        return [*found, self.end] if not rest else found
+
+    def _within(self, word: str) -> list[int]:
+        """Tokens that hold the word, both of its ends known."""
+        sought = re.compile(re.escape(word))
+        return [
+            token
+            for token, surface in enumerate(self.surfaces)
+            if any(
+                match.start() > 0 and match.end() < len(surface) and alone(surface, *match.span())
+                for match in sought.finditer(surface)
+            )
+        ]
+
+    def text(self, tokens: Sequence[int]) -> str:
+        return "".join(self.surfaces[token] for token in tokens)
+
+    def forbidden(self, tokens: Sequence[int], word: str) -> list[int]:
+        """What may not follow these tokens, so that the word is not said."""
+        text = " " + self.text(tokens)
+        found = list(self.within(word))
+        for done in range(min(len(word), len(text)) + 1):
+            start = len(text) - done
+            if text.endswith(word[:done]) and (start == 0 or parts(text[start - 1], word[0])):
+                found += self.closing(word, done)
+        return found
+
+    def rule(self, words: Sequence[Sequence[str]]) -> Rule:
+        """Sentence b does not say any of words[b]."""
+
+        def rule(logits: Tensor, now: Moment) -> None:
+            for row, (sentence, history) in enumerate(zip(now.sentence.tolist(), now.history.tolist(), strict=True)):
+                for word in words[sentence]:
+                    logits[row, self.forbidden(history, word)] = MINUS
+
+        return rule
+
+
+def parts(before: str, after: str) -> bool:
+    """Whether a word ends between two characters."""
+    return not (before.isalnum() and after.isalnum())
+
+
+def alone(text: str, start: int, stop: int) -> bool:
+    """Whether a stretch of text stands between ends of words."""
+    left = start == 0 or parts(text[start - 1], text[start])
+    return left and (stop == len(text) or parts(text[stop - 1], text[stop]))
+
+
+def says(text: str, word: str) -> bool:
+    """Whether a text has a word (or several, as they stand) in it."""
+    return any(alone(text, *match.span()) for match in re.finditer(re.escape(word), text))

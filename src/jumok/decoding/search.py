@@ -15,13 +15,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from jumok.decoding.rules import Rule
+from jumok.decoding.graph import Expansion
+from jumok.decoding.rules import MINUS, Moment, Rule
 from jumok.models.base import END, PAD, START, UNKNOWN, State
 from jumok.nn import fused
 
 Step = Callable[[Tensor, State], tuple[Tensor, State]]
 NEVER = (PAD, UNKNOWN, START, 4, 5, 6, 7)  # no output holds these
-MINUS = -float("inf")
 
 
 @dataclass(frozen=True)
@@ -48,22 +48,48 @@ def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:
     return ((5.0 + length) / 6.0) ** alpha
 
 
-def forbid(logits: Tensor, rules: Sequence[Rule], step: int) -> Tensor:
+def forbid(logits: Tensor, rules: Sequence[Rule], now: Moment) -> Tensor:
     """Close what may not follow, in place; the logarithm (N, 1) of what all tokens together had before."""
     normalizer = logits.logsumexp(dim=-1, keepdim=True)  # (N, 1)
     logits[:, list(NEVER)] = MINUS
     for rule in rules:
-        rule(logits, step)
+        rule(logits, now)
     return normalizer
 
 
-def candidates(logits: Tensor, count: int, rules: Sequence[Rule], step: int) -> tuple[Tensor, Tensor]:
+def candidates(logits: Tensor, count: int, rules: Sequence[Rule], now: Moment) -> tuple[Tensor, Tensor]:
     """Log-probabilities and tokens (N, C) of the likeliest allowed continuations of every row."""
     if not rules:
         return fused.likeliest(logits, count, torch.tensor(NEVER, device=logits.device))
-    normalizer = forbid(logits, rules, step)  # (N, 1)
+    normalizer = forbid(logits, rules, now)  # (N, 1)
     top, tokens = logits.topk(min(count, logits.shape[-1]), dim=-1)  # (N, C)
     return top - normalizer, tokens
+
+
+Rank = Callable[[Tensor, Tensor, Tensor, int], Tensor]
+
+
+def highest(total: Tensor, tokens: Tensor, number: Tensor, count: int) -> Tensor:
+    """The places (B, count) of the highest log P among candidates (B, ·), best first."""
+    return total.topk(count, dim=-1).indices
+
+
+def apart(groups: int, strength: float) -> Rank:
+    """Diverse beams (Vijayakumar et al. 2016): block b belongs to sentence b // groups, and a token that an earlier
+    group of the sentence has taken at this step ranks lower by `strength`.  Scores stay the model's."""
+
+    def rank(total: Tensor, tokens: Tensor, number: Tensor, count: int) -> Tensor:
+        chosen = torch.empty(len(total), count, dtype=torch.long, device=total.device)
+        taken: dict[int, list[int]] = {}
+        for group in range(groups):
+            for block in (number % groups == group).nonzero().flatten().tolist():
+                before = taken.setdefault(int(number[block]) // groups, [])
+                times = (tokens[block][:, None] == torch.tensor(before, device=total.device)).sum(dim=1)
+                chosen[block] = (total[block] - strength * times).topk(count).indices
+                before += tokens[block][chosen[block][: count // 2]].tolist()
+        return chosen
+
+    return rank
 
 
 @torch.inference_mode()
@@ -77,15 +103,18 @@ def beam(
     best: int = 1,
     exact: bool = False,
     rules: Sequence[Rule] = (),
+    rank: Rank = highest,
+    watch: Callable[[Expansion], None] | None = None,
     device: torch.device | None = None,
 ) -> list[list[Hypothesis]]:
     """The `best` hypotheses of each sentence, best first; limits[b] is the longest output of sentence b.
 
     A sentence is done when no living hypothesis can still beat the best that ended: its log P only falls, so its
     score can never exceed log P / penalty(limit).  Once `width` hypotheses have ended, it is enough that none would
-    beat them by ending now; `exact` does without this short cut.
+    beat them by ending now; `exact` does without this short cut.  `rank` may put candidates in another order than that
+    of their log P; `watch` is told of every step.
     """
-    if width == 1 and best == 1:
+    if width == 1 and best == 1 and rank is highest and watch is None:
         return [[h] for h in greedy(step, state, limits, alpha=alpha, rules=rules, device=device)]
     sentences = len(limits)
     state = state.select(torch.arange(sentences, device=device).repeat_interleave(width))
@@ -99,25 +128,28 @@ def beam(
     ended: list[list[Hypothesis]] = [[] for _ in limits]
     for t in range(max(limits)):
         logits, state = step(token, state)
-        gain, tokens = candidates(logits, 2 * width, rules, t)  # (N, C)
+        now = Moment(t, history.flatten(0, 1), number.repeat_interleave(width))
+        gain, tokens = candidates(logits, 2 * width, rules, now)  # (N, C)
         count, each = len(number), gain.shape[-1]
-        total = (score.view(-1, 1) + gain).view(count, width * each)
-        total, flat = total.topk(min(2 * width, width * each), dim=-1)  # (B, C)
+        total, tokens, gain = (x.view(count, width * each) for x in (score.view(-1, 1) + gain, tokens, gain))
+        flat = rank(total, tokens, number, min(2 * width, width * each))  # (B, C)
         origin = flat // each  # (B, C) which of the W rows it continues
-        tokens = tokens.view(count, -1).gather(1, flat)
-        gain = gain.view(count, -1).gather(1, flat)
+        total, tokens, gain = (x.gather(1, flat) for x in (total, tokens, gain))  # (B, C)
         last = t + 1 >= limit  # (B,) no more room after this token
         ending = (tokens == END) & (total > MINUS)
         ending[:, width:] = False  # only the first W candidates may end
         closing = ending | (last[:, None] & (total > MINUS) & (torch.arange(total.shape[1], device=device) < width))
         if closing.any():
             _collect(closing, origin, tokens, gain, total, history, gains, number, ended, alpha)
-        living = total.masked_fill(tokens == END, MINUS)
-        score, order = living.topk(width, dim=-1) if living.shape[1] > width else (living, None)  # (B, W)
-        if order is not None:
-            origin, tokens, gain = (x.gather(1, order) for x in (origin, tokens, gain))
+        dead = (tokens == END) | (total == MINUS)  # (B, C)
+        order = dead.byte().argsort(dim=-1, stable=True)[:, :width]  # (B, W)
+        if watch is not None:
+            _tell(watch, t, number, origin, tokens, gain, total, closing, dead | closing, order)
+        origin, tokens, gain = (x.gather(1, order) for x in (origin, tokens, gain))  # (B, W)
+        score = total.masked_fill(dead, MINUS).gather(1, order)  # (B, W)
         longest = [limits[sentence] if exact or len(ended[sentence]) < width else t + 2 for sentence in number.tolist()]
-        done = last | _done(score[:, 0], [ended[sentence] for sentence in number.tolist()], longest, alpha, best)
+        top, found = score.amax(dim=1), [ended[sentence] for sentence in number.tolist()]
+        done = last | _done(top, found, longest, alpha, best)
         keep = (~done).nonzero().squeeze(1)
         if len(keep) == 0:
             break
@@ -127,6 +159,28 @@ def beam(
         number, limit, score, token = number[keep], limit[keep], score[keep], tokens[keep].flatten()
         state = state.select(rows)
     return [sorted(found, key=lambda h: -h.score)[:best] for found in ended]
+
+
+def _tell(
+    watch: Callable[[Expansion], None],
+    step: int,
+    number: Tensor,
+    origin: Tensor,
+    tokens: Tensor,
+    gain: Tensor,
+    total: Tensor,
+    closing: Tensor,
+    dead: Tensor,
+    order: Tensor,
+) -> None:
+    """Every sentence's candidates as plain numbers; what is impossible is left out."""
+    sides = (number, origin, tokens, gain, total, closing, dead, order)
+    for sentence, *row, ends, gone, kept in zip(*(side.tolist() for side in sides), strict=True):
+        real = [c for c, value in enumerate(row[-1]) if value > MINUS]
+        place = {c: i for i, c in enumerate(real)}
+        origins, ids, gains, totals = ([values[c] for c in real] for values in row)
+        living = [place[c] for c in kept if not gone[c]]
+        watch(Expansion(sentence, step, origins, ids, gains, totals, [ends[c] for c in real], living))
 
 
 def _follow(history: Tensor, origin: Tensor) -> Tensor:
@@ -188,20 +242,25 @@ def tokens_one_by_one(
     number = torch.arange(len(limits), device=device)  # (N,)
     limit = torch.tensor(limits, device=device)
     token = torch.full((len(limits),), START, device=device)
+    history = torch.empty(len(limits), 0, dtype=torch.long, device=device)  # (N, t)
     for t in range(max(limits)):
         logits, state = step(token, state)
+        now = Moment(t, history, number)
         if choose is likeliest:
-            gain, token = (x.squeeze(1) for x in candidates(logits, 1, rules, t))  # (N,)
+            gain, token = (x.squeeze(1) for x in candidates(logits, 1, rules, now))  # (N,)
         else:
-            normalizer = forbid(logits, rules, t)
+            normalizer = forbid(logits, rules, now)
             token = choose(logits, number, t)  # (N,)
             gain = (logits.gather(1, token[:, None]) - normalizer).squeeze(1)
         yield list(zip(number.tolist(), token.tolist(), gain.tolist(), strict=True))
         keep = ((token != END) & (t + 1 < limit)).nonzero().squeeze(1)
         if len(keep) == 0:
             return
+        if rules:
+            history = torch.cat([history, token[:, None]], dim=1)
         if len(keep) < len(token):
             number, limit, token, state = number[keep], limit[keep], token[keep], state.select(keep)
+            history = history[keep] if rules else history
 
 
 def likeliest(logits: Tensor, number: Tensor, t: int) -> Tensor:

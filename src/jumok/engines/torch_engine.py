@@ -6,7 +6,8 @@ Shapes   B sentences · S source · T target
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,23 @@ import torch
 from torch import Tensor
 
 from jumok.data.batches import pad
-from jumok.decoding.search import Choose, Hypothesis, beam, drawn, greedy, length_penalty, tokens_one_by_one
+from jumok.decoding.constraints import constrained
+from jumok.decoding.graph import Expansion
+from jumok.decoding.rules import Moment, Rule, Words, at_least, begin_with, no_repeats
+from jumok.decoding.search import (
+    Choose,
+    Hypothesis,
+    apart,
+    beam,
+    candidates,
+    drawn,
+    greedy,
+    length_penalty,
+    tokens_one_by_one,
+)
 from jumok.errors import UsageError
 from jumok.keys import generator
-from jumok.models.base import END, PAD, START, Attention, Seq2Seq
+from jumok.models.base import END, PAD, START, Attention, Seq2Seq, State
 
 LONGEST_SOURCE = 2_048  # subwords; what is beyond is cut, so that an absurd line cannot take the machine down
 
@@ -36,9 +50,19 @@ class Options:
     top_p: float = 1.0
     seed: int = 1
     exact: bool = False
+    shortest: int = 0  # tokens before the end
+    no_repeat: int = 0  # no so many tokens in a row twice; 0 allows it
+    groups: int = 1  # parts of the beam that keep away from each other
+    diversity: float = 0.5  # how far, where there are several
+    coverage: float = 0.0  # what a source word that nobody looks at costs (Wu et al. 2016, beta)
 
     def __post_init__(self) -> None:
         checks = {
+            "shortest": 0 <= self.shortest <= 10_000,
+            "no-repeat": 0 <= self.no_repeat <= 100,
+            "groups": 1 <= self.groups <= self.beam and self.beam % self.groups == 0,
+            "diversity": 0.0 <= self.diversity <= 100.0,
+            "coverage": 0.0 <= self.coverage <= 100.0,
             "beam": 1 <= self.beam <= 1_000,
             "n-best": 1 <= self.best <= (1_000 if self.sample else self.beam),
             "temperature": 0.0 <= self.temperature <= 100.0,
@@ -49,19 +73,53 @@ class Options:
         }
         for name, fine in checks.items():
             if not fine:
-                hint = (
-                    "the n best of a beam are at most its width" if name == "n-best" else "see: jumok translate --help"
-                )
+                hint = HINTS.get(name, "see: jumok translate --help")
                 raise UsageError(f"{name} is out of range", where=f"in {self}", hint=hint)
+
+
+HINTS = {
+    "n-best": "the n best of a beam are at most its width",
+    "groups": "the beam is divided evenly: try: --beam 6 --groups 3",
+}
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What one translation must have, as ids, and what it must not say, as text."""
+
+    prefix: tuple[int, ...] = ()
+    require: tuple[tuple[int, ...], ...] = ()
+    forbid: tuple[str, ...] = ()
+
+
+ANYTHING = Wish()
 
 
 class TorchEngine:
     """Decodes with a torch model."""
 
-    def __init__(self, model: Any, *, device: torch.device | str = "cpu", batch_tokens: int = 4_096) -> None:
+    def __init__(
+        self,
+        model: Any,
+        *,
+        device: torch.device | str = "cpu",
+        batch_tokens: int = 4_096,
+        surfaces: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
+        """`surfaces` gives the tokens as text; only words that must or must not be said need it."""
         self.device = torch.device(device)
         self.model: Seq2Seq = model
         self.batch_tokens = batch_tokens
+        self.surfaces = surfaces
+
+    @cached_property
+    def words(self) -> Words:
+        return Words(self.surfaces(), END)
+
+    @cached_property
+    def inner(self) -> Tensor:
+        """(V,) True for tokens that go on with a word."""
+        return torch.tensor([text[:1].isalnum() for text in self.words.surfaces], device=self.device)
 
     def decode(
         self,
@@ -70,23 +128,32 @@ class TorchEngine:
         *,
         first: int = 0,
         limits: Sequence[int] | None = None,
+        wishes: Sequence[Wish] | None = None,
         progress: Callable[[int], None] = lambda sentences: None,
     ) -> list[list[Hypothesis]]:
         """Hypotheses of every source (ids without END), best first, in the order given.
 
         `first` is the number of sources[0] in the user's file: sampling of a sentence depends on it, not on the batch.
-        `limits` are the longest outputs, where they are to be shorter than the options allow.
+        `limits` are the longest outputs, where they are to be shorter than the options allow; `wishes` say what each
+        translation must and must not have.
         """
         results: list[list[Hypothesis]] = [[] for _ in sources]
-        for rows in self.batches(sources, options):
-            cut = [list(sources[row])[:LONGEST_SOURCE] for row in rows]
-            longest = [len(ids) + options.extra_length for ids in cut]
-            if limits is not None:
-                longest = [min(most, limits[row]) for most, row in zip(longest, rows, strict=True)]
-            found = self._search(cut, options, longest, [first + row for row in rows])
-            for row, hypotheses in zip(rows, found, strict=True):
-                results[row] = hypotheses
-            progress(len(rows))
+        wished = list(wishes) if wishes is not None else [ANYTHING] * len(sources)
+        bound = [row for row, wish in enumerate(wished) if wish.require]
+        free = [row for row, wish in enumerate(wished) if not wish.require]
+        for kind in filter(None, (free, bound)):
+            for batch in self.batches([sources[row] for row in kind], options):
+                rows = [kind[place] for place in batch]
+                cut = [list(sources[row])[:LONGEST_SOURCE] for row in rows]
+                more = [len(wished[row].prefix) + options.extra_length for row in rows]
+                longest = [len(ids) + extra for ids, extra in zip(cut, more, strict=True)]
+                if limits is not None:
+                    longest = [min(most, limits[row]) for most, row in zip(longest, rows, strict=True)]
+                numbers = [first + row for row in rows]
+                found = self._search(cut, options, longest, numbers, [wished[row] for row in rows])
+                for row, hypotheses in zip(rows, found, strict=True):
+                    results[row] = hypotheses
+                progress(len(rows))
         return results
 
     def batches(self, sources: Sequence[Sequence[int]], options: Options) -> Iterator[list[int]]:
@@ -101,24 +168,121 @@ class TorchEngine:
             start = stop
 
     def _search(
-        self, sources: list[list[int]], options: Options, limits: list[int], numbers: list[int]
+        self,
+        sources: list[list[int]],
+        options: Options,
+        limits: list[int],
+        numbers: list[int],
+        wishes: Sequence[Wish],
     ) -> list[list[Hypothesis]]:
         with torch.inference_mode():
-            state = self.model.start(pad(sources, after=END).to(self.device))
-        step = self.model.step
-        if not options.sample:
-            return beam(
-                step, state, limits, width=options.beam, alpha=options.length_penalty, best=options.best,
-                exact=options.exact, device=self.device,
-            )  # fmt: skip
-        copies = torch.arange(len(sources), device=self.device).repeat_interleave(options.best)
-        choose = self._draw(options, numbers, max(limits))
-        flat = greedy(
-            step, state.select(copies), [limits[int(i)] for i in copies], choose=choose,
-            alpha=options.length_penalty, device=self.device,
-        )  # fmt: skip
+            read = pad(sources, after=END).to(self.device)
+            state = self.model.start(read)
+        common: dict[str, Any] = {"alpha": options.length_penalty, "device": self.device}
+        if options.sample:
+            return self._sampled(state, options, limits, numbers, wishes, common)
+        shared = common | {"best": options.beam if options.coverage else options.best}
+        if any(wish.require for wish in wishes):
+            phrases = [wish.require for wish in wishes]
+            rules, inner = self._rules(options, wishes), self.inner
+            found = constrained(
+                self.model.step, state, limits, phrases, width=options.beam, rules=rules, inner=inner, **shared
+            )
+        elif options.groups > 1:
+            found = self._diverse(state, options, limits, wishes, shared)
+        else:
+            rules = self._rules(options, wishes)
+            found = beam(self.model.step, state, limits, width=options.beam, exact=options.exact, rules=rules, **shared)
+        return self._covered(sources, found, options) if options.coverage else found
+
+    def _rules(self, options: Options, wishes: Sequence[Wish]) -> list[Rule]:
+        """What these options and wishes forbid."""
+        rules: list[Rule] = []
+        if options.shortest:
+            rules.append(at_least(options.shortest, END))
+        if options.no_repeat:
+            rules.append(no_repeats(options.no_repeat))
+        if any(wish.forbid for wish in wishes):
+            rules.append(self.words.rule([wish.forbid for wish in wishes]))
+        if any(wish.prefix for wish in wishes):  # last: what a prefix says is said
+            rules.append(begin_with([wish.prefix for wish in wishes]))
+        return rules
+
+    def _sampled(
+        self,
+        state: State,
+        options: Options,
+        limits: list[int],
+        numbers: list[int],
+        wishes: Sequence[Wish],
+        common: dict[str, Any],
+    ) -> list[list[Hypothesis]]:
         each = options.best
+        copies = torch.arange(len(limits), device=self.device).repeat_interleave(each)
+        choose = self._draw(options, numbers, max(limits))
+        chosen, longest = [wishes[i] for i in copies.tolist()], [limits[i] for i in copies.tolist()]
+        rules = self._rules(options, chosen)
+        flat = greedy(self.model.step, state.select(copies), longest, choose=choose, rules=rules, **common)
         return [sorted(flat[i : i + each], key=lambda h: -h.score) for i in range(0, len(flat), each)]
+
+    def _diverse(
+        self, state: State, options: Options, limits: list[int], wishes: Sequence[Wish], shared: dict[str, Any]
+    ) -> list[list[Hypothesis]]:
+        """Groups of the beam, each a beam of its own that keeps away from the tokens of those before it."""
+        groups, width = options.groups, options.beam // options.groups
+        blocks = torch.arange(len(limits), device=self.device).repeat_interleave(groups)
+        rules = self._rules(options, [wishes[i] for i in blocks.tolist()])
+        found = beam(
+            self.model.step, state.select(blocks), [limits[i] for i in blocks.tolist()], width=width,
+            exact=options.exact, rules=rules, rank=apart(groups, options.diversity), **shared | {"best": width},
+        )  # fmt: skip
+        merged = []
+        for start in range(0, len(found), groups):
+            distinct = {h.ids: h for block in found[start : start + groups] for h in block}
+            merged.append(sorted(distinct.values(), key=lambda h: -h.score)[: shared["best"]])
+        return merged
+
+    def _covered(
+        self, sources: list[list[int]], found: list[list[Hypothesis]], options: Options
+    ) -> list[list[Hypothesis]]:
+        """Ranked anew: a source token that all of the output together hardly looks at lowers the score."""
+        ranked = []
+        for source, hypotheses in zip(sources, found, strict=True):
+            judged = []
+            for one in hypotheses:
+                seen = self.aligned(source, one.body)[:, :-1].sum(dim=0).clamp(1e-9, 1.0)  # (S,) END left out
+                judged.append(replace(one, score=one.score + options.coverage * float(seen.log().sum())))
+            ranked.append(sorted(judged, key=lambda h: -h.score)[: options.best])
+        return ranked
+
+    def watch(self, source: Sequence[int], options: Options, watch: Callable[[Expansion], None]) -> None:
+        """Search one sentence and tell of every step."""
+        ids = list(source)[:LONGEST_SOURCE]
+        with torch.inference_mode():
+            state = self.model.start(pad([ids], after=END).to(self.device))
+        beam(
+            self.model.step, state, [len(ids) + options.extra_length], width=options.beam,
+            alpha=options.length_penalty, best=options.best, exact=options.exact,
+            rules=self._rules(options, [ANYTHING]), watch=watch, device=self.device,
+        )  # fmt: skip
+
+    def aligned(self, source: Sequence[int], target: Sequence[int]) -> Tensor:
+        """How the output looks at the source (T, S): the mean of all heads in the last layer but one."""
+        cross = self.attention(source, target).cross  # (L, H, T, S)
+        return cross[max(0, len(cross) - 2)].mean(dim=0)
+
+    def alternatives(
+        self, source: Sequence[int], prefix: Sequence[int], count: int, options: Options
+    ) -> list[Hypothesis]:
+        """The best translations that go on behind a prefix with each of the `count` likeliest tokens, best first."""
+        with torch.inference_mode():
+            read, fed, _ = self._forced([(source, prefix)])
+            logits = self.model.project(self.model.hidden(read, fed)[:, len(prefix)])  # (1, V)
+        now = Moment(len(prefix), torch.tensor([list(prefix)], device=self.device), torch.zeros(1, dtype=torch.long))
+        _, tokens = candidates(logits, count, self._rules(options, [ANYTHING]), now)
+        wishes = [Wish(prefix=(*prefix, token)) for token in tokens[0].tolist() if token != END]
+        found = self.decode([source] * len(wishes), replace(options, best=1), wishes=wishes)
+        return sorted((hypotheses[0] for hypotheses in found), key=lambda h: -h.score)
 
     def _draw(self, options: Options, numbers: list[int], limit: int) -> Choose:
         rows = [

@@ -164,7 +164,7 @@ class Transformer(nn.Module):
             nn.init.xavier_uniform_(self.matrix)
         self.ready: Packed | None = None  # the model as it was when it last began to translate
         added = isinstance(self.target.join, Add)
-        self.whole = Whole.of(*self.sides()) if added else None  # the model as one chain of kernels, where it can be one
+        self.whole = Whole.of(*self.sides()) if added else None  # the model as one chain of kernels, if it can be one
 
     def sides(self) -> tuple[Side, Side]:
         """The encoder and the decoder, as the kernels want to know them."""

@@ -101,6 +101,17 @@ class Vocabulary:
         """The subwords as SentencePiece writes them: ▁ begins a word."""
         return [self._processor.id_to_piece(int(i)) for i in ids]
 
+    def surfaces(self) -> list[str]:
+        """Every symbol as text, words beginning with a space; specials are empty, a byte of a character is U+FFFD."""
+        found = []
+        for number, piece in enumerate(self.pieces(range(len(self)))):
+            if self._processor.is_byte(number):
+                value = int(piece[3:-1], 16)
+                found.append(chr(value) if value < 0x80 else "\ufffd")
+            else:
+                found.append("" if number < SPECIALS else piece.replace(SPACE, " "))
+        return found
+
     def sample(self, sentences: Sequence[Sequence[int]], *, strength: float, key: int) -> list[list[int]]:
         """Other segmentations of encoded sentences, drawn by `key`, in every process the same.
 

@@ -17,6 +17,7 @@ import typer
 import jumok
 from jumok.errors import DiskError, JumokError, UnknownName, UsageError
 from jumok.shell import (
+    Job,
     check_device,
     chunks,
     clean_arguments,
@@ -25,7 +26,7 @@ from jumok.shell import (
     forbid,
     listed,
     place,
-    printed,
+    print_alternatives,
     source_lines,
     stream_lines,
     terminal_width,
@@ -61,6 +62,7 @@ Device = Annotated[str, option("NAME", "cpu, cuda or mps.")]
 Beam = Annotated[int | None, option("N", "Hypotheses kept at each step; 1 is greedy. Default: the recipe's.")]
 Alpha = Annotated[float | None, option("A", "0 prefers short, 1 long. Paper: 0.6.", "--length-penalty")]
 File = str | None
+Words = list[str] | None
 MISUSE: type[Exception] = typer.BadParameter.__mro__[2]  # ClickException, of click or of the copy that typer may carry
 
 
@@ -165,7 +167,20 @@ def translate(
     top_k: Annotated[int | None, option("K", "With --sample: only the k likeliest tokens; 0 is all.")] = None,
     top_p: Annotated[float | None, option("P", "With --sample: only the share p of the probability.")] = None,
     seed: Annotated[int | None, option("N", "With --sample: the same seed draws the same.")] = None,
+    others: Annotated[Words, option("MODEL", "Another model over the same vocabulary; repeatable.", "--with")] = None,
+    mbr: Annotated[int | None, option("N", "Draw N translations, take the one that is most like the others.")] = None,
+    prefix: Annotated[str | None, option("TEXT", "How the translation begins.")] = None,
+    require: Annotated[Words, option("WORD", "A word or phrase that must be in it; repeatable.")] = None,
+    forbid_words: Annotated[Words, option("WORD", "One that must not; repeatable.", "--forbid")] = None,
+    alternatives: Annotated[int | None, option("N", "N ways to go on, at the first word or behind --prefix.")] = None,
+    shortest: Annotated[int | None, option("N", "Tokens before the end.", "--min-length")] = None,
+    no_repeat: Annotated[int | None, option("N", "No N tokens in a row twice.")] = None,
+    groups: Annotated[int | None, option("N", "Divide the beam into N parts that keep away from each other.")] = None,
+    diversity: Annotated[float | None, option("D", "With --groups: how far they keep away.")] = None,
+    coverage: Annotated[float | None, option("B", "What a source word costs that nobody looks at.")] = None,
+    align: Annotated[bool, typer.Option("--align", help="Also print which word comes from which: 0-0 1-2.")] = False,
     stream: Annotated[bool, typer.Option("--stream", help="Print each word as soon as it is made (greedy).")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with an --output that was interrupted.")] = False,
     as_json: Json = False,
     device: Device = "cpu",
 ) -> None:
@@ -174,10 +189,11 @@ def translate(
     \b
     jumok translate runs/tiny "A man rides a bike."
     jumok translate runs/tiny --beam 5 --input test.en --output test.de
+    jumok translate runs/tiny --input huge.en --output huge.de --resume
+    jumok translate runs/tiny "A man rides a bike." --require Fahrrad --forbid Mann
     echo "Good morning!" | jumok translate runs/demo --n-best 3 --json
     """
     from jumok.experiment import load
-    from jumok.text.lines import write_lines
 
     draws = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     forbid("without --sample there is nothing to draw", {} if sample else draws)
@@ -185,19 +201,30 @@ def translate(
         "beam": beam, "n_best": best, "json": as_json or None, "output": output
     } if stream else {})  # fmt: skip
     forbid("the sentences are given already", {"input": input} if text else {})
+    forbid("--resume goes on with a file made from a file", {} if not resume else {
+        "n_best": best if not as_json else None, "alternatives": alternatives, "stream": stream or None
+    })  # fmt: skip
+    if resume and (output is None or input in (None, "-")):
+        raise UsageError("--resume needs --input and --output files", where="in --resume")
     check_device(device)
-    translator = load(model, device=device)
+    translator = load(model, others=others or (), device=device)
     lines, alone = source_lines(text, input)
-    options: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "best": best, "sample": sample, **draws}
+    options: dict[str, Any] = {
+        "beam": beam, "length_penalty": length_penalty, "best": best, "sample": sample, **draws, "shortest": shortest,
+        "no_repeat": no_repeat, "groups": groups, "diversity": diversity, "coverage": coverage,
+    }  # fmt: skip
     if stream:
         stream_lines(translator, lines, options)
         return
-    translations = translator.lines(lines, chunk=1 if alone else 1_024, **options)
-    shown = printed(translations, as_json=as_json, ranked=(best or 1) > 1)
-    if output is not None:
-        write_lines(output, shown)
+    if alternatives is not None:
+        print_alternatives(translator, lines, prefix or "", alternatives, options, as_json=as_json)
         return
-    for line in shown:
+    wishes = {"prefix": prefix, "require": require, "forbid": forbid_words, "mbr": mbr, "align": align or None}
+    job = Job(translator, options | wishes, as_json=as_json, ranked=(best or 1) > 1, align=align)
+    if output is not None:
+        job.write(lines, input, output, resume=resume)
+        return
+    for line in job.shown(lines, chunk=1 if alone else 1_024):
         print(line, flush=True)
 
 

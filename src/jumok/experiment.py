@@ -55,9 +55,9 @@ class Run:
         return Translator.load(self.folder)
 
 
-def load(path: str | Path, *, device: str = "cpu") -> Translator:
-    """The translator of a run folder or an exported bundle."""
-    return Translator.load(path, device=device)
+def load(path: str | Path, *, others: Sequence[str | Path] = (), device: str = "cpu") -> Translator:
+    """The translator of a run folder or an exported bundle; with `others`, an ensemble."""
+    return Translator.load(path, others=others, device=device)
 
 
 def train(

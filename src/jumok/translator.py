@@ -17,11 +17,12 @@ import numpy as np
 import torch
 
 from jumok import checkpoint
+from jumok.decoding.ensemble import Ensemble
 from jumok.decoding.graph import Graph
 from jumok.decoding.rules import says
 from jumok.decoding.search import Hypothesis
 from jumok.engines.torch_engine import Options, TorchEngine, Wish
-from jumok.errors import UsageError
+from jumok.errors import ModelFileError, UsageError
 from jumok.evaluate import Evaluation, evaluate, words_of
 from jumok.metrics import chrf_matrix, word_links
 from jumok.text.vocabulary import END, START
@@ -98,16 +99,32 @@ class Wishes:
 class Translator:
     """A model, its vocabularies and an engine."""
 
-    def __init__(self, bundle: checkpoint.Bundle, *, device: str | torch.device = "cpu") -> None:
+    def __init__(
+        self,
+        bundle: checkpoint.Bundle,
+        *,
+        others: Sequence[checkpoint.Bundle] = (),
+        device: str | torch.device = "cpu",
+    ) -> None:
+        """`others` are models over the same vocabulary; their probabilities are averaged with the first's."""
         self.recipe, self.card, self.folder = bundle.recipe, bundle.card, bundle.folder
-        self.vocabularies = bundle.vocabularies
+        self.vocabularies, self.folders = bundle.vocabularies, [one.folder for one in (bundle, *others)]
         self.model = bundle.model.to(device).eval()
-        self.engine = TorchEngine(self.model, device=device, surfaces=self.vocabularies.target.surfaces)
+        for one in others:
+            if one.vocabularies.digest != self.vocabularies.digest:
+                raise ModelFileError(
+                    "models can be put together only over the same vocabulary",
+                    where=f"{one.folder} has another one than {bundle.folder}",
+                    hint="train both on the same text with the same vocabulary.size",
+                )
+        models = [self.model, *(one.model.to(device).eval() for one in others)]
+        together = Ensemble(models) if others else self.model  # type: ignore[arg-type]
+        self.engine = TorchEngine(together, device=device, surfaces=self.vocabularies.target.surfaces)
 
     @classmethod
-    def load(cls, path: str | Path, *, device: str = "cpu") -> "Translator":
-        """The model of a run folder or of an exported bundle."""
-        return cls(checkpoint.load(path), device=device)
+    def load(cls, path: str | Path, *, others: Sequence[str | Path] = (), device: str = "cpu") -> "Translator":
+        """The model of a run folder or of an exported bundle, alone or with others."""
+        return cls(checkpoint.load(path), others=[checkpoint.load(one) for one in others], device=device)
 
     def options(self, **chosen: Any) -> Options:
         """Search options: the recipe's, overridden by what is given and not None."""
@@ -239,11 +256,12 @@ class Translator:
         texts: Iterable[str],
         *,
         chunk: int = CHUNK,
+        first: int = 0,
         progress: Callable[[int], None] = lambda sentences: None,
         **options: Any,
     ) -> Iterator[Translation]:
-        """Translate a stream of lines in order, in bounded memory."""
-        walk, first, order = iter(texts), 0, Order.of(self, options)
+        """Translate a stream of lines in order, in bounded memory; `first` is the number of the first in its file."""
+        walk, order = iter(texts), Order.of(self, options)
         while block := list(islice(walk, chunk)):
             yield from self._translate(block, order, first=first, progress=progress)
             first += len(block)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from jumok.models.base import Seq2Seq, State
+from jumok.models.base import Attention, Seq2Seq, State
 
 
 @dataclass
@@ -23,7 +23,7 @@ class EnsembleState:
 
 
 class Ensemble:
-    """`start` and `step` of models that share their vocabularies; the step gives log-probabilities."""
+    """Models that share their vocabularies, as one that searches and scores; logits are log-probabilities."""
 
     def __init__(self, models: Sequence[Seq2Seq]) -> None:
         self.models = list(models)
@@ -33,5 +33,22 @@ class Ensemble:
 
     def step(self, token: Tensor, state: EnsembleState) -> tuple[Tensor, EnsembleState]:
         steps = [model.step(token, one) for model, one in zip(self.models, state.states, strict=True)]
-        logs = torch.stack([logits.log_softmax(dim=-1) for logits, _ in steps])
-        return logs.logsumexp(dim=0) - math.log(len(steps)), EnsembleState([after for _, after in steps])
+        return self.mean([logits for logits, _ in steps]), EnsembleState([after for _, after in steps])
+
+    def hidden(self, source: Tensor, target: Tensor) -> Tensor:
+        """The hidden states of all models side by side."""
+        return torch.cat([model.hidden(source, target) for model in self.models], dim=-1)
+
+    def project(self, hidden: Tensor) -> Tensor:
+        widths = [model.output()[0].shape[1] for model in self.models]
+        parts = zip(self.models, hidden.split(widths, dim=-1), strict=True)
+        return self.mean([model.project(part) for model, part in parts])
+
+    def attention(self, source: Tensor, target: Tensor) -> Attention:
+        """The first model's: maps of different models have no mean."""
+        return self.models[0].attention(source, target)
+
+    def mean(self, logits: Sequence[Tensor]) -> Tensor:
+        """The logarithm of the mean of the probabilities."""
+        logs = torch.stack([one.log_softmax(dim=-1) for one in logits])
+        return logs.logsumexp(dim=0) - math.log(len(logits))

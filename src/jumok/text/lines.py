@@ -91,9 +91,9 @@ def write_lines(path: str | Path, lines: Iterable[str]) -> None:
     try:
         if goal.exists() and not goal.is_file() and not goal.is_dir():
             with open(goal, "wb") as stream:  # a pipe or a device such as /dev/null is not replaced but written to
-                stream.writelines(_encoded(path, lines))
+                stream.writelines(encoded(path, lines))
         else:
-            _replace(goal, _encoded(path, lines))
+            _replace(goal, encoded(path, lines))
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         hint = attempt("df -h" if full else "ls -ld", goal.parent)
@@ -139,7 +139,8 @@ def _rows(path: str | Path, kind: Kind | None, longest: int) -> Iterator[Pair]:
             yield pair
 
 
-def _encoded(path: str | Path, lines: Iterable[str]) -> Iterator[bytes]:
+def encoded(path: str | Path, lines: Iterable[str]) -> Iterator[bytes]:
+    """Lines as bytes for the file `path`; one that could not be read back is a DataError."""
     for number, line in enumerate(lines, start=1):
         fault = "a line feed" if "\n" in line else "a NUL" if "\0" in line else ""
         try:
@@ -148,7 +149,7 @@ def _encoded(path: str | Path, lines: Iterable[str]) -> Iterator[bytes]:
             fault = "half a surrogate pair"
         if fault:
             where = f"{named(path)}, line {number}"
-            raise DataError(f"a line to write has {fault} in it", where=where, hint="nothing was written")
+            raise DataError(f"a line to write has {fault} in it", where=where, hint="this line was not written")
         yield raw
 
 

@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -263,3 +265,51 @@ def test_a_reader_that_has_seen_enough_is_no_failure(micro):
     pipeline = f'{sys.executable} -c "$1" | true; echo "${{PIPESTATUS[0]}}"'
     done = subprocess.run(["bash", "-c", pipeline, "bash", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+# --------------------------------------------------------------------------------------- wishes, long files
+
+
+def test_wishes_on_the_command_line(jumok, micro):
+    bound = jumok("translate", micro, "a b c", "--require", "q", "--prefix", "h", "--align")
+    text, links = bound.out.rstrip("\n").split("\t")
+    assert text.startswith("h")
+    assert "q" in text.split()
+    assert all(re.fullmatch(r"\d+-\d+", link) for link in links.split())
+    ways = jumok("translate", micro, "a b c", "--alternatives", "3").out.rstrip("\n").split("\n")
+    assert 2 <= len(ways) <= 3
+    assert all(way.startswith("0\t") for way in ways)
+
+
+@pytest.mark.slow
+def test_a_translation_killed_at_any_moment_goes_on_with_every_line_once_and_in_order(jumok, micro, tmp_path):
+    source, goal, part = tmp_path / "in", tmp_path / "out", tmp_path / "out.part"
+    source.write_text("".join(f"{chr(97 + n % 20)} {chr(97 + n * 7 % 23)} c\n" for n in range(12_000)))
+    command = ["translate", micro, "--input", source, "--output", goal, "--beam", "1", "--resume"]
+    process = subprocess.Popen([sys.executable, "-m", "jumok.cli", *map(str, command)])
+    try:
+        wait_until(lambda: part.exists() and part.read_bytes().count(b"\n") >= 1_000, process)
+    finally:
+        process.kill()
+        process.wait()
+    assert not goal.exists()
+    before = part.read_bytes()
+    part.write_bytes(before[:-1])  # as if the disk had the last line but for its end
+    assert jumok(*command).code == 0
+    assert goal.read_text() == jumok("translate", micro, "--input", source, "--beam", "1").out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+
+
+def wait_until(true, process, seconds=60.0):
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert process.poll() is None, "it ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("missing", [("--input", "x"), ("--output", "y")], ids=str)
+def test_resume_needs_both_files(jumok, micro, missing):
+    answer = jumok("translate", micro, *missing, "--resume")
+    assert answer.code == 2
+    assert "--resume needs" in answer.err

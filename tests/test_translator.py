@@ -192,3 +192,79 @@ def test_the_demo_reports_on_unseen_sentences_and_writes_its_page(tmp_path):
     assert len(report.examples) == 10
     assert "cross-attention head" in "\n".join(report.lines())
     assert "layer" in report.drawing(width=80, color=False)
+
+
+# ------------------------------------------------------------------------------------------ wishes, words, links
+
+
+def test_required_words_are_in_the_text_and_forbidden_ones_are_not(model):
+    free = model.translate("a b c d e f g h")
+    said = free.text.split()[0]
+    for beam in (1, 4):
+        bound = model.translate("a b c d e f g h", beam=beam, require=["q", "h g"], forbid=[said])
+        assert "q" in bound.text.split()
+        assert " h g " in f" {bound.text} "
+        assert said not in bound.text.split()
+
+
+def test_wishes_are_the_same_for_all_or_one_for_each(model):
+    texts = ["a b c", "d e f"]
+    same = model.translate(texts, prefix="z")
+    assert [one.text.split()[0] for one in same] == ["z", "z"]
+    each = model.translate(texts, prefix=["y", ""], require=[["k"], []])
+    assert each[0].text.startswith("y")
+    assert "k" in each[0].text.split()
+    assert each[1].text == model.translate(texts[1]).text
+    with pytest.raises(UsageError, match="prefix"):
+        model.translate(texts, prefix=["y"])
+
+
+def test_alternatives_begin_with_the_prefix_and_then_differ(model):
+    found = model.alternatives("a b c d", "b", count=3)
+    assert len({one.tokens[1] for one in found}) == len(found) > 1
+    assert all(one.text.startswith("b") for one in found)
+    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+
+
+def test_the_words_of_a_translation_multiply_to_its_probability(model):
+    for one in model.translate(SENTENCES[:3], beam=4):
+        assert " ".join(word.text for word in one.words) == one.text
+        ended = one.tokens[-1] == "</s>"
+        rest = one.token_scores[-1] if ended else 0.0
+        total = sum(np.log(word.probability) for word in one.words) + rest
+        assert total == pytest.approx(one.log_probability, abs=1e-4)
+
+
+def test_alignments_link_words_that_are_there(model):
+    one = model.translate("a b c d", align=True)
+    assert one.alignment is not None
+    assert {target for _, target in one.alignment} == set(range(len(one.words)))
+    assert all(0 <= source < 4 for source, _ in one.alignment)
+    assert one.pharaoh == " ".join(f"{s}-{t}" for s, t in one.alignment)
+    assert model.translate("a b c d").alignment is None
+
+
+def test_the_risk_of_a_sample_is_least_where_it_is_most_like_the_others(model):
+    drawn = model.translate("a b c d", sample=True, best=8, seed=3)
+    texts = [drawn.text, *(other.text for other in drawn.alternatives)]
+    likeness = metrics.chrf_matrix(texts).mean(axis=1)
+    chosen = model.translate("a b c d", mbr=8, seed=3)
+    assert chosen.text == texts[int(likeness.argmax())]
+    assert chosen.score == pytest.approx(float(likeness.max()), abs=1e-3)
+
+
+def test_the_search_is_told_as_data(model):
+    nodes = model.graph("a b c", beam=3)
+    best = model.translate("a b c", beam=3)
+    ended = [node for node in nodes if node["fate"] == "ended"]
+    assert max(node["log_probability"] for node in ended) >= best.log_probability - 1e-5
+    assert {node["piece"] for node in nodes if node["step"] == 0} >= {best.tokens[0]}
+
+
+def test_an_ensemble_of_a_model_with_itself_is_the_model_also_when_it_scores(run, model):
+    twice = jumok.load(run.folder, others=[run.folder])
+    ours, theirs = twice.translate("a b c d", beam=3, align=True), model.translate("a b c d", beam=3, align=True)
+    assert (ours.text, ours.alignment) == (theirs.text, theirs.alignment)
+    assert ours.score == pytest.approx(theirs.score, abs=1e-5)
+    one, other = twice.score(["a b"], ["b a"])[0], model.score(["a b"], ["b a"])[0]
+    assert one.token_scores == pytest.approx(other.token_scores, abs=1e-5)

@@ -108,7 +108,17 @@ def test_an_unknown_option_is_a_usage_error(model):
 
 def test_json_holds_everything_but_attention(model):
     told = model.translate("a b", best=2, attention=True).to_json()
-    assert set(told) == {"source", "text", "score", "log_probability", "tokens", "token_scores", "alternatives"}
+    assert set(told) == {
+        "source",
+        "text",
+        "score",
+        "log_probability",
+        "tokens",
+        "token_scores",
+        "words",
+        "alternatives",
+        "alignment",
+    }
     assert len(told["alternatives"]) == 1
 
 
@@ -198,13 +208,16 @@ def test_the_demo_reports_on_unseen_sentences_and_writes_its_page(tmp_path):
 
 
 def test_required_words_are_in_the_text_and_forbidden_ones_are_not(model):
-    free = model.translate("a b c d e f g h")
-    said = free.text.split()[0]
     for beam in (1, 4):
-        bound = model.translate("a b c d e f g h", beam=beam, require=["q", "h g"], forbid=[said])
+        bound = model.translate("a b c d e f g h", beam=beam, require=["q", "h g"])
         assert "q" in bound.text.split()
         assert " h g " in f" {bound.text} "
-        assert said not in bound.text.split()
+    draw = {"sample": True, "best": 20, "temperature": 5.0, "seed": 7}
+    free = model.translate("a b c d e f g h", **draw)
+    words = {word for one in (free, *free.alternatives) for word in one.text.split() if word.isascii()}
+    assert words
+    bound = model.translate("a b c d e f g h", **draw, forbid=sorted(words))
+    assert not words & {word for one in (bound, *bound.alternatives) for word in one.text.split()}
 
 
 def test_wishes_are_the_same_for_all_or_one_for_each(model):
@@ -221,13 +234,14 @@ def test_wishes_are_the_same_for_all_or_one_for_each(model):
 
 def test_alternatives_begin_with_the_prefix_and_then_differ(model):
     found = model.alternatives("a b c d", "b", count=3)
-    assert len({one.tokens[1] for one in found}) == len(found) > 1
+    place = len(model.vocabularies.target.encode("b"))
+    assert len({one.tokens[place] for one in found}) == len(found) > 1
     assert all(one.text.startswith("b") for one in found)
     assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
 
 
 def test_the_words_of_a_translation_multiply_to_its_probability(model):
-    for one in model.translate(SENTENCES[:3], beam=4):
+    for one in model.translate(SENTENCES[:3], beam=4, require=["k", "a"]):
         assert " ".join(word.text for word in one.words) == one.text
         ended = one.tokens[-1] == "</s>"
         rest = one.token_scores[-1] if ended else 0.0

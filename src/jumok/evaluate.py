@@ -122,14 +122,19 @@ class Attends(Protocol):
 
 
 def words_of(pieces: Sequence[str]) -> list[int]:
-    """The word (counted by spaces) each subword belongs to; -1 for a symbol such as </s>."""
-    word, words = -1, []
+    """The word (counted by spaces) each subword belongs to; -1 for a symbol such as </s> and for spaces at the end."""
+    word, words, begun = -1, list[int](), False  # begun: there have been spaces, and nothing of the word yet
     for piece in pieces:
         if piece in ("<s>", "</s>"):
             words.append(-1)
             continue
-        word += piece.startswith(SPACE) or word < 0
+        word += not begun and (piece.startswith(SPACE) or word < 0)
+        begun = not piece.strip(SPACE)
         words.append(word)
+    for place in range(len(words) - 1, -1, -1):
+        if pieces[place].strip(SPACE) and words[place] >= 0:
+            break
+        words[place] = -1
     return words
 
 

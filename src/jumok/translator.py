@@ -82,12 +82,15 @@ class Wishes:
 
     def of(self, count: int) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
         """Prefix, required and forbidden phrases of each of `count` texts."""
-        prefixes = [self.prefix or ""] * count if self.prefix is None or isinstance(self.prefix, str) else self.prefix
-        sides = [list(prefixes), self._each(self.require, count), self._each(self.forbid, count)]
-        for name, side in zip(("prefix", "require", "forbid"), sides, strict=True):
-            if len(side) != count:
-                raise UsageError(f"{len(side)} of {name!r} for {count} texts", hint="give one for all, or one for each")
-        return list(zip(*sides, strict=True))  # type: ignore[arg-type]
+        given = self.prefix or ""
+        prefixes = [given] * count if isinstance(given, str) else list(given)
+        required, forbidden = self._each(self.require, count), self._each(self.forbid, count)
+        for name, found in (("prefix", prefixes), ("require", required), ("forbid", forbidden)):
+            if len(found) != count:
+                raise UsageError(
+                    f"{len(found)} of {name!r} for {count} texts", hint="give one for all, or one for each"
+                )
+        return list(zip(prefixes, required, forbidden, strict=True))
 
     @staticmethod
     def _each(given: Sequence[str] | Sequence[Sequence[str]] | None, count: int) -> list[tuple[str, ...]]:
@@ -217,16 +220,15 @@ class Translator:
 
     def _words(self, hypothesis: Hypothesis) -> tuple[Word, ...]:
         """The words of a translation, each with the product of the probabilities of its subwords."""
-        vocabulary, groups = self.vocabularies.target, dict[int, list[int]]()
-        for place, word in enumerate(words_of(vocabulary.pieces(hypothesis.body))):
-            groups.setdefault(word, []).append(place)
-        return tuple(
-            Word(
-                vocabulary.decode([hypothesis.ids[place] for place in places]),
-                float(np.exp(sum(hypothesis.token_scores[place] for place in places))),
-            )
-            for places in groups.values()
-        )
+        decode, body, found = self.vocabularies.target.decode, hypothesis.body, list[Word]()
+        numbers, start = words_of(self.vocabularies.target.pieces(body)), 0
+        for stop in range(1, len(body) + 1):
+            if stop < len(body) and numbers[stop] == numbers[stop - 1]:
+                continue
+            if text := decode(body[start:stop]):  # a space alone belongs to the word behind it
+                found.append(Word(text, float(np.exp(sum(hypothesis.token_scores[start:stop])))))
+                start = stop
+        return tuple(found)
 
     def _links(self, source: list[int], target: list[int]) -> tuple[tuple[int, int], ...]:
         weights = self.engine.aligned(source, target).float().cpu().numpy()

@@ -82,38 +82,32 @@ def no_repeats(size: int) -> Rule:
 
 
 class Words:
-    """Words that may not be said, whatever subwords they are put together from; "dog" does not forbid "dogs".
+    """Words that may not be said, whatever subwords they are put together from.
 
-    A word has been said when the character behind it is known not to go on with it.  So for every place in a word that
-    the text may end at, `Words` knows the tokens that would finish and close it there, and those are forbidden.
-    `surfaces` are the tokens as text, words beginning with a space; `end` closes a word, too.
+    For every place in a word that a text may have come to, `Words` knows the tokens that would finish it there, and
+    those are forbidden.  "dogs" can be said where "dog" cannot, but not as "dog" and "s": a hypothesis that had come to
+    "dog" could only go on with whatever makes another word of it.
+    `surfaces` are the tokens as text, words beginning with a space.
     """
 
-    def __init__(self, surfaces: Sequence[str], end: int) -> None:
-        self.surfaces, self.end = list(surfaces), end
-        self.closing = cache(self._closing)
+    def __init__(self, surfaces: Sequence[str]) -> None:
+        self.surfaces = list(surfaces)
+        self.finishing = cache(self._finishing)
         self.within = cache(self._within)
 
-    def _closing(self, word: str, done: int) -> list[int]:
-        """Tokens that finish a word of which `done` characters stand, and go on with something else."""
+    def _finishing(self, word: str, done: int) -> list[int]:
+        """Tokens that finish a word of which `done` characters stand, and say nothing more or something apart."""
         rest = word[done:]
-        found = [
-            token
-            for token, surface in enumerate(self.surfaces)
-            if surface.startswith(rest) and surface[len(rest) :] and parts(word[-1], surface[len(rest)])
-        ]
-        return [*found, self.end] if not rest else found
+        behind = ((token, text[len(rest) :]) for token, text in enumerate(self.surfaces) if text.startswith(rest))
+        return [token for token, more in behind if not more or parts(word[-1], more[0])]
 
     def _within(self, word: str) -> list[int]:
-        """Tokens that hold the word, both of its ends known."""
+        """Tokens that hold the word and the end of what is before it."""
         sought = re.compile(re.escape(word))
         return [
             token
             for token, surface in enumerate(self.surfaces)
-            if any(
-                match.start() > 0 and match.end() < len(surface) and alone(surface, *match.span())
-                for match in sought.finditer(surface)
-            )
+            if any(match.start() > 0 and alone(surface, *match.span()) for match in sought.finditer(surface))
         ]
 
     def text(self, tokens: Sequence[int]) -> str:
@@ -123,10 +117,10 @@ class Words:
         """What may not follow these tokens, so that the word is not said."""
         text = " " + self.text(tokens)
         found = list(self.within(word))
-        for done in range(min(len(word), len(text)) + 1):
+        for done in range(min(len(word) - 1, len(text)) + 1):
             start = len(text) - done
             if text.endswith(word[:done]) and (start == 0 or parts(text[start - 1], word[0])):
-                found += self.closing(word, done)
+                found += self.finishing(word, done)
         return found
 
     def rule(self, words: Sequence[Sequence[str]]) -> Rule:

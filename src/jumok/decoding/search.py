@@ -104,6 +104,7 @@ def beam(
     exact: bool = False,
     rules: Sequence[Rule] = (),
     rank: Rank = highest,
+    spare: int = 0,
     watch: Callable[[Expansion], None] | None = None,
     device: torch.device | None = None,
 ) -> list[list[Hypothesis]]:
@@ -112,7 +113,7 @@ def beam(
     A sentence is done when no living hypothesis can still beat the best that ended: its log P only falls, so its
     score can never exceed log P / penalty(limit).  Once `width` hypotheses have ended, it is enough that none would
     beat them by ending now; `exact` does without this short cut.  `rank` may put candidates in another order than that
-    of their log P; `watch` is told of every step.
+    of their log P, and then wants some to `spare`; `watch` is told of every step.
     """
     if width == 1 and best == 1 and rank is highest and watch is None:
         return [[h] for h in greedy(step, state, limits, alpha=alpha, rules=rules, device=device)]
@@ -129,7 +130,7 @@ def beam(
     for t in range(max(limits)):
         logits, state = step(token, state)
         now = Moment(t, history.flatten(0, 1), number.repeat_interleave(width))
-        gain, tokens = candidates(logits, 2 * width, rules, now)  # (N, C)
+        gain, tokens = candidates(logits, 2 * width + spare, rules, now)  # (N, C)
         count, each = len(number), gain.shape[-1]
         total, tokens, gain = (x.view(count, width * each) for x in (score.view(-1, 1) + gain, tokens, gain))
         flat = rank(total, tokens, number, min(2 * width, width * each))  # (B, C)

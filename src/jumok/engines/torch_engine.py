@@ -58,11 +58,6 @@ class Options:
 
     def __post_init__(self) -> None:
         checks = {
-            "shortest": 0 <= self.shortest <= 10_000,
-            "no-repeat": 0 <= self.no_repeat <= 100,
-            "groups": 1 <= self.groups <= self.beam and self.beam % self.groups == 0,
-            "diversity": 0.0 <= self.diversity <= 100.0,
-            "coverage": 0.0 <= self.coverage <= 100.0,
             "beam": 1 <= self.beam <= 1_000,
             "n-best": 1 <= self.best <= (1_000 if self.sample else self.beam),
             "temperature": 0.0 <= self.temperature <= 100.0,
@@ -70,6 +65,11 @@ class Options:
             "top-p": 0.0 < self.top_p <= 1.0,
             "length penalty": 0.0 <= self.length_penalty <= 10.0,
             "extra length": 1 <= self.extra_length <= 10_000,
+            "min-length": 0 <= self.shortest <= 10_000,
+            "no-repeat": 0 <= self.no_repeat <= 100,
+            "groups": 1 <= self.groups <= self.beam and self.beam % self.groups == 0,
+            "diversity": 0.0 <= self.diversity <= 100.0,
+            "coverage": 0.0 <= self.coverage <= 100.0,
         }
         for name, fine in checks.items():
             if not fine:
@@ -114,12 +114,16 @@ class TorchEngine:
 
     @cached_property
     def words(self) -> Words:
-        return Words(self.surfaces(), END)
+        return Words(self.surfaces())
 
     @cached_property
-    def inner(self) -> Tensor:
-        """(V,) True for tokens that go on with a word."""
-        return torch.tensor([text[:1].isalnum() for text in self.words.surfaces], device=self.device)
+    def inner(self) -> Tensor | None:
+        """(V,) True for tokens that go on with a word; None where nobody said how tokens are spelt."""
+        return (
+            None
+            if not self.words.surfaces
+            else torch.tensor([text[:1].isalnum() for text in self.words.surfaces], device=self.device)
+        )
 
     def decode(
         self,
@@ -231,10 +235,12 @@ class TorchEngine:
         """Groups of the beam, each a beam of its own that keeps away from the tokens of those before it."""
         groups, width = options.groups, options.beam // options.groups
         blocks = torch.arange(len(limits), device=self.device).repeat_interleave(groups)
+        longest = [limits[i] for i in blocks.tolist()]
         rules = self._rules(options, [wishes[i] for i in blocks.tolist()])
         found = beam(
-            self.model.step, state.select(blocks), [limits[i] for i in blocks.tolist()], width=width,
-            exact=options.exact, rules=rules, rank=apart(groups, options.diversity), **shared | {"best": width},
+            self.model.step, state.select(blocks), longest, width=width,
+            exact=options.exact, rules=rules, rank=apart(groups, options.diversity), spare=options.beam,
+            **shared | {"best": width},
         )  # fmt: skip
         merged = []
         for start in range(0, len(found), groups):
@@ -275,11 +281,11 @@ class TorchEngine:
         self, source: Sequence[int], prefix: Sequence[int], count: int, options: Options
     ) -> list[Hypothesis]:
         """The best translations that go on behind a prefix with each of the `count` likeliest tokens, best first."""
+        now = Moment(len(prefix), torch.tensor([list(prefix)], device=self.device), torch.zeros(1, dtype=torch.long))
         with torch.inference_mode():
             read, fed, _ = self._forced([(source, prefix)])
             logits = self.model.project(self.model.hidden(read, fed)[:, len(prefix)])  # (1, V)
-        now = Moment(len(prefix), torch.tensor([list(prefix)], device=self.device), torch.zeros(1, dtype=torch.long))
-        _, tokens = candidates(logits, count, self._rules(options, [ANYTHING]), now)
+            _, tokens = candidates(logits, count, self._rules(options, [ANYTHING]), now)
         wishes = [Wish(prefix=(*prefix, token)) for token in tokens[0].tolist() if token != END]
         found = self.decode([source] * len(wishes), replace(options, best=1), wishes=wishes)
         return sorted((hypotheses[0] for hypotheses in found), key=lambda h: -h.score)

@@ -47,6 +47,10 @@ app = typer.Typer(
 data_app = typer.Typer(help="Look at text files.", no_args_is_help=True, rich_markup_mode=None, context_settings=HELP)
 model_app = typer.Typer(help="Look at models.", no_args_is_help=True, rich_markup_mode=None, context_settings=HELP)
 bench_app = typer.Typer(help="Measure speed.", no_args_is_help=True, rich_markup_mode=None, context_settings=HELP)
+export_app = typer.Typer(
+    help="Write models for other engines.", no_args_is_help=True, rich_markup_mode=None, context_settings=HELP
+)
+app.add_typer(export_app, name="export", short_help="Write a model for another engine: ctranslate2.")
 app.add_typer(bench_app, name="bench", short_help="Measure speed: train.")
 app.add_typer(data_app, name="data", short_help="Look at text files: check, stats.")
 app.add_typer(model_app, name="model", short_help="Look at models: info, average.")
@@ -392,6 +396,22 @@ def model_average(
     if last < 1:
         raise UsageError(f"there is no mean of {last} checkpoints", where="in --last", hint="try: --last 5")
     print(average_run(run, last=last, out=out))
+
+
+@export_app.command("ctranslate2")
+def export_ctranslate2(
+    model: ModelPath,
+    out: Annotated[Path, option("FOLDER", "Where to write it.")],
+    precision: Annotated[str, option("NAME", "float32, int8 or int16.")] = "float32",
+) -> None:
+    """Write a model for CTranslate2, the C++ engine; its probabilities stay the same.
+
+    \b
+    jumok export ctranslate2 runs/tiny --out tiny-ct2 --precision int8
+    """
+    from jumok.interop.ctranslate2 import export_bundle
+
+    print(export_bundle(model, out, precision=precision))
 
 
 @bench_app.command("train")

@@ -28,6 +28,7 @@ from jumok.ending import Finished
 from jumok.engines.torch_engine import TorchEngine
 from jumok.errors import DiskError, ModelFileError, Resumable, UsageError
 from jumok.events import EventLog, Sink, TensorBoardSink
+from jumok.interop.ctranslate2 import obstacle
 from jumok.keys import key
 from jumok.models import build
 from jumok.models.transformer import Transformer
@@ -202,7 +203,8 @@ class Experiment:
         progress = self.resume()
         parameters = sum(p.numel() for p in self.model.parameters())
         self.stage(
-            f"Training {parameters / 1e6:.1f} million parameters on {self.device} ({torch.get_num_threads()} threads)"
+            f"Training {parameters / 1e6:.1f} million parameters on {self.device} ({torch.get_num_threads()} threads); "
+            + (obstacle(self.recipe.model) or "this recipe exports to CTranslate2")
         )
         name = self.recipe.name
         self.report("begin", recipe=name, parameters=parameters, step=progress.step, version=jumok.__version__)

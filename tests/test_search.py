@@ -211,3 +211,10 @@ def test_an_absurdly_long_source_is_cut_and_an_empty_one_is_no_crash():
     found = engine.decode([[9] * 5_000, []], Options(beam=2, extra_length=1))
     assert len(found) == 2
     assert all(np.isfinite(one[0].score) for one in found)
+
+
+def test_the_largest_number_still_draws_a_token_that_may_be_said():
+    almost = torch.full((1, 4), float(np.nextafter(np.float32(1), np.float32(0))))
+    for options in ({}, {"top_k": 2}, {"top_p": 0.9}):
+        (found,) = greedy(table(GARDEN), Prefixes([()]), [4], choose=drawn(almost, **options))
+        assert np.isfinite(found.log_probability)

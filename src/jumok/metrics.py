@@ -186,10 +186,10 @@ def chrf_matrix(texts: Sequence[str], *, order: int = 6, beta: float = 2.0) -> "
     for size in range(1, order + 1):
         places: dict[str, int] = {}
         found = [[places.setdefault(t[i : i + size], len(places)) for i in range(len(t) - size + 1)] for t in bare]
-        counts = np.zeros((len(bare), max(1, len(places))), dtype=np.float32)
+        counts = np.zeros((len(bare), max(1, len(places))), dtype=np.uint16)
         for row, grams in zip(counts, found, strict=True):
-            np.add.at(row, grams, 1.0)
-        totals = counts.sum(axis=1)
+            row[:] = np.bincount(grams, minlength=counts.shape[1])
+        totals = counts.sum(axis=1).astype(float)
         match = np.stack([np.minimum(row, counts).sum(axis=1) for row in counts])
         both = (totals[:, None] > 0) & (totals[None] > 0)
         orders += both

@@ -7,6 +7,7 @@
 >>> for word in model.stream("A dog runs."): print(word, end="", flush=True)
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -200,9 +201,12 @@ class Translator:
 
     def _most_like_the_others(self, samples: Sequence[Hypothesis]) -> list[Hypothesis]:
         """Minimum Bayes risk: samples by their mean chrF against all samples, best first, each once."""
-        likeness = chrf_matrix([self.vocabularies.target.decode(h.body) for h in samples]).mean(axis=1)
-        ranked = sorted(zip(likeness.tolist(), samples, strict=True), key=lambda pair: -pair[0])
-        return list({h.ids: replace(h, score=like) for like, h in reversed(ranked)}.values())[::-1]
+        texts = [self.vocabularies.target.decode(h.body) for h in samples]
+        times = Counter(texts)
+        likeness = chrf_matrix(list(times)) @ np.array(list(times.values())) / len(texts)
+        means = dict(zip(times, likeness.tolist(), strict=True))
+        first = dict(reversed(list(zip(texts, samples, strict=True))))
+        return [replace(first[text], score=means[text]) for text in sorted(first, key=lambda text: -means[text])]
 
     def _translation(self, text: str, source: list[int], hypothesis: Hypothesis, order: "Order") -> Translation:
         vocabulary, body = self.vocabularies.target, list(hypothesis.body)
@@ -231,8 +235,9 @@ class Translator:
         return tuple(found)
 
     def _links(self, source: list[int], target: list[int]) -> tuple[tuple[int, int], ...]:
-        weights = self.engine.aligned(source, target).float().cpu().numpy()
-        sides = (self.vocabularies.source.pieces([*source, END]), self.vocabularies.target.pieces([*target, END]))
+        weights = self.engine.aligned([(source, target)])[0].float().cpu().numpy()
+        read = source[: weights.shape[1] - 1]  # an absurdly long one is cut
+        sides = (self.vocabularies.source.pieces([*read, END]), self.vocabularies.target.pieces([*target, END]))
         return tuple(sorted(word_links(weights, *(words_of(pieces) for pieces in sides)), key=lambda link: link[::-1]))
 
     def alternatives(self, text: str, prefix: str = "", *, count: int = 5, **options: Any) -> list[Translation]:

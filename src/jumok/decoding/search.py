@@ -277,7 +277,14 @@ def drawn(uniforms: Tensor, *, temperature: float = 1.0, top_k: int = 0, top_p: 
     if temperature == 0.0:
         return likeliest
 
+    def spot(share: Tensor, number: Tensor, t: int) -> Tensor:
+        """Where the number of each row falls among sums of probabilities (N, V); never on a token that has none."""
+        u = uniforms[number, t % uniforms.shape[1]][:, None] * share[:, -1:] * (1.0 - 1e-6)
+        return torch.searchsorted(share, u, right=True).clamp(max=share.shape[-1] - 1)
+
     def choose(logits: Tensor, number: Tensor, t: int) -> Tensor:
+        if not top_k and top_p == 1.0:  # any order will do
+            return spot((logits / temperature).softmax(dim=-1).cumsum(dim=-1), number, t).squeeze(1)
         ordered, tokens = (logits / temperature).sort(dim=-1, descending=True)  # (N, V)
         if top_k:
             ordered[:, top_k:] = MINUS
@@ -286,9 +293,7 @@ def drawn(uniforms: Tensor, *, temperature: float = 1.0, top_k: int = 0, top_p: 
             beyond = share.roll(1, dims=-1) >= top_p
             beyond[:, 0] = False
             share = ordered.masked_fill(beyond, MINUS).softmax(dim=-1).cumsum(dim=-1)
-        u = uniforms[number, t % uniforms.shape[1]][:, None] * share[:, -1:]
-        place = torch.searchsorted(share, u, right=True).clamp(max=logits.shape[-1] - 1)
-        chosen: Tensor = tokens.gather(1, place).squeeze(1)
+        chosen: Tensor = tokens.gather(1, spot(share, number, t)).squeeze(1)
         return chosen
 
     return choose

@@ -33,6 +33,7 @@ from jumok.errors import UsageError
 from jumok.keys import generator
 from jumok.models.base import END, PAD, START, Attention, Seq2Seq, State
 
+ROWS = 64  # pairs whose attention is held at once
 LONGEST_SOURCE = 2_048  # subwords; what is beyond is cut, so that an absurd line cannot take the machine down
 
 
@@ -252,11 +253,13 @@ class TorchEngine:
         self, sources: list[list[int]], found: list[list[Hypothesis]], options: Options
     ) -> list[list[Hypothesis]]:
         """Ranked anew: a source token that all of the output together hardly looks at lowers the score."""
+        pairs = [(source, one.body) for source, several in zip(sources, found, strict=True) for one in several]
+        looks = iter(self.aligned(pairs))
         ranked = []
-        for source, hypotheses in zip(sources, found, strict=True):
+        for hypotheses in found:
             judged = []
             for one in hypotheses:
-                seen = self.aligned(source, one.body)[:, :-1].sum(dim=0).clamp(1e-9, 1.0)  # (S,) END left out
+                seen = next(looks)[:, :-1].sum(dim=0).clamp(1e-9, 1.0)  # (S,) END left out
                 judged.append(replace(one, score=one.score + options.coverage * float(seen.log().sum())))
             ranked.append(sorted(judged, key=lambda h: -h.score)[: options.best])
         return ranked
@@ -272,10 +275,20 @@ class TorchEngine:
             rules=self._rules(options, [ANYTHING]), watch=watch, device=self.device,
         )  # fmt: skip
 
-    def aligned(self, source: Sequence[int], target: Sequence[int]) -> Tensor:
-        """How the output looks at the source (T, S): the mean of all heads in the last layer but one."""
-        cross = self.attention(source, target).cross  # (L, H, T, S)
-        return cross[max(0, len(cross) - 2)].mean(dim=0)
+    @torch.inference_mode()
+    def aligned(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Tensor]:
+        """How each output looks at its source (T, S), END included: the mean of all heads in the last layer but one."""
+        looks: list[Tensor] = []
+        for start in range(0, len(pairs), ROWS):
+            some = pairs[start : start + ROWS]
+            source, target, _ = self._forced(some)
+            cross = self.model.attention(source, target).cross  # (B, L, H, T, S)
+            means = cross[:, max(0, cross.shape[1] - 2)].mean(dim=1)  # (B, T, S)
+            looks += [
+                weights[: len(body) + 1, : min(len(read), LONGEST_SOURCE) + 1]
+                for weights, (read, body) in zip(means, some, strict=True)
+            ]
+        return looks
 
     def alternatives(
         self, source: Sequence[int], prefix: Sequence[int], count: int, options: Options

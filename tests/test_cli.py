@@ -313,3 +313,23 @@ def test_resume_needs_both_files(jumok, micro, missing):
     answer = jumok("translate", micro, *missing, "--resume")
     assert answer.code == 2
     assert "--resume needs" in answer.err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--stream", "--require", "a"),
+        ("--stream", "--alternatives", "2"),
+        ("--alternatives", "2", "--forbid", "a"),
+        ("--alternatives", "2", "--n-best", "2"),
+        ("--temperature", "0.5"),
+    ],
+    ids=" ".join,
+)
+def test_an_option_that_would_be_ignored_is_refused(jumok, micro, options):
+    answer = jumok("translate", micro, "a b", *options)
+    assert (answer.code, "does not fit" in answer.err) == (2, True)
+
+
+def test_samples_for_the_least_risk_have_a_temperature(jumok, micro):
+    assert jumok("translate", micro, "a b", "--mbr", "4", "--temperature", "0.8", "--seed", "2").code == 0

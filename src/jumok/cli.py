@@ -172,7 +172,7 @@ def translate(
     top_p: Annotated[float | None, option("P", "With --sample: only the share p of the probability.")] = None,
     seed: Annotated[int | None, option("N", "With --sample: the same seed draws the same.")] = None,
     others: Annotated[Words, option("MODEL", "Another model over the same vocabulary; repeatable.", "--with")] = None,
-    mbr: Annotated[int | None, option("N", "Draw N translations, take the one that is most like the others.")] = None,
+    mbr: Annotated[int | None, option("N", "Draw N (temperature 0.5), take the one most like the others.")] = None,
     prefix: Annotated[str | None, option("TEXT", "How the translation begins.")] = None,
     require: Annotated[Words, option("WORD", "A word or phrase that must be in it; repeatable.")] = None,
     forbid_words: Annotated[Words, option("WORD", "One that must not; repeatable.", "--forbid")] = None,
@@ -200,10 +200,14 @@ def translate(
     from jumok.experiment import load
 
     draws = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    forbid("without --sample there is nothing to draw", {} if sample else draws)
+    wishes = {"prefix": prefix, "require": require, "forbid": forbid_words, "mbr": mbr, "align": align or None}
+    forbid("without --sample or --mbr there is nothing to draw", {} if sample or mbr else draws)
     forbid("--stream gives out one greedy translation as it is made", {
-        "beam": beam, "n_best": best, "json": as_json or None, "output": output
+        "beam": beam, "n_best": best, "json": as_json or None, "output": output, "alternatives": alternatives, **wishes
     } if stream else {})  # fmt: skip
+    forbid("--alternatives shows ways to go on", {
+        name: value for name, value in (wishes | {"n_best": best, "output": output}).items() if name != "prefix"
+    } if alternatives is not None else {})  # fmt: skip
     forbid("the sentences are given already", {"input": input} if text else {})
     forbid("--resume goes on with a file made from a file", {} if not resume else {
         "n_best": best if not as_json else None, "alternatives": alternatives, "stream": stream or None
@@ -223,7 +227,6 @@ def translate(
     if alternatives is not None:
         print_alternatives(translator, lines, prefix or "", alternatives, options, as_json=as_json)
         return
-    wishes = {"prefix": prefix, "require": require, "forbid": forbid_words, "mbr": mbr, "align": align or None}
     job = Job(translator, options | wishes, as_json=as_json, ranked=(best or 1) > 1, align=align)
     if output is not None:
         job.write(lines, input, output, resume=resume)

@@ -344,7 +344,7 @@ class Order:
         wishes = Wishes(**{name: rest.pop(name) for name in ("prefix", "require", "forbid") if name in rest})
         own = {name: rest.pop(name) for name in ("mbr", "attention", "align") if name in rest}
         if own.get("mbr"):
-            rest |= {"sample": True}
+            rest = {"temperature": 0.5} | rest | {"sample": True}  # at 1 too many samples are far off (LOG.md)
         return cls(translator.options(**rest), wishes, **own)
 
     def search(self, forbidding: bool) -> Options:

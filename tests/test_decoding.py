@@ -13,7 +13,8 @@ from jumok.decoding.constraints import Progress, constrained
 from jumok.decoding.graph import ROOT, Graph
 from jumok.decoding.rules import Moment, Words, begin_with, no_repeats, says
 from jumok.decoding.search import beam
-from jumok.engines.torch_engine import Options, TorchEngine, Wish
+from jumok.engines.options import Options, Wish
+from jumok.engines.torch_engine import TorchEngine
 from jumok.errors import UsageError
 from jumok.metrics import chrf_matrix
 from jumok.models.base import END

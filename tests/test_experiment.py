@@ -13,7 +13,8 @@ import jumok
 from jumok import ending, machine, plan, validation
 from jumok.checkpoint import RunFolder
 from jumok.data.corpora import Pair
-from jumok.engines.torch_engine import Options, TorchEngine
+from jumok.engines.options import Options
+from jumok.engines.torch_engine import TorchEngine
 from jumok.errors import Resumable
 from jumok.events import read_events
 from jumok.experiment import choose

@@ -10,7 +10,8 @@ from torch import Tensor
 from jumok import checkpoint
 from jumok.decoding.ensemble import Ensemble
 from jumok.decoding.search import NEVER, beam, drawn, greedy, length_penalty
-from jumok.engines.torch_engine import Options, TorchEngine
+from jumok.engines.options import Options
+from jumok.engines.torch_engine import TorchEngine
 from jumok.models.base import END, PAD, START
 from tests.helpers import SYMBOLS, VARIANTS, made, small, two_sentences
 

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from jumok.decoding.rules import at_least, never
 from jumok.decoding.search import NEVER, beam, drawn, greedy, length_penalty, tokens_one_by_one
-from jumok.engines.torch_engine import Options, TorchEngine
+from jumok.engines.options import Options
+from jumok.engines.torch_engine import TorchEngine
 from jumok.errors import UsageError
 from jumok.models.base import END
 from tests.helpers import made

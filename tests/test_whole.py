@@ -149,3 +149,13 @@ def test_the_kernels_do_the_work_and_gradients_go_where_they_belong():
 def chain(node):
     """The names of all steps of the way back."""
     return [node.name(), *(name for before, _ in node.next_functions if before is not None for name in chain(before))]
+
+
+@compiled
+def test_weights_that_do_not_lie_in_rows_go_layer_by_layer():
+    model = model_of(dropout=0.0)
+    inner = model.encoder[0].feed_forward.inner
+    expected = answer(model, *tokens(2, 5, 4))
+    inner.weight.data = inner.weight.data.t().contiguous().t()
+    assert not inner.weight.is_contiguous()
+    torch.testing.assert_close(answer(model, *tokens(2, 5, 4))[0], expected[0], atol=1e-5, rtol=1e-4)

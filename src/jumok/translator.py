@@ -22,7 +22,8 @@ from jumok.decoding.ensemble import Ensemble
 from jumok.decoding.graph import Graph
 from jumok.decoding.rules import says
 from jumok.decoding.search import Hypothesis
-from jumok.engines.torch_engine import Options, TorchEngine, Wish
+from jumok.engines.options import Options, Wish
+from jumok.engines.torch_engine import TorchEngine
 from jumok.errors import ModelFileError, UsageError
 from jumok.evaluate import Evaluation, evaluate, words_of
 from jumok.metrics import chrf_matrix, word_links

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 
 from jumok import metrics
 from jumok.data.corpora import Pair
-from jumok.engines.torch_engine import Options, TorchEngine
+from jumok.engines.options import Options
+from jumok.engines.torch_engine import TorchEngine
 from jumok.text.vocabulary import Vocabularies
 
 PROBES = (8, 64)  # pairs that are enough to see what validating costs: few, and if these are quick, more

@@ -108,8 +108,8 @@ class Whole:
     ) -> Tensor | None:
         """Hidden states (B, T, D), zero at padding; `real` (B, ·) tells, for both sides, what is none.
 
-        None where the kernels cannot: another precision or device, weights that do not lie in rows, learned positions, a
-        sentence that is too long for them.
+        None where the kernels cannot: another precision or device, weights that do not lie in rows, learned positions,
+        a sentence that is too long for them.
         """
         parameters = self.parameters()
         lib = fused.kernels(*parameters, *positions)

@@ -107,6 +107,7 @@ def test_a_source_of_padding_alone_is_looked_at_by_nobody():
 @pytest.mark.parametrize("variant", LAYERED)
 def test_what_no_kernel_knows_goes_layer_by_layer(variant):
     model = model_of(variant)
+    assert model.whole is None
     (states, gradients), plain = answer(model, *tokens(2, 5, 4)), answer(layered(model), *tokens(2, 5, 4))
     assert torch.equal(states, plain[0])
     assert all(torch.equal(gradients[name], one) for name, one in plain[1].items())

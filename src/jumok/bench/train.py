@@ -127,7 +127,7 @@ class Measured(Experiment):
         """What went through in an update of so many target tokens: the next batches that were given out."""
         source: list[int] = []
         target: list[int] = []
-        padded = self.team.model.whole is None or native.library() is None
+        padded = getattr(self.team.model, "whole", None) is None or native.library() is None
         grid = 0
         while sum(target) < tokens and self.feed.given:
             batch = self.feed.given.popleft()

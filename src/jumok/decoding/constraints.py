@@ -120,10 +120,9 @@ def constrained(
             block = slice(first, first + len(before))
             found = expand(before, logs[block], top[block].tolist(), likeliest[block].tolist())
             last = t + 1 >= limits[b]
-            whole = heapq.nlargest(width, (c for c in found if c.progress.complete))  # as in `beam`, only these may end
-            for c in whole:
-                if c.token == END or last:
-                    ended[b].append(hypothesis(extend(before[c.row], c), alpha))
+            ending = [c for c in found if c.progress.complete and (c.token == END or last)]  # of any rank (LOG.md)
+            for c in heapq.nlargest(places[b], ending):
+                ended[b].append(hypothesis(extend(before[c.row], c), alpha))
             going = [] if last else allocate([c for c in found if c.token != END], places[b])
             if going and not finished(ended[b], going, limits[b], t, width, best, alpha):
                 following[b] = [extend(before[c.row], c) for c in going]

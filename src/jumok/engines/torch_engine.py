@@ -235,7 +235,8 @@ class TorchEngine:
         self, source: Sequence[int], prefix: Sequence[int], count: int, options: Options
     ) -> list[Hypothesis]:
         """The best translations that go on behind a prefix with each of the `count` likeliest tokens, best first."""
-        now = Moment(len(prefix), torch.tensor([list(prefix)], device=self.device), torch.zeros(1, dtype=torch.long))
+        history, sentence = (torch.tensor(ids, dtype=torch.long, device=self.device) for ids in ([list(prefix)], [0]))
+        now = Moment(len(prefix), history, sentence)
         with torch.inference_mode():
             read, fed, _ = self._forced([(source, prefix)])
             logits = self.model.project(self.model.hidden(read, fed)[:, len(prefix)])  # (1, V)

@@ -163,8 +163,8 @@ class Transformer(nn.Module):
             self.matrix = nn.Parameter(torch.empty(target_symbols, config.d_model))
             nn.init.xavier_uniform_(self.matrix)
         self.ready: Packed | None = None  # the model as it was when it last began to translate
-        added = isinstance(self.target.join, Add)
-        self.whole = Whole.of(*self.sides()) if added else None  # the model as one chain of kernels, if it can be one
+        plain = isinstance(self.target.join, Add) and not list(self.target.positions.parameters())
+        self.whole = Whole.of(*self.sides()) if plain else None  # the model as one chain of kernels, if it can be one
 
     def sides(self) -> tuple[Side, Side]:
         """The encoder and the decoder, as the kernels want to know them."""

@@ -108,15 +108,14 @@ class Whole:
     ) -> Tensor | None:
         """Hidden states (B, T, D), zero at padding; `real` (B, ·) tells, for both sides, what is none.
 
-        None where the kernels cannot: another precision or device, weights that do not lie in rows, learned positions,
-        a sentence that is too long for them.
+        None where the kernels cannot: another precision or device, weights that do not lie in rows, a sentence that is
+        too long for them.  Positions are fixed.
         """
         parameters = self.parameters()
         lib = fused.kernels(*parameters, *positions)
         longest = max(source.shape[1], target.shape[1])
-        learned = any(one is not None and one.requires_grad for one in positions)
         lie = all(one is None or one.is_contiguous() for one in parameters)
-        if lib is None or learned or not lie or longest > fused.LONGEST:
+        if lib is None or not lie or longest > fused.LONGEST:
             return None
         out: Tensor = Pass.apply(self, (source, target), real, positions, lib, *parameters)
         return out

@@ -21,7 +21,7 @@ import jumok
 from jumok import checkpoint, ending, machine, native, preparation, recipes
 from jumok.checkpoint import RunFolder
 from jumok.config import Recipe
-from jumok.data import corpora
+from jumok.data import corpora, lexicon
 from jumok.data.batches import Batch, Batches, Noise, Place, ahead
 from jumok.data.corpora import Corpus
 from jumok.ending import Finished
@@ -56,9 +56,9 @@ class Run:
         return Translator.load(self.folder)
 
 
-def load(path: str | Path, *, others: Sequence[str | Path] = (), device: str = "cpu") -> Translator:
-    """The translator of a run folder or an exported bundle; with `others`, an ensemble."""
-    return Translator.load(path, others=others, device=device)
+def load(path: str | Path, *, others: Sequence[str | Path] = (), **choices: Any) -> Translator:
+    """The translator of a run folder or an exported bundle; with `others`, an ensemble; choices as in `Translator`."""
+    return Translator.load(path, others=others, **choices)
 
 
 def train(
@@ -122,8 +122,10 @@ class Experiment:
         stop: Callable[[], bool] = lambda: False,
         began: float | None = None,
         more: bool = False,
+        teacher: checkpoint.Loaded | None = None,
     ) -> None:
-        self.recipe, self.folder = recipe, RunFolder(out)
+        """With a `teacher`, its vocabulary is used and its weights are where training begins."""
+        self.recipe, self.folder, self.teacher = recipe, RunFolder(out), teacher
         self.device, self.stop = torch.device(device), stop
         self.report = EventLog(self.folder.events, list(sinks))
         self.began = time.monotonic() if began is None else began
@@ -179,8 +181,10 @@ class Experiment:
 
     def prepare(self) -> None:
         """Vocabulary, token store and validation set, made once and found again by a resumed run."""
-        made = preparation.prepare(self.recipe, self.folder, *self.texts(), report=self.report)
-        self.corpus, self.vocabularies, self.store, self.valid = made
+        self.prepared = preparation.prepare(
+            self.recipe, self.folder, *self.texts(), report=self.report, vocabularies=self.teacher and self.teacher.vocabularies
+        )
+        self.corpus, self.vocabularies, self.store, self.valid = self.prepared
 
     def texts(self) -> tuple[Corpus, Corpus | None]:
         """The training text, and the validation text if there is one."""
@@ -224,6 +228,8 @@ class Experiment:
         recipe, training = self.recipe, self.recipe.training
         torch.manual_seed(key(recipe.seed, "weights"))
         self.model = build(recipe.model, len(self.vocabularies.source), len(self.vocabularies.target)).to(self.device)
+        if self.teacher is not None:
+            inherit(self.model, self.teacher.model)
         self.optimizer = optim.Optimizer(self.model, training)
         self.mean = optim.RunningMean(self.model, training.ema) if training.ema else None
         self.team = Team(self.model, self.objective, self.optimizer, self.workers())
@@ -456,7 +462,8 @@ class Experiment:
             "valid_pairs": pairs,
             "machine": str(machine.describe()),
         }
-        checkpoint.export(self.folder.bundle, tensors, self.recipe, self.vocabularies, card)
+        shortlist = {lexicon.FILE: self.prepared.shortlist()}
+        checkpoint.export(self.folder.bundle, tensors, self.recipe, self.vocabularies, card, shortlist)
         scores, of = judged[name], len(self.judge.pairs)
         on = "" if pairs == of else f" on {pairs:,} of {of:,} pairs"
         self.report(

@@ -4,9 +4,10 @@ import heapq
 from collections.abc import Callable
 from typing import NamedTuple
 
+from jumok import bundle
 from jumok.checkpoint import RunFolder
 from jumok.config import Recipe
-from jumok.data import corpora, store
+from jumok.data import corpora, lexicon, store
 from jumok.data.corpora import Corpus, Pair
 from jumok.errors import DataError
 from jumok.keys import key
@@ -22,6 +23,14 @@ class Prepared(NamedTuple):
     vocabularies: Vocabularies
     store: store.Store
     valid: list[Pair]
+
+    def shortlist(self) -> bytes:
+        """What each source subword may turn into, learnt once and kept beside the token store."""
+        kept = self.store.folder / lexicon.FILE
+        if not kept.is_file():
+            sizes = len(self.vocabularies.source), len(self.vocabularies.target)
+            bundle.write_file(kept, lexicon.learn(self.store, sizes).to_bytes())
+        return kept.read_bytes()
 
 
 def prepare(
@@ -50,6 +59,7 @@ def prepare(
     built = store.build(training, vocabularies, filters, folder.data, identity=f"{corpus.digest}:{share}")
     prepared = Prepared(corpus, vocabularies, built, validating)
     _tell(prepared, count, share, report)
+    prepared.shortlist()  # now, so that its seconds are known to whoever plans the rest
     return prepared
 
 

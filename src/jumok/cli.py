@@ -157,6 +157,35 @@ def train(
     print(run.folder)
 
 
+@app.command(short_help="Train a student: as good as its teacher, several times as fast.")
+def distill(
+    model: ModelPath,
+    out: Annotated[Path | None, option("FOLDER", "Folder of the student's run. Default: MODEL-student.")] = None,
+    minutes: Annotated[float | None, option("MINUTES", "Training time. Default: as long as the teacher.")] = None,
+    encoder_layers: Annotated[int | None, option("N", "Default: half as many again as the teacher.")] = None,
+    decoder_layers: Annotated[int, option("N", "Of the student.")] = 2,
+    source: Annotated[File, option("FILE", "Text to translate from, if the teacher's is gone.")] = None,
+    target: Annotated[File, option("FILE", "Its translation, line by line.")] = None,
+    set_: Annotated[list[str] | None, option("KEY=VALUE", "Change the student's recipe; repeatable.", "--set")] = None,
+) -> None:
+    """Train a student with a deep encoder and a short decoder on what its teacher says; then search is not needed.
+
+    \b
+    jumok distill runs/tiny
+    jumok distill runs/tiny --minutes 30 --decoder-layers 1 --out runs/quick
+    """
+    from jumok import distillation, machine
+    from jumok.config import parse_assignment
+
+    with watching() as (sinks, stop):
+        run = distillation.distill(
+            model, out=out, source=source, target=target, minutes=minutes, encoder_layers=encoder_layers,
+            decoder_layers=decoder_layers, changes=dict(map(parse_assignment, set_ or [])), sinks=sinks, stop=stop,
+            began=machine.process_began(),
+        )  # fmt: skip
+    print(run.folder)
+
+
 def loaded(path: str, *, device: Any, **choices: Any) -> Any:
     """The translator of a model; torch is asked about devices only where it will be needed anyway."""
     from jumok.translator import Translator

@@ -32,6 +32,7 @@ from jumok.interop.ctranslate2 import obstacle
 from jumok.keys import key
 from jumok.models import build
 from jumok.models.transformer import Transformer
+from jumok.text.vocabulary import Vocabularies
 from jumok.training import loop, optim
 from jumok.training.objectives import next_token
 from jumok.training.pace import ByClock, ByCount, Costs, Limits, Pace, Progress
@@ -122,10 +123,12 @@ class Experiment:
         stop: Callable[[], bool] = lambda: False,
         began: float | None = None,
         more: bool = False,
-        teacher: checkpoint.Loaded | None = None,
+        vocabularies: Vocabularies | None = None,
+        inherit: Callable[[Transformer], None] = lambda model: None,
     ) -> None:
-        """With a `teacher`, its vocabulary is used and its weights are where training begins."""
-        self.recipe, self.folder, self.teacher = recipe, RunFolder(out), teacher
+        """`vocabularies` are learnt from the text unless given; `inherit` may set the weights of the new model."""
+        self.recipe, self.folder = recipe, RunFolder(out)
+        self.given, self.inherit = vocabularies, inherit
         self.device, self.stop = torch.device(device), stop
         self.report = EventLog(self.folder.events, list(sinks))
         self.began = time.monotonic() if began is None else began
@@ -182,7 +185,7 @@ class Experiment:
     def prepare(self) -> None:
         """Vocabulary, token store and validation set, made once and found again by a resumed run."""
         self.prepared = preparation.prepare(
-            self.recipe, self.folder, *self.texts(), report=self.report, vocabularies=self.teacher and self.teacher.vocabularies
+            self.recipe, self.folder, *self.texts(), report=self.report, vocabularies=self.given
         )
         self.corpus, self.vocabularies, self.store, self.valid = self.prepared
 
@@ -228,8 +231,7 @@ class Experiment:
         recipe, training = self.recipe, self.recipe.training
         torch.manual_seed(key(recipe.seed, "weights"))
         self.model = build(recipe.model, len(self.vocabularies.source), len(self.vocabularies.target)).to(self.device)
-        if self.teacher is not None:
-            inherit(self.model, self.teacher.model)
+        self.inherit(self.model)
         self.optimizer = optim.Optimizer(self.model, training)
         self.mean = optim.RunningMean(self.model, training.ema) if training.ema else None
         self.team = Team(self.model, self.objective, self.optimizer, self.workers())

@@ -45,7 +45,7 @@ def prepare(
     """Everything under the run's folder; a resumed run finds its vocabulary and its store there."""
     report("stage", text=f"Reading {corpus.name}")
     texts, count = survey(corpus, recipe)
-    share = 0.0 if valid is not None else min(recipe.data.hold_out / max(1, count), 0.1)
+    share = 0.0 if valid is not None else held_out_share(recipe, count)
     if vocabularies is None:
         vocabularies = kept_vocabulary(recipe, folder) or learn_vocabulary(texts, recipe, corpus.name, report)
     folder.begin(recipe)
@@ -61,6 +61,11 @@ def prepare(
     _tell(prepared, count, share, report)
     prepared.shortlist()  # now, so that its seconds are known to whoever plans the rest
     return prepared
+
+
+def held_out_share(recipe: Recipe, count: int) -> float:
+    """The part of so many pairs that validates, where no validation text was given."""
+    return min(recipe.data.hold_out / max(1, count), 0.1)
 
 
 def survey(corpus: Corpus, recipe: Recipe) -> tuple[tuple[list[str], list[str]], int]:

@@ -121,14 +121,30 @@ class CTranslate2Engine:
         """
         rows = [[self.source[i] for i in ids[:LONGEST_SOURCE]] for ids in sources]
         prefixes = [[self.target[i] for i in wish.prefix] for wish in wishes or [ANYTHING] * len(rows)]
-        most = max((len(row) + len(prefix) for row, prefix in zip(rows, prefixes, strict=True)), default=0)
-        waiting = self.translator.translate_batch(
+        limits = [len(row) + len(prefix) + options.extra_length for row, prefix in zip(rows, prefixes, strict=True)]
+        waiting = self._search(rows, prefixes, max(limits, default=1), options)
+
+        def collect() -> list[list[Hypothesis]]:
+            found = []
+            for row, prefix, limit, running in zip(rows, prefixes, limits, waiting, strict=True):
+                result = running.result()
+                if max(map(len, result.hypotheses)) > limit:  # its neighbours in the batch were allowed more
+                    result = self._search([row], [prefix], limit, options)[0].result()
+                found.append(self._ranked(result, options))
+                progress(1)
+            return self._detailed(sources, found, options) if details else found
+
+        return collect
+
+    def _search(self, rows: list[list[str]], prefixes: list[list[str]], limit: int, options: Options) -> list[Any]:
+        """Results on their way."""
+        running: list[Any] = self.translator.translate_batch(
             rows,
             target_prefix=prefixes if any(prefixes) else None,
             beam_size=options.beam,
             num_hypotheses=options.beam,
             length_penalty=1.0 if options.beam > 1 else 0.0,
-            max_decoding_length=most + options.extra_length,
+            max_decoding_length=limit,
             min_decoding_length=options.shortest,
             no_repeat_ngram_size=options.no_repeat,
             max_batch_size=SHORT_BATCH if self.shortlist else BATCH,
@@ -140,26 +156,15 @@ class CTranslate2Engine:
             return_end_token=True,
             asynchronous=True,
         )
+        return running
 
-        def collect() -> list[list[Hypothesis]]:
-            found = []
-            for row, prefix, result in zip(rows, prefixes, waiting, strict=True):
-                limit = len(row) + len(prefix) + options.extra_length
-                found.append(self._ranked(result.result(), options, limit))
-                progress(1)
-            return self._detailed(sources, found, options) if details else found
-
-        return collect
-
-    def _ranked(self, result: Any, options: Options, limit: int) -> list[Hypothesis]:
-        """Hypotheses of one sentence by the paper's score, none longer than the limit."""
+    def _ranked(self, result: Any, options: Options) -> list[Hypothesis]:
+        """Hypotheses of one sentence by the paper's score."""
         made = []
         for pieces, score in zip(result.hypotheses, result.scores, strict=True):
-            ids = tuple([self.number[piece] for piece in pieces][:limit])
-            log_probability = score * len(pieces) if options.beam > 1 else score
-            made.append(
-                Hypothesis(ids, log_probability / length_penalty(len(ids), options.length_penalty), log_probability)
-            )
+            ids = tuple([self.number[piece] for piece in pieces])
+            total = score * len(ids) if options.beam > 1 else score
+            made.append(Hypothesis(ids, total / length_penalty(len(ids), options.length_penalty), total))
         return sorted(made, key=lambda one: -one.score)[: options.best]
 
     def _detailed(

@@ -123,9 +123,7 @@ def beam(
             _tell(watch, t, number, origin, tokens, gain, total, closing, dead | closing, order)
         origin, tokens, gain = (x.gather(1, order) for x in (origin, tokens, gain))  # (B, W)
         score = total.masked_fill(dead, MINUS).gather(1, order)  # (B, W)
-        longest = [limits[sentence] if exact or len(ended[sentence]) < width else t + 2 for sentence in number.tolist()]
-        top, found = score.amax(dim=1), [ended[sentence] for sentence in number.tolist()]
-        done = last | _done(top, found, longest, alpha, best)
+        done = last | _done(score.amax(dim=1), number, ended, limits, t + 2, alpha, best, 10**9 if exact else width)
         keep = (~done).nonzero().squeeze(1)
         if len(keep) == 0:
             break
@@ -176,25 +174,35 @@ def _collect(
     alpha: float,
 ) -> None:
     """Turn the candidates that close into hypotheses of their sentences."""
-    for b, c in closing.nonzero().tolist():
-        w = int(origin[b, c])
-        ids = (*history[b, w].tolist(), int(tokens[b, c]))
-        log_probability = float(total[b, c])
-        score = log_probability / length_penalty(len(ids), alpha)
-        ended[int(number[b])].append(
-            Hypothesis(ids, score, log_probability, (*gains[b, w].tolist(), float(gain[b, c])))
-        )
+    b, which = closing.nonzero(as_tuple=True)
+    w = origin[b, which]
+    sides = (number[b], history[b, w], gains[b, w], tokens[b, which], gain[b, which], total[b, which])
+    for sentence, ids, before, token, last, log_probability in zip(*(side.tolist() for side in sides), strict=True):
+        score = log_probability / length_penalty(len(ids) + 1, alpha)
+        ended[sentence].append(Hypothesis((*ids, token), score, log_probability, (*before, last)))
 
 
-def _done(top: Tensor, ended: list[list[Hypothesis]], longest: list[int], alpha: float, best: int) -> Tensor:
-    """Which sentences (B,) need not go on: their best living log P, stretched to `longest`, beats none of the best."""
+def _done(
+    top: Tensor,
+    number: Tensor,
+    ended: list[list[Hypothesis]],
+    limits: Sequence[int],
+    next_length: int,
+    alpha: float,
+    best: int,
+    enough: int,
+) -> Tensor:
+    """Which sentences (B,) need not go on: their best living log P (B,), stretched to the longest that they may become
+    (by one token, where `enough` have ended), beats none of the best."""
     done = []
-    for log_probability, found, length in zip(top.tolist(), ended, longest, strict=True):
+    for log_probability, sentence in zip(top.tolist(), number.tolist(), strict=True):
+        found = ended[sentence]
         if log_probability == MINUS or len(found) < best:
             done.append(log_probability == MINUS)
             continue
         kept = sorted((hypothesis.score for hypothesis in found), reverse=True)[best - 1]
-        done.append(kept >= log_probability / length_penalty(length, alpha))
+        longest = limits[sentence] if len(found) < enough else next_length
+        done.append(kept >= log_probability / length_penalty(longest, alpha))
     return torch.tensor(done, dtype=torch.bool, device=top.device)
 
 

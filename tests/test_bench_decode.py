@@ -11,10 +11,12 @@ import pytest
 
 import jumok as package
 from bench.peers import decode as arena
+from bench.peers import decode_ct2
 from bench.places import Absent, environment, peer_python, peers
 from jumok import machine, recipes
 from jumok.bench import decode, worker
 from jumok.bench.decode import Contender, Gone, Process, Times, contest, ratio, row, spread
+from jumok.bench.measure import Reading
 from jumok.bench.worker import WARM, Jumok, System, answer
 from jumok.errors import UsageError
 from jumok.experiment import load, train
@@ -125,9 +127,7 @@ def test_a_question_that_nobody_knows_is_an_error():
 
 @pytest.mark.parametrize("others", [5.0, 0.0])
 def test_an_answer_says_whether_the_machine_was_left_alone(others, monkeypatch):
-    readings = iter(
-        [worker.read_clocks().__class__(0.0, 0.0, 0.0, 0.0), worker.read_clocks().__class__(1, 1, 0, others)]
-    )
+    readings = iter([Reading(0.0, 0.0, 0.0, 0.0), Reading(1.0, 1.0, 0.0, others)])
     monkeypatch.setattr(worker, "read_clocks", lambda: next(readings))
     assert answer(Slow(), {"do": "batch", "beam": 1, "texts": ["x"]})["clean"] is (others == 0.0)
 
@@ -323,20 +323,17 @@ def test_ctranslate2_by_itself_answers_the_same_questions_and_translates_as_we_d
     process.leave()
 
 
-def test_the_fastest_settings_are_kept_and_hopeless_ones_only_tasted():
-    from bench.peers.decode_ct2 import CTranslate2
+def test_the_fastest_settings_are_kept_and_hopeless_ones_only_tasted(monkeypatch):
+    seen = []
 
-    class Fake(CTranslate2):
-        def __init__(self) -> None:
-            self.seen = []
+    def clock(run, texts, beam, settings):
+        seen.append((settings[0], len(texts)))
+        return len(texts) * settings[0], None
 
-        def run(self, texts, beam, settings):
-            self.seen.append((settings, len(texts)))
-            time.sleep(len(texts) * settings[0] / 1_000)
-
-    fake, batch = Fake(), [["x"] * 24]
-    assert fake.fastest(batch, 1, [(2, 1, 1), (1, 1, 1), (20, 1, 1)]) == (1, 1, 1)
-    assert fake.seen == [((2, 1, 1), 8), ((2, 1, 1), 24), ((1, 1, 1), 8), ((1, 1, 1), 24), ((20, 1, 1), 8)]
+    monkeypatch.setattr(decode_ct2, "timed", clock)
+    engine = object.__new__(decode_ct2.CTranslate2)
+    assert engine.fastest([["x"] * 24], 1, [(2, 1, 1), (1, 1, 1), (20, 1, 1)]) == (1, 1, 1)
+    assert seen == [(2, 8), (2, 24), (1, 8), (1, 24), (20, 8)]
 
 
 def hugging_face(run: Path, folder: Path) -> Contender:
@@ -352,7 +349,9 @@ def hugging_face(run: Path, folder: Path) -> Contender:
 
 def test_transformers_answer_the_same_questions_and_translate_as_we_do(paper, tmp_path):
     _, greedy, beam, single, memory = ask(hugging_face(paper, tmp_path), *QUESTIONS)
-    assert agree([one.text for one in load(paper).translate(TEXTS, beam=1)], greedy["texts"])
+    ours = [one.text for one in load(paper).translate(TEXTS, beam=1)]
+    assert any(ours)
+    assert agree(ours, greedy["texts"])
     assert len(beam["texts"]) == len(TEXTS)
     assert len(single["milliseconds"]) == 2
     assert memory["peak_memory"] > 1e6

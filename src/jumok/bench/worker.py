@@ -26,6 +26,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
+import jumok
 from jumok.bench.measure import read_clocks, undisturbed
 from jumok.errors import JumokError, UsageError
 from jumok.machine import peak_memory
@@ -66,17 +67,15 @@ class Jumok(System):
     """Our own, by `jumok.load`."""
 
     def __init__(self, model: str, engine: str, precision: str, shortlist: bool) -> None:
-        from jumok import __version__, load
-
         chosen: dict[str, Any] = {"engine": engine}
         if engine != "torch":
             chosen |= {"precision": precision, "shortlist": shortlist}
-        if not chosen.keys() <= inspect.signature(load).parameters.keys():
+        if not chosen.keys() <= inspect.signature(jumok.load).parameters.keys():
             if engine != "torch":
                 raise UsageError(f"this version of jumok has no engine {engine}")
             chosen = {}  # it has torch alone
-        self.translator = load(model, **chosen)
-        self.version, self.once = __version__, ["-m", "jumok.cli", "translate", model, *flags(chosen)]
+        self.translator = jumok.load(model, **chosen)
+        self.version, self.once = jumok.__version__, ["-m", "jumok.cli", "translate", model, *flags(chosen)]
 
     def translate(self, texts: list[str], beam: int) -> list[str]:
         return [one.text for one in self.translator.translate(texts, beam=beam)]

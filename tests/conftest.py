@@ -31,6 +31,15 @@ MICRO = {  # a recipe that trains in a second
 }
 
 
+@pytest.fixture(scope="session", autouse=True)
+def exports(tmp_path_factory) -> None:
+    """Models in another engine's form go to a folder of the tests, not to the user's cache."""
+    from jumok import caches
+
+    real, folder = caches.own, tmp_path_factory.mktemp("exports")
+    caches.own = lambda name: folder if name == "ctranslate2" else real(name)
+
+
 @pytest.fixture(scope="session")
 def micro(tmp_path_factory) -> Path:
     """The folder of a run on the copy task; look at it, never change it."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from jumok.decoding.search import NEVER
+from jumok.decoding.hypothesis import NEVER
 from jumok.models.base import END, START
 
 Ids = tuple[int, ...]

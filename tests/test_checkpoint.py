@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from jumok import checkpoint, recipes
+from jumok import bundle, checkpoint, recipes
 from jumok.checkpoint import RunFolder, average, read_tensors, set_weights, verify, weights, write_whole
 from jumok.errors import DiskError, ModelFileError
 from jumok.models import build
@@ -44,7 +44,7 @@ def relist(folder: Path) -> None:
     """Make a manifest that fits the files as they are now, as a forger would."""
     (folder / "MANIFEST.json").unlink(missing_ok=True)
     files = sorted(path for path in folder.iterdir() if path.is_file())
-    listed = {path.name: {"size": path.stat().st_size, "sha256": checkpoint._sha256(path)} for path in files}
+    listed = {path.name: {"size": path.stat().st_size, "sha256": bundle._sha256(path)} for path in files}
     (folder / "MANIFEST.json").write_text(json.dumps(listed))
 
 
@@ -194,7 +194,7 @@ def test_a_checkpoint_written_again_replaces_the_old_one(run):
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS])
-@pytest.mark.parametrize("victim", ["_sync", "_write", "save_file"])
+@pytest.mark.parametrize("victim", ["_sync", "write_file", "save_file"])
 @pytest.mark.parametrize("step", [1, 2], ids=["the same step", "another step"])
 def test_a_full_disk_never_costs_a_checkpoint_that_was_there(run, monkeypatch, code, victim, step):
     kept = save(run, 1)
@@ -203,7 +203,8 @@ def test_a_full_disk_never_costs_a_checkpoint_that_was_there(run, monkeypatch, c
         raise OSError(code, "the disk says no")
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, victim, fail)
+        for module in (bundle, checkpoint):
+            patch.setattr(module, victim, fail, raising=False)
         with pytest.raises(DiskError, match="the disk says no") as caught:
             save(run, step, keep=1)
     assert caught.value.code == 74

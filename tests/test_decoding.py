@@ -11,13 +11,14 @@ from sacrebleu.metrics.chrf import CHRF
 
 from jumok.decoding.constraints import Progress, constrained
 from jumok.decoding.graph import ROOT, Graph
-from jumok.decoding.rules import Moment, Words, begin_with, no_repeats, says
+from jumok.decoding.rules import Moment, Words, begin_with, no_repeats
 from jumok.decoding.search import beam
 from jumok.engines.options import Options, Wish
 from jumok.engines.torch_engine import TorchEngine
 from jumok.errors import UsageError
 from jumok.metrics import chrf_matrix
 from jumok.models.base import END
+from jumok.text.words import says
 from tests.helpers import made
 from tests.reference import Reference, beam_search, begins_with, greedy_search, repeats, too_short
 from tests.test_search import GARDEN, A, B, C, Prefixes, table

@@ -22,15 +22,16 @@ ROOT = Path(package.__file__).parent
 
 # Every import in jumok points strictly down this table (bottom first).  To move a module, move it here first.
 ARCHITECTURE = [
-    {"errors", "native"},
+    {"errors", "caches"},
+    {"native"},
     {"config", "text", "nn", "events", "metrics", "viz", "keys", "machine"},
-    {"recipes", "models", "data", "display"},
-    {"checkpoint", "decoding"},
+    {"recipes", "models", "data", "display", "bundle"},
+    {"checkpoint", "decoding", "interop"},
     {"training", "engines", "evaluate"},
     {"translator", "preparation", "validation", "ending"},
-    {"interop"},
     {"experiment"},
-    {"lab", "bench", "server", "demo", "doctor", "shell", "plan"},
+    {"lab", "bench", "server", "demo", "doctor", "shell", "plan", "distillation"},
+    {"translating"},
     {"cli"},
 ]
 LEVEL = {unit: level for level, units in enumerate(ARCHITECTURE) for unit in units}
@@ -45,8 +46,14 @@ NO_TORCH = {
     "keys",
     "machine",
     "display",
+    "bundle",
+    "caches",
+    "interop",
+    "translator",
+    "evaluate",
     "doctor",
     "shell",
+    "translating",
     "cli",
 }
 

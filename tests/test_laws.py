@@ -9,7 +9,8 @@ from torch import Tensor
 
 from jumok import checkpoint
 from jumok.decoding.ensemble import Ensemble
-from jumok.decoding.search import NEVER, beam, drawn, greedy, length_penalty
+from jumok.decoding.hypothesis import NEVER, length_penalty
+from jumok.decoding.search import beam, drawn, greedy
 from jumok.engines.options import Options
 from jumok.engines.torch_engine import TorchEngine
 from jumok.models.base import END, PAD, START

@@ -7,7 +7,8 @@ import torch
 
 from jumok import native
 from jumok.config import TrainingConfig
-from jumok.decoding.search import NEVER, beam
+from jumok.decoding.hypothesis import NEVER
+from jumok.decoding.search import beam
 from jumok.models.base import END, PAD
 from jumok.nn import fused
 from jumok.nn.packed import ROOM, Steps

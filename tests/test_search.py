@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from jumok.decoding.hypothesis import NEVER, length_penalty
 from jumok.decoding.rules import at_least, never
-from jumok.decoding.search import NEVER, beam, drawn, greedy, length_penalty, tokens_one_by_one
+from jumok.decoding.search import beam, drawn, greedy, tokens_one_by_one
 from jumok.engines.options import Options
 from jumok.engines.torch_engine import TorchEngine
 from jumok.errors import UsageError

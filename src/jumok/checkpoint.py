@@ -4,18 +4,14 @@
         checkpoints/step-00001200/{model,optimizer,mean}.safetensors  state.json  MANIFEST.json
         model/{recipe.toml, vocabulary.model, model.safetensors, card.json, MANIFEST.json}
 
-A folder is written beside its place, every file flushed, the manifest of sizes and hashes last, then renamed.
-Reading never runs code and never allocates more than the recipe implies: shapes are compared before bytes are read.
+How a folder is whole or ignored is in bundle.py; here are its tensors.  Reading never allocates more than the recipe
+implies: shapes are compared before bytes are read.
 """
 
-import difflib
-import hashlib
 import json
-import os
-import re
 import shlex
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,91 +23,29 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import jumok
-from jumok.config import Recipe, read_recipe
+from jumok import bundle
+from jumok.bundle import WEIGHTS, read_json, saved_recipe, step_of, verify, write_file
+from jumok.config import Recipe
 from jumok.errors import DiskError, JumokError, ModelFileError
 from jumok.models import build
 from jumok.text.vocabulary import Vocabularies
 
-MANIFEST = "MANIFEST.json"
+TYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16, "I64": torch.int64}
 
 
 def write_whole(place: Path, tensors: Mapping[str, Mapping[str, Tensor]], files: Mapping[str, bytes]) -> None:
     """Make the folder `place` with these safetensors and other files; it appears whole or not at all."""
-    beside, before = place.with_name(place.name + ".partial"), place.with_name(place.name + ".before")
-    try:
-        shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir(parents=True)
+
+    def fill(folder: Path) -> None:
         for name, group in tensors.items():
-            save_file({key: value.detach().contiguous() for key, value in group.items()}, str(beside / name))
-            _sync(beside / name)
+            try:
+                save_file({key: value.detach().contiguous() for key, value in group.items()}, str(folder / name))
+            except SafetensorError as error:
+                raise OSError(str(error)) from error
         for name, content in files.items():
-            _write(beside / name, content)
-        paths = sorted(beside.iterdir())
-        listed = {path.name: {"size": path.stat().st_size, "sha256": _sha256(path)} for path in paths}
-        _write(beside / MANIFEST, json.dumps(listed, indent=1).encode())
-        _sync(beside)
-        if place.exists():
-            shutil.rmtree(before, ignore_errors=True)
-            place.rename(before)  # what was there stays whole until the new folder has its place
-        beside.rename(place)
-        _sync(place.parent)
-    except (OSError, SafetensorError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise DiskError(f"cannot save: {reason}", where=f"in {place}", hint="try: df -h; free some space") from None
-    finally:
-        if before.exists() and not place.exists():
-            before.rename(place)
-        for rest in (beside, before):
-            shutil.rmtree(rest, ignore_errors=True)
+            write_file(folder / name, content)
 
-
-def verify(folder: Path, needed: Collection[str] = ()) -> None:
-    """Compare a folder with its manifest, which must list the files `needed`; a `ModelFileError` says what is wrong."""
-
-    def refuse(what: str) -> ModelFileError:
-        return ModelFileError(what, where=f"in {folder}")
-
-    listed = read_json(folder / MANIFEST)
-    for name in needed:
-        if name not in listed:
-            raise refuse(f"{MANIFEST} does not list {name}")
-    for name, told in listed.items():
-        path = folder / name
-        if not re.fullmatch(r"[\w.-]+", name) or path.is_symlink():
-            raise refuse(f"{name!r} points out of its folder")
-        if not path.is_file():
-            raise refuse(f"{name} is missing")
-        if not isinstance(told, dict) or not isinstance(told.get("size"), int):
-            raise refuse(f"{MANIFEST} does not say how large {name} is")
-        if path.stat().st_size != told["size"]:
-            raise refuse(f"{name} has {path.stat().st_size:,} bytes, not {told['size']:,}")
-        try:
-            if _sha256(path) != told.get("sha256"):
-                raise refuse(f"{name} is not the file that was saved")
-        except OSError as error:
-            raise refuse(f"cannot read {name}: {error.strerror}") from None
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file of at most 16 MB."""
-    try:
-        if path.is_symlink() or not path.is_file():
-            raise ModelFileError(
-                f"there is no {path.name}: never finished, or not made by jumok", where=f"in {path.parent}"
-            )
-        if path.stat().st_size > 16_000_000:
-            raise ModelFileError(f"{path.name} is larger than any that jumok makes", where=f"in {path.parent}")
-        values = json.loads(path.read_bytes())
-    except OSError as error:
-        raise ModelFileError(f"cannot read {path.name}: {error.strerror}", where=f"in {path.parent}") from None
-    except (ValueError, RecursionError) as error:
-        raise ModelFileError(f"{path.name} is not JSON: {error}", where=f"in {path.parent}") from None
-    if not isinstance(values, dict):
-        raise ModelFileError(f"{path.name} is not a JSON object", where=f"in {path.parent}")
-    return values
-
-
-TYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16, "I64": torch.int64}
+    bundle.make_whole(place, fill)
 
 
 def read_tensors(path: Path, expected: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
@@ -182,11 +116,6 @@ class Checkpoint:
         return read_tensors(self.folder / name, expected)
 
 
-def step_of(folder: Path) -> int:
-    """The step that a checkpoint's name tells."""
-    return int(folder.name.removeprefix("step-"))
-
-
 class RunFolder:
     """Where a run lives."""
 
@@ -202,7 +131,7 @@ class RunFolder:
         """Make the folder and write the resolved recipe."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            _write(self.path / "recipe.toml", recipe.to_toml().encode())
+            write_file(self.path / "recipe.toml", recipe.to_toml().encode())
         except OSError as error:
             hint = f"try: ls -ld {shlex.quote(str(self.path.parent))}, or another --out"
             raise DiskError(f"cannot write the run: {error.strerror}", where=f"in {self.path}", hint=hint) from None
@@ -216,8 +145,7 @@ class RunFolder:
 
     def steps(self) -> list[Path]:
         """Folders that look like checkpoints, oldest first."""
-        found = [path for path in self.checkpoints.glob("step-*") if re.fullmatch(r"step-[0-9]{8,}", path.name)]
-        return sorted(found, key=step_of)
+        return bundle.checkpoints(self.path)
 
     def save(
         self, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any], *, keep: int, best: int
@@ -270,56 +198,36 @@ def export(
     recipe: Recipe,
     vocabularies: Vocabularies,
     card: Mapping[str, Any],
+    more: Mapping[str, bytes] | None = None,
 ) -> None:
-    """Write a bundle: all that translating needs, and nothing of training."""
+    """Write a bundle: all that translating needs, and nothing of training; `more` are further files."""
     files = {
         "recipe.toml": recipe.to_toml().encode(),
         "card.json": json.dumps(card, indent=1, ensure_ascii=False).encode(),
         **vocabularies.files(),
+        **(more or {}),
     }
     write_whole(place, {"model.safetensors": model_weights}, files)
 
 
-@dataclass(frozen=True)
-class Bundle:
-    """A model read from disk, ready to translate."""
+@dataclass(frozen=True, kw_only=True)
+class Loaded(bundle.Bundle):
+    """A bundle and its model, ready to translate."""
 
     model: nn.Module
-    recipe: Recipe
-    vocabularies: Vocabularies
-    card: dict[str, Any]
-    folder: Path
 
 
-def find_bundle(path: str | Path) -> Path:
-    """The bundle of a run or of a bundle's own folder."""
-    path = Path(path)
-    for folder in (path / "model", path):
-        if (folder / MANIFEST).exists() or (folder / "model.safetensors").exists():
-            return folder
-    if RunFolder(path).steps():
-        hint = f"try: jumok model average {shlex.quote(str(path))}"
-        raise ModelFileError("the run has checkpoints but no finished model yet", where=f"in {path}", hint=hint)
-    if path.exists():
-        raise ModelFileError("there is no model in this folder", where=f"in {path}", hint="try: jumok train --help")
-    near = difflib.get_close_matches(str(path), map(str, path.parent.glob("*")), n=1)
-    hint = f"did you mean {near[0]}?" if near else "try: jumok train --help"
-    raise ModelFileError(f"there is no folder {path}", where=f"in {path.parent.absolute()}", hint=hint)
-
-
-def load(path: str | Path) -> Bundle:
+def load(path: str | Path) -> Loaded:
     """A bundle, verified; the weights must be those that the recipe and the vocabulary imply."""
-    folder = find_bundle(path)
-    verify(folder, ("recipe.toml", "card.json", "model.safetensors"))
-    card, recipe = read_json(folder / "card.json"), saved_recipe(folder)
-    vocabularies = Vocabularies.load(folder)
-    if card.get("vocabulary") != vocabularies.digest:
-        raise ModelFileError("the vocabulary is not the one this model was trained with", where=f"in {folder}")
-    sizes = (len(vocabularies.source), len(vocabularies.target))
-    tensors = read_tensors(folder / "model.safetensors", weights(build(recipe.model, *sizes, device="meta")))
-    model = build(recipe.model, *sizes)
+    return with_model(bundle.read(path))
+
+
+def with_model(found: bundle.Bundle) -> Loaded:
+    """A bundle with its weights read."""
+    tensors = read_tensors(found.folder / WEIGHTS, weights(build(found.recipe.model, *found.sizes, device="meta")))
+    model = build(found.recipe.model, *found.sizes)
     set_weights(model, tensors)
-    return Bundle(model.eval(), recipe, vocabularies, card, folder)
+    return Loaded(**vars(found), model=model.eval())
 
 
 def average_run(path: str | Path, *, last: int, out: Path | None = None) -> Path:
@@ -347,10 +255,10 @@ def average_run(path: str | Path, *, last: int, out: Path | None = None) -> Path
 
 def describe(path: str | Path) -> dict[str, Any]:
     """What `jumok model info` prints."""
-    bundle = load(path)
-    model, vocabularies = bundle.recipe.model, bundle.vocabularies
-    tensors = weights(bundle.model)
-    size = (bundle.folder / "model.safetensors").stat().st_size
+    found = load(path)
+    model, vocabularies = found.recipe.model, found.vocabularies
+    tensors = weights(found.model)
+    size = (found.folder / "model.safetensors").stat().st_size
     shape = f"{model.encoder_layers} + {model.decoder_layers} layers, d_model {model.d_model}, d_ff {model.d_ff}, "
     shape += f"{model.heads} heads of {model.key_width}"
     symbols = (
@@ -359,12 +267,12 @@ def describe(path: str | Path) -> dict[str, Any]:
         else " + ".join(f"{len(side):,}" for side in (vocabularies.source, vocabularies.target))
     )
     return {
-        "folder": str(bundle.folder),
-        "recipe": bundle.recipe.name,
+        "folder": str(found.folder),
+        "recipe": found.recipe.name,
         "model": f"{model.kind}: {shape}",
         "parameters": f"{sum(tensor.numel() for tensor in tensors.values()):,} ({size / 1e6:.1f} MB)",
-        "vocabulary": f"{symbols} subwords ({bundle.recipe.vocabulary.kind})",
-        **{name: value for name, value in bundle.card.items() if name not in ("name", "vocabulary")},
+        "vocabulary": f"{symbols} subwords ({found.recipe.vocabulary.kind})",
+        **{name: value for name, value in found.card.items() if name not in ("name", "vocabulary")},
     }
 
 
@@ -372,33 +280,3 @@ def maker(recipe: Recipe) -> dict[str, Any]:
     """The first lines of a card: what, when, by which version."""
     today = datetime.now(UTC).strftime("%Y-%m-%d")
     return {"name": recipe.name, "made": today, "by": f"jumok {jumok.__version__}"}
-
-
-def saved_recipe(folder: Path) -> Recipe:
-    """The recipe that a run or bundle was made with; a bad one is a bad model file, not bad usage."""
-    try:
-        return read_recipe(folder / "recipe.toml")
-    except JumokError as error:
-        raise ModelFileError(error.what, where=error.where) from None
-
-
-def _write(path: Path, content: bytes) -> None:
-    beside = path.with_name(path.name + ".tmp")
-    with open(beside, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -17,19 +17,14 @@ import typer
 import jumok
 from jumok.errors import DiskError, JumokError, UnknownName, UsageError
 from jumok.shell import (
-    Job,
     check_device,
     chunks,
     clean_arguments,
     counted,
     dumps,
-    forbid,
     listed,
     numbers,
     place,
-    print_alternatives,
-    source_lines,
-    stream_lines,
     terminal_width,
     watching,
 )
@@ -66,6 +61,11 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object per line ins
 Device = Annotated[str, option("NAME", "cpu, cuda or mps.")]
 Beam = Annotated[int | None, option("N", "Hypotheses kept at each step; 1 is greedy. Default: the recipe's.")]
 Alpha = Annotated[float | None, option("A", "0 prefers short, 1 long. Paper: 0.6.", "--length-penalty")]
+Engine = Annotated[str, option("NAME", "ctranslate2 (fast), torch (every feature) or auto: the first where it can.")]
+Precision = Annotated[str, option("NAME", "Of ctranslate2: int8 or float32.")]
+Shortlist = Annotated[
+    bool | None, typer.Option("--shortlist/--no-shortlist", help="Of ctranslate2: choose among likely words only.")
+]
 File = str | None
 Words = list[str] | None
 MISUSE: type[Exception] = typer.BadParameter.__mro__[2]  # ClickException, of click or of the copy that typer may carry
@@ -158,6 +158,44 @@ def train(
     print(run.folder)
 
 
+@app.command(short_help="Train a student: as good as its teacher, several times as fast.")
+def distill(
+    model: ModelPath,
+    out: Annotated[Path | None, option("FOLDER", "Folder of the student's run. Default: MODEL-student.")] = None,
+    minutes: Annotated[float | None, option("MINUTES", "Training time. Default: as long as the teacher.")] = None,
+    encoder_layers: Annotated[int | None, option("N", "Default: half as many again as the teacher.")] = None,
+    decoder_layers: Annotated[int, option("N", "Of the student.")] = 2,
+    source: Annotated[File, option("FILE", "Text to translate from, if the teacher's is gone.")] = None,
+    target: Annotated[File, option("FILE", "Its translation, line by line.")] = None,
+    set_: Annotated[list[str] | None, option("KEY=VALUE", "Change the student's recipe; repeatable.", "--set")] = None,
+) -> None:
+    """Train a student with a deep encoder and a short decoder on what its teacher says; then search is not needed.
+
+    \b
+    jumok distill runs/tiny
+    jumok distill runs/tiny --minutes 30 --decoder-layers 1 --out runs/quick
+    """
+    from jumok import distillation, machine
+    from jumok.config import parse_assignment
+
+    with watching() as (sinks, stop):
+        run = distillation.distill(
+            model, out=out, source=source, target=target, minutes=minutes, encoder_layers=encoder_layers,
+            decoder_layers=decoder_layers, changes=dict(map(parse_assignment, set_ or [])), sinks=sinks, stop=stop,
+            began=machine.process_began(),
+        )  # fmt: skip
+    print(run.folder)
+
+
+def loaded(path: str, *, device: Any, **choices: Any) -> Any:
+    """The translator of a model; torch is asked about devices only where it will be needed anyway."""
+    from jumok.translator import Translator
+
+    if device != "cpu":
+        check_device(device)
+    return Translator.load(path, device=device, say=lambda text: print(text, file=sys.stderr), **choices)
+
+
 @app.command(short_help="Translate sentences, a file, or standard input.")
 def translate(
     model: ModelPath,
@@ -186,6 +224,9 @@ def translate(
     align: Annotated[bool, typer.Option("--align", help="Also print which word comes from which: 0-0 1-2.")] = False,
     stream: Annotated[bool, typer.Option("--stream", help="Print each word as soon as it is made (greedy).")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an --output that was interrupted.")] = False,
+    engine: Engine = "auto",
+    precision: Precision = "int8",
+    shortlist: Shortlist = None,
     as_json: Json = False,
     device: Device = "cpu",
 ) -> None:
@@ -198,42 +239,25 @@ def translate(
     jumok translate runs/tiny "A man rides a bike." --require Fahrrad --forbid Mann
     echo "Good morning!" | jumok translate runs/demo --n-best 3 --json
     """
-    from jumok.experiment import load
+    from jumok import translating
 
-    draws = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    wishes = {"prefix": prefix, "require": require, "forbid": forbid_words, "mbr": mbr, "align": align or None}
-    forbid("without --sample or --mbr there is nothing to draw", {} if sample or mbr else draws)
-    forbid("--stream gives out one greedy translation as it is made", {
-        "beam": beam, "n_best": best, "json": as_json or None, "output": output, "alternatives": alternatives, **wishes
-    } if stream else {})  # fmt: skip
-    forbid("--alternatives shows ways to go on", {
-        name: value for name, value in (wishes | {"n_best": best, "output": output}).items() if name != "prefix"
-    } if alternatives is not None else {})  # fmt: skip
-    forbid("the sentences are given already", {"input": input} if text else {})
-    forbid("--resume goes on with a file made from a file", {} if not resume else {
-        "n_best": best if not as_json else None, "alternatives": alternatives, "stream": stream or None
-    })  # fmt: skip
-    if resume and (output is None or input in (None, "-")):
-        raise UsageError("--resume needs --input and --output files", where="in --resume")
-    check_device(device)
-    translator = load(model, others=others or (), device=device)
-    lines, alone = source_lines(text, input)
-    options: dict[str, Any] = {
-        "beam": beam, "length_penalty": length_penalty, "best": best, "sample": sample, **draws, "shortest": shortest,
-        "no_repeat": no_repeat, "groups": groups, "diversity": diversity, "coverage": coverage,
-    }  # fmt: skip
-    if stream:
-        stream_lines(translator, lines, options)
-        return
-    if alternatives is not None:
-        print_alternatives(translator, lines, prefix or "", alternatives, options, as_json=as_json)
-        return
-    job = Job(translator, options | wishes, as_json=as_json, ranked=(best or 1) > 1, align=align)
-    if output is not None:
-        job.write(lines, input, output, resume=resume)
-        return
-    for line in job.shown(lines, chunk=1 if alone else 1_024):
-        print(line, flush=True)
+    how = {"engine": engine, "precision": precision, "shortlist": shortlist, "device": device}
+    translating.translate(
+        lambda: loaded(model, others=others or (), **how),
+        text,
+        input=input,
+        output=output,
+        search={
+            "beam": beam, "length_penalty": length_penalty, "best": best, "sample": sample, "shortest": shortest,
+            "no_repeat": no_repeat, "groups": groups, "diversity": diversity, "coverage": coverage,
+        },
+        draws={"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed},
+        wishes={"prefix": prefix, "require": require, "forbid": forbid_words, "mbr": mbr, "align": align or None},
+        alternatives=alternatives,
+        stream=stream,
+        resume=resume,
+        as_json=as_json,
+    )  # fmt: skip
 
 
 @app.command(short_help="The model's score of given translations.")
@@ -249,11 +273,9 @@ def score(
     \b
     jumok score runs/tiny --source test.en --target test.de
     """
-    from jumok.experiment import load
     from jumok.text.lines import read_pairs
 
-    check_device(device)
-    translator = load(model, device=device)
+    translator = loaded(model, device=device)
     for chunk in chunks(read_pairs(source, target), 1_024):
         for scored in translator.score([s for s, _ in chunk], [t for _, t in chunk]):
             print(dumps(scored.to_json()) if as_json else f"{scored.log_probability:.4f}\t{scored.score:.4f}")
@@ -270,6 +292,9 @@ def evaluate(
     tokenize: Annotated[str, option("NAME", "sacreBLEU's tokenizer; auto fits the script.")] = "auto",
     beam: Beam = None,
     length_penalty: Alpha = None,
+    engine: Engine = "torch",
+    precision: Precision = "int8",
+    shortlist: Shortlist = None,
     as_json: Json = False,
     device: Device = "cpu",
 ) -> None:
@@ -280,11 +305,9 @@ def evaluate(
     jumok evaluate runs/tiny --source test.en --target test.de --compare other-system.de
     """
     from jumok.evaluate import evaluate as run
-    from jumok.experiment import load
     from jumok.text.lines import write_lines
 
-    check_device(device)
-    translator = load(model, device=device)
+    translator = loaded(model, device=device, engine=engine, precision=precision, shortlist=shortlist)
     options: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty}
     result = run(translator, source, target, table=table, tokenize=tokenize, compare=compare, **options)
     if output is not None:
@@ -310,13 +333,11 @@ def look(
     jumok look runs/demo "My friend drank two cups of coffee yesterday."
     jumok look runs/tiny "A man rides a bike." --layer 3 --head 2 --html attention.html
     """
-    from jumok.experiment import load
     from jumok.text.lines import write_lines
     from jumok.viz import attention_page, terminal
 
-    check_device(device)
     [text] = clean_arguments([text])
-    view = load(model, device=device).attention(text, translation)
+    view = loaded(model, device=device).attention(text, translation)
     if kind not in view.kinds:
         raise UnknownName("kind of attention", kind, view.kinds, where="in --kind")
     layers, heads = getattr(view, kind).shape[:2]

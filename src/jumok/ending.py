@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from jumok import checkpoint
+from jumok import bundle, checkpoint
 from jumok.checkpoint import RunFolder
 from jumok.errors import ModelFileError
 from jumok.training.optim import RunningMean
@@ -39,7 +39,7 @@ class Finished:
 
     def candidate(self, folder: RunFolder, model: nn.Module) -> Candidate:
         """Its model."""
-        checkpoint.verify(folder.bundle, ("model.safetensors",))
+        bundle.verify(folder.bundle, ("model.safetensors",))
         tensors = checkpoint.read_tensors(folder.bundle / "model.safetensors", checkpoint.weights(model))
         return self.name, tensors
 
@@ -47,8 +47,8 @@ class Finished:
 def finished(folder: RunFolder) -> Finished | None:
     """The run in a folder, if it has ended: its model was made at the step of its newest whole checkpoint."""
     try:
-        checkpoint.verify(folder.bundle, ("card.json", "model.safetensors"))
-        card = checkpoint.read_json(folder.bundle / "card.json")
+        bundle.verify(folder.bundle, ("card.json", "model.safetensors"))
+        card = bundle.read_json(folder.bundle / "card.json")
     except ModelFileError:
         return None
     needed = ("weights", "ended_by", "valid", "valid_pairs")

@@ -21,7 +21,7 @@ import jumok
 from jumok import checkpoint, ending, machine, native, preparation, recipes
 from jumok.checkpoint import RunFolder
 from jumok.config import Recipe
-from jumok.data import corpora
+from jumok.data import corpora, lexicon
 from jumok.data.batches import Batch, Batches, Noise, Place, ahead
 from jumok.data.corpora import Corpus
 from jumok.ending import Finished
@@ -32,6 +32,7 @@ from jumok.interop.ctranslate2 import obstacle
 from jumok.keys import key
 from jumok.models import build
 from jumok.models.transformer import Transformer
+from jumok.text.vocabulary import Vocabularies
 from jumok.training import loop, optim
 from jumok.training.objectives import next_token
 from jumok.training.pace import ByClock, ByCount, Costs, Limits, Pace, Progress
@@ -56,9 +57,9 @@ class Run:
         return Translator.load(self.folder)
 
 
-def load(path: str | Path, *, others: Sequence[str | Path] = (), device: str = "cpu") -> Translator:
-    """The translator of a run folder or an exported bundle; with `others`, an ensemble."""
-    return Translator.load(path, others=others, device=device)
+def load(path: str | Path, *, others: Sequence[str | Path] = (), **choices: Any) -> Translator:
+    """The translator of a run folder or an exported bundle; with `others`, an ensemble; choices as in `Translator`."""
+    return Translator.load(path, others=others, **choices)
 
 
 def train(
@@ -122,8 +123,12 @@ class Experiment:
         stop: Callable[[], bool] = lambda: False,
         began: float | None = None,
         more: bool = False,
+        vocabularies: Vocabularies | None = None,
+        inherit: Callable[[Transformer], None] = lambda model: None,
     ) -> None:
+        """`vocabularies` are learnt from the text unless given; `inherit` may set the weights of the new model."""
         self.recipe, self.folder = recipe, RunFolder(out)
+        self.given, self.inherit = vocabularies, inherit
         self.device, self.stop = torch.device(device), stop
         self.report = EventLog(self.folder.events, list(sinks))
         self.began = time.monotonic() if began is None else began
@@ -179,8 +184,10 @@ class Experiment:
 
     def prepare(self) -> None:
         """Vocabulary, token store and validation set, made once and found again by a resumed run."""
-        made = preparation.prepare(self.recipe, self.folder, *self.texts(), report=self.report)
-        self.corpus, self.vocabularies, self.store, self.valid = made
+        self.prepared = preparation.prepare(
+            self.recipe, self.folder, *self.texts(), report=self.report, vocabularies=self.given
+        )
+        self.corpus, self.vocabularies, self.store, self.valid = self.prepared
 
     def texts(self) -> tuple[Corpus, Corpus | None]:
         """The training text, and the validation text if there is one."""
@@ -224,6 +231,7 @@ class Experiment:
         recipe, training = self.recipe, self.recipe.training
         torch.manual_seed(key(recipe.seed, "weights"))
         self.model = build(recipe.model, len(self.vocabularies.source), len(self.vocabularies.target)).to(self.device)
+        self.inherit(self.model)
         self.optimizer = optim.Optimizer(self.model, training)
         self.mean = optim.RunningMean(self.model, training.ema) if training.ema else None
         self.team = Team(self.model, self.objective, self.optimizer, self.workers())
@@ -456,7 +464,8 @@ class Experiment:
             "valid_pairs": pairs,
             "machine": str(machine.describe()),
         }
-        checkpoint.export(self.folder.bundle, tensors, self.recipe, self.vocabularies, card)
+        shortlist = {lexicon.FILE: self.prepared.shortlist()}
+        checkpoint.export(self.folder.bundle, tensors, self.recipe, self.vocabularies, card, shortlist)
         scores, of = judged[name], len(self.judge.pairs)
         on = "" if pairs == of else f" on {pairs:,} of {of:,} pairs"
         self.report(

@@ -4,9 +4,10 @@ import heapq
 from collections.abc import Callable
 from typing import NamedTuple
 
+from jumok import bundle
 from jumok.checkpoint import RunFolder
 from jumok.config import Recipe
-from jumok.data import corpora, store
+from jumok.data import corpora, lexicon, store
 from jumok.data.corpora import Corpus, Pair
 from jumok.errors import DataError
 from jumok.keys import key
@@ -23,6 +24,14 @@ class Prepared(NamedTuple):
     store: store.Store
     valid: list[Pair]
 
+    def shortlist(self) -> bytes:
+        """What each source subword may turn into, learnt once and kept beside the token store."""
+        kept = self.store.folder / lexicon.FILE
+        if not kept.is_file():
+            sizes = len(self.vocabularies.source), len(self.vocabularies.target)
+            bundle.write_file(kept, lexicon.learn(self.store, sizes).to_bytes())
+        return kept.read_bytes()
+
 
 def prepare(
     recipe: Recipe,
@@ -36,7 +45,7 @@ def prepare(
     """Everything under the run's folder; a resumed run finds its vocabulary and its store there."""
     report("stage", text=f"Reading {corpus.name}")
     texts, count = survey(corpus, recipe)
-    share = 0.0 if valid is not None else min(recipe.data.hold_out / max(1, count), 0.1)
+    share = 0.0 if valid is not None else held_out_share(recipe, count)
     if vocabularies is None:
         vocabularies = kept_vocabulary(recipe, folder) or learn_vocabulary(texts, recipe, corpus.name, report)
     folder.begin(recipe)
@@ -50,7 +59,13 @@ def prepare(
     built = store.build(training, vocabularies, filters, folder.data, identity=f"{corpus.digest}:{share}")
     prepared = Prepared(corpus, vocabularies, built, validating)
     _tell(prepared, count, share, report)
+    prepared.shortlist()  # now, so that its seconds are known to whoever plans the rest
     return prepared
+
+
+def held_out_share(recipe: Recipe, count: int) -> float:
+    """The part of so many pairs that validates, where no validation text was given."""
+    return min(recipe.data.hold_out / max(1, count), 0.1)
 
 
 def survey(corpus: Corpus, recipe: Recipe) -> tuple[tuple[list[str], list[str]], int]:

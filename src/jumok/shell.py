@@ -9,8 +9,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from jumok.errors import DataError, UnknownName, UsageError
@@ -37,89 +35,6 @@ def watching() -> Iterator[tuple[list[Any], Callable[[], bool]]]:
         display.close()
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def printed(translations: Iterator[Any], *, as_json: bool, ranked: bool, align: bool = False) -> Iterator[str]:
-    """Translations as lines: JSON, or the text; ranked: number of the sentence, score and text of each."""
-    for number, translation in enumerate(translations):
-        if as_json:
-            yield dumps(translation.to_json())
-            continue
-        for one in (translation, *translation.alternatives) if ranked else (translation,):
-            links = f"\t{one.pharaoh}" if align else ""
-            yield (f"{number}\t{one.score:.4f}\t" if ranked else "") + one.text + links
-
-
-@dataclass(frozen=True)
-class Job:
-    """Lines to be translated, and how the translations are shown."""
-
-    translator: Any
-    options: dict[str, Any]
-    as_json: bool
-    ranked: bool
-    align: bool
-
-    def shown(self, lines: Iterator[str], *, chunk: int = 1_024, first: int = 0, **more: Any) -> Iterator[str]:
-        made = self.translator.lines(lines, chunk=chunk, first=first, **self.options, **more)
-        return printed(made, as_json=self.as_json, ranked=self.ranked, align=self.align)
-
-    def write(self, lines: Iterator[str], source: str | None, output: str, *, resume: bool) -> None:
-        """Into a file that is there whole or not at all; with `resume`, one that goes on where it was interrupted."""
-        from jumok.text.drafts import Draft
-        from jumok.text.lines import write_lines
-
-        with counting() as progress:
-            if not resume:
-                write_lines(output, self.shown(lines, progress=progress))
-                return
-            draft = Draft.begin(output, about=self.about(source), resume=True)
-            progress(draft.lines)
-            draft.write(self.shown(islice(lines, draft.lines, None), first=draft.lines, progress=progress))
-            draft.finish()
-
-    def about(self, source: str | None) -> dict[str, Any]:
-        """What a translation depends on: another of these, and a draft is not gone on with."""
-        from jumok.text.lines import digest
-
-        options = {name: value for name, value in self.options.items() if value is not None}
-        weights = [folder / "model.safetensors" for folder in self.translator.folders]
-        return {"model": digest(weights), "input": digest([source or "-"]), "option": options | {"json": self.as_json}}
-
-
-@contextmanager
-def counting() -> Iterator[Callable[[int], None]]:
-    """Counts sentences on a terminal's stderr; elsewhere in silence."""
-    if not sys.stderr.isatty():
-        yield lambda sentences: None
-        return
-    from rich.console import Console
-    from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("sentences"), MofNCompleteColumn(), TextColumn("{task.speed:,.0f}/s"))
-    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("translate", total=None)
-        yield lambda sentences: bar.advance(task, sentences)
-
-
-def print_alternatives(
-    translator: Any, lines: Iterator[str], prefix: str, count: int, options: dict[str, Any], *, as_json: bool
-) -> None:
-    for number, line in enumerate(lines):
-        for one in translator.alternatives(line, prefix, count=count, **options):
-            print(dumps(one.to_json()) if as_json else f"{number}\t{one.score:.4f}\t{one.text}", flush=True)
-
-
-def source_lines(text: list[str] | None, path: str | None) -> tuple[Iterator[str], bool]:
-    """The lines to translate, and whether they come one by one from a person who waits for each answer."""
-    from jumok.text.lines import read_lines
-
-    if text:
-        return iter(clean_arguments(text)), False
-    typed = path in (None, "-") and sys.stdin is not None and sys.stdin.isatty()
-    if typed:
-        print("type a sentence and Enter; Ctrl-D ends", file=sys.stderr)
-    return read_lines(path or "-"), typed
 
 
 def clean_arguments(texts: list[str]) -> list[str]:
@@ -186,13 +101,6 @@ def listed(values: dict[str, Any], margin: str = "") -> Iterator[str]:
             yield f"{margin}{name}: {', '.join(parts)}"
         else:
             yield f"{margin}{name:<14} {value}"
-
-
-def stream_lines(translator: Any, lines: Iterator[str], options: dict[str, Any]) -> None:
-    for line in lines:
-        for piece in translator.stream(line, **options):
-            print(piece, end="", flush=True)
-        print(flush=True)
 
 
 def chunks(items: Iterator[Any], size: int) -> Iterator[list[Any]]:

@@ -7,30 +7,34 @@
 >>> for word in model.stream("A dog runs."): print(word, end="", flush=True)
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
-import torch
 
-from jumok import checkpoint
-from jumok.decoding.ensemble import Ensemble
+from jumok import bundle
+from jumok.bundle import Bundle
 from jumok.decoding.graph import Graph
-from jumok.decoding.rules import says
-from jumok.decoding.search import Hypothesis
+from jumok.decoding.hypothesis import Hypothesis
 from jumok.engines.options import Options, Wish
-from jumok.engines.torch_engine import TorchEngine
-from jumok.errors import ModelFileError, UsageError
+from jumok.errors import ModelFileError, UnknownName, UsageError
 from jumok.evaluate import Evaluation, evaluate, words_of
 from jumok.metrics import chrf_matrix, word_links
 from jumok.text.vocabulary import END, START
+from jumok.text.words import says
 from jumok.viz import AttentionView
 
+if TYPE_CHECKING:
+    from jumok.engines.ctranslate2_engine import CTranslate2Engine
+    from jumok.engines.torch_engine import TorchEngine
+
 CHUNK = 1_024  # lines that are sorted and decoded together
+ENGINES = ("auto", "ctranslate2", "torch")
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,10 @@ class Wishes:
     require: Sequence[str] | Sequence[Sequence[str]] | None = None  # words or phrases that are in it, in any order
     forbid: Sequence[str] | Sequence[Sequence[str]] | None = None  # words or phrases that are not
 
+    @property
+    def any(self) -> bool:
+        return bool(self.prefix or self.require or self.forbid)
+
     def of(self, count: int) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
         """Prefix, required and forbidden phrases of each of `count` texts."""
         given = self.prefix or ""
@@ -102,34 +110,95 @@ class Wishes:
 
 
 class Translator:
-    """A model, its vocabularies and an engine."""
+    """A model, its vocabularies and its engines: the fast one where it can, torch for everything else."""
 
     def __init__(
         self,
-        bundle: checkpoint.Bundle,
+        found: Bundle,
         *,
-        others: Sequence[checkpoint.Bundle] = (),
-        device: str | torch.device = "cpu",
+        others: Sequence[Bundle] = (),
+        device: str = "cpu",
+        engine: str = "torch",
+        precision: str = "int8",
+        shortlist: bool | None = None,
+        say: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """`others` are models over the same vocabulary; their probabilities are averaged with the first's."""
-        self.recipe, self.card, self.folder = bundle.recipe, bundle.card, bundle.folder
-        self.vocabularies, self.folders = bundle.vocabularies, [one.folder for one in (bundle, *others)]
-        self.model = bundle.model.to(device).eval()
+        """`others` are models over the same vocabulary; their probabilities are averaged with the first's.
+
+        `engine` is ctranslate2, torch, or auto: the first where it can do what is asked.  `precision` and `shortlist`
+        are for ctranslate2.  `say` is told, in one line and once, why torch was taken instead.
+        """
+        if engine not in ENGINES:
+            raise UnknownName("engine", engine, ENGINES, where="in --engine")
+        self.bundle, self.others, self.device = found, tuple(others), device
+        self.recipe, self.card, self.folder = found.recipe, found.card, found.folder
+        self.vocabularies, self.folders = found.vocabularies, [one.folder for one in (found, *others)]
         for one in others:
             if one.vocabularies.digest != self.vocabularies.digest:
                 raise ModelFileError(
                     "models can be put together only over the same vocabulary",
-                    where=f"{one.folder} has another one than {bundle.folder}",
+                    where=f"{one.folder} has another one than {found.folder}",
                     hint="train both on the same text with the same vocabulary.size",
                 )
-        models = [self.model, *(one.model.to(device).eval() for one in others)]
-        together = Ensemble(models) if others else self.model  # type: ignore[arg-type]
-        self.engine = TorchEngine(together, device=device, surfaces=self.vocabularies.target.surfaces)
+        self.wanted, self.precision, self.shortlist = engine, precision, shortlist
+        self.say, self.told = say, set[str]()
 
     @classmethod
-    def load(cls, path: str | Path, *, others: Sequence[str | Path] = (), device: str = "cpu") -> "Translator":
+    def load(cls, path: str | Path, *, others: Sequence[str | Path] = (), **choices: Any) -> "Translator":
         """The model of a run folder or of an exported bundle, alone or with others."""
-        return cls(checkpoint.load(path), others=[checkpoint.load(one) for one in others], device=device)
+        return cls(bundle.read(path), others=[bundle.read(one) for one in others], **choices)
+
+    @cached_property
+    def engine(self) -> "TorchEngine":
+        """The reference engine, which can do everything; torch is loaded when it is first needed."""
+        from jumok import checkpoint
+        from jumok.decoding.ensemble import Ensemble
+        from jumok.engines.torch_engine import TorchEngine
+
+        models = [checkpoint.with_model(one).model.to(self.device) for one in (self.bundle, *self.others)]
+        together: Any = Ensemble(models) if self.others else models[0]  # type: ignore[arg-type]
+        return TorchEngine(together, device=self.device, surfaces=self.vocabularies.target.surfaces)
+
+    @property
+    def engine_name(self) -> str:
+        """What ordinary searches run on, as one says it: torch, or CTranslate2 and how."""
+        if self.fast is None:
+            return "torch"
+        return f"ctranslate2 {self.precision}{' with shortlist' if self.fast.shortlist else ''}"
+
+    @property
+    def model(self) -> Any:
+        """The torch model."""
+        return self.engine.model
+
+    @cached_property
+    def fast(self) -> "CTranslate2Engine | None":
+        """The fast engine, or None where it was not wanted or cannot run this model, which is told."""
+        from jumok.engines import ctranslate2_engine as engines
+
+        if self.wanted == "torch" or (self.wanted == "auto" and self.device != "cpu"):
+            return None
+        reason = "it runs one model at a time" if self.others else engines.obstacle(self.bundle)
+        if self.device != "cpu":
+            reason = f"it runs on the processor, not on {self.device}"
+        if reason is None:
+            return engines.CTranslate2Engine(self.bundle, precision=self.precision, shortlist=self.shortlist)
+        self._fall_back(reason)
+        return None
+
+    def _fall_back(self, reason: str) -> None:
+        if reason not in self.told:
+            self.told.add(reason)
+            self.say(f"with the torch engine: {reason}")
+
+    def _engine_for(self, options: Options, wishes: Sequence[Wish]) -> "CTranslate2Engine | TorchEngine":
+        """The engine that does this search."""
+        if self.fast is None:
+            return self.engine
+        if (missing := self.fast.why_not(options, wishes)) is not None:
+            self._fall_back(f"CTranslate2 has no {missing}")
+            return self.engine
+        return self.fast
 
     def options(self, **chosen: Any) -> Options:
         """Search options: the recipe's, overridden by what is given and not None."""
@@ -159,36 +228,43 @@ class Translator:
         Search: beam, length_penalty, extra_length, best (how many), exact, shortest, no_repeat, groups and diversity,
         coverage; sample, temperature, top_k, top_p, seed; mbr (draw that many, take the one most like the others).
         Wishes: prefix, require, forbid: the same for all, or one for each sentence.
-        More to know: attention=True, align=True.
+        More to know: attention=True, align=True; less, and faster: details=False, no tokens and words.
         """
         texts = [text] if isinstance(text, str) else list(text)
-        done = self._translate(texts, Order.of(self, options))
+        done = self._begin(texts, Order.of(self, options))()
         return done[0] if isinstance(text, str) else done
 
-    def _translate(
+    def _begin(
         self,
         texts: Sequence[str],
         order: "Order",
         *,
         first: int = 0,
         progress: Callable[[int], None] = lambda sentences: None,
-    ) -> list[Translation]:
+    ) -> Callable[[], list[Translation]]:
+        """Begin to translate, in the background where the engine can; the function waits for the translations."""
         sources = self.vocabularies.source.encode_all(texts)
         full = [row for row, ids in enumerate(sources) if ids]
         wanted = order.wishes.of(len(texts))
         wishes = [self.wish(*wanted[row]) for row in full]
-        found = self.engine.decode(
-            [sources[row] for row in full], order.search(any(wish.forbid for wish in wishes)), first=first,
-            wishes=wishes, progress=progress,
+        options = order.search(any(wish.forbid for wish in wishes))
+        read, engine = [sources[row] for row in full], self._engine_for(options, wishes)
+        found = engine.submit(
+            read, options, first=first, wishes=wishes if order.wishes.any else None, details=order.details,
+            progress=progress,
         )  # fmt: skip
-        results = [Translation(text, "", 0.0, 0.0) for text in texts]  # a blank line stays blank
-        for row, hypotheses in zip(full, found, strict=True):
-            forbidden = wanted[row][2]
-            clean = [h for h in hypotheses if not self._says(h, forbidden)] or hypotheses
-            chosen = self._most_like_the_others(clean) if order.mbr else clean
-            made = [self._translation(texts[row], sources[row], h, order) for h in chosen[: order.options.best]]
-            results[row] = replace(made[0], alternatives=tuple(made[1:]))
-        return results
+
+        def collect() -> list[Translation]:
+            results = [Translation(text, "", 0.0, 0.0) for text in texts]  # a blank line stays blank
+            for row, hypotheses in zip(full, found(), strict=True):
+                forbidden = wanted[row][2]
+                clean = [h for h in hypotheses if not self._says(h, forbidden)] or hypotheses
+                chosen = self._most_like_the_others(clean) if order.mbr else clean
+                made = [self._translation(texts[row], sources[row], h, order) for h in chosen[: order.options.best]]
+                results[row] = replace(made[0], alternatives=tuple(made[1:])) if len(made) > 1 else made[0]
+            return results
+
+        return collect
 
     def wish(self, prefix: str = "", require: Sequence[str] = (), forbid: Sequence[str] = ()) -> Wish:
         """Wishes in words as the engine reads them."""
@@ -211,6 +287,8 @@ class Translator:
 
     def _translation(self, text: str, source: list[int], hypothesis: Hypothesis, order: "Order") -> Translation:
         vocabulary, body = self.vocabularies.target, list(hypothesis.body)
+        if not order.details:
+            return Translation(text, vocabulary.decode(body), hypothesis.score, hypothesis.log_probability)
         return Translation(
             source=text,
             text=vocabulary.decode(body),
@@ -270,9 +348,14 @@ class Translator:
     ) -> Iterator[Translation]:
         """Translate a stream of lines in order, in bounded memory; `first` is the number of the first in its file."""
         walk, order = iter(texts), Order.of(self, options)
+        waiting: deque[Callable[[], list[Translation]]] = deque()
         while block := list(islice(walk, chunk)):
-            yield from self._translate(block, order, first=first, progress=progress)
+            waiting.append(self._begin(block, order, first=first, progress=progress))
             first += len(block)
+            if len(waiting) > (chunk > 1):  # one block is read and written while another is decoded
+                yield from waiting.popleft()()
+        while waiting:
+            yield from waiting.popleft()()
 
     def stream(self, text: str, **options: Any) -> Iterator[str]:
         """The translation piece by piece as it is made, greedily (or sampled with sample=True)."""
@@ -338,14 +421,17 @@ class Order:
     mbr: int = 0
     attention: bool = False
     align: bool = False
+    details: bool = True  # tokens and words with their probabilities
 
     @classmethod
     def of(cls, translator: Translator, given: dict[str, Any]) -> "Order":
         rest = {name: value for name, value in given.items() if value is not None}
         wishes = Wishes(**{name: rest.pop(name) for name in ("prefix", "require", "forbid") if name in rest})
-        own = {name: rest.pop(name) for name in ("mbr", "attention", "align") if name in rest}
+        own = {name: rest.pop(name) for name in ("mbr", "attention", "align", "details") if name in rest}
         if own.get("mbr"):
             rest = {"temperature": 0.5} | rest | {"sample": True}  # at 1 too many samples are far off (LOG.md)
+        if own.get("attention") or own.get("align"):
+            own["details"] = True
         return cls(translator.options(**rest), wishes, **own)
 
     def search(self, forbidding: bool) -> Options:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jumok.config import DataConfig
-from jumok.data import phrasebook
 from jumok.errors import DataError, DiskError, UnknownName, UsageError
 from jumok.text.lines import digest as digest_files
 from jumok.text.lines import is_table, read_pairs, read_table
@@ -53,6 +52,7 @@ def from_table(path: str | Path) -> Corpus:
 
 def phrases(split: str, count: int, seed: int) -> Corpus:
     """The embedded English–Korean phrasebook."""
+    from jumok.data import phrasebook  # its grammar takes a moment, and few need it
 
     @cache  # made once however often the corpus is walked
     def made() -> list[tuple[str, str]]:
@@ -66,6 +66,8 @@ def phrases(split: str, count: int, seed: int) -> Corpus:
 
 def task(name: str, count: int, seed: int) -> Corpus:
     """Copy, reverse or sort a few symbols: tasks that take seconds to learn."""
+    from jumok.data import phrasebook
+
     return Corpus(name, lambda: iter(phrasebook.task(name, count, seed=seed)), _made("task", name, count, seed))
 
 

@@ -19,8 +19,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from jumok.decoding.hypothesis import Hypothesis, length_penalty
 from jumok.decoding.rules import MINUS, Moment, Rule
-from jumok.decoding.search import Hypothesis, Step, forbid, length_penalty
+from jumok.decoding.search import Step, forbid
 from jumok.models.base import END, START, State
 
 Phrase = tuple[int, ...]
@@ -197,7 +198,7 @@ def finished(
         return False
     kept = sorted((one.score for one in ended), reverse=True)[best - 1]
     longest = t + 2 if len(ended) >= width else limit
-    return kept >= max(c.total for c in going) / float(length_penalty(longest, alpha))
+    return kept >= max(c.total for c in going) / length_penalty(longest, alpha)
 
 
 def extend(one: Living, by: Candidate) -> Living:
@@ -205,4 +206,4 @@ def extend(one: Living, by: Candidate) -> Living:
 
 
 def hypothesis(one: Living, alpha: float) -> Hypothesis:
-    return Hypothesis(one.ids, one.total / float(length_penalty(len(one.ids), alpha)), one.total, one.gains)
+    return Hypothesis(one.ids, one.total / length_penalty(len(one.ids), alpha), one.total, one.gains)

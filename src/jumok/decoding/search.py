@@ -10,42 +10,17 @@ Shapes   B sentences · W beam · N = B·W rows · V vocabulary · C candidates
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from jumok.decoding.graph import Expansion
+from jumok.decoding.hypothesis import NEVER, Hypothesis, length_penalty
 from jumok.decoding.rules import MINUS, Moment, Rule
-from jumok.models.base import END, PAD, START, UNKNOWN, State
+from jumok.models.base import END, START, State
 from jumok.nn import fused
 
 Step = Callable[[Tensor, State], tuple[Tensor, State]]
-NEVER = (PAD, UNKNOWN, START, 4, 5, 6, 7)  # no output holds these
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """Output ids without START, with END where it was reached; `score` is what search ranked by."""
-
-    ids: tuple[int, ...]
-    score: float
-    log_probability: float
-    token_scores: tuple[float, ...] = ()
-
-    @property
-    def ended(self) -> bool:
-        return bool(self.ids) and self.ids[-1] == END
-
-    @property
-    def body(self) -> tuple[int, ...]:
-        """Ids without END."""
-        return self.ids[:-1] if self.ended else self.ids
-
-
-def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:
-    """((5 + n) / 6)^alpha: what log P is divided by."""
-    return ((5.0 + length) / 6.0) ** alpha
 
 
 def forbid(logits: Tensor, rules: Sequence[Rule], now: Moment) -> Tensor:
@@ -205,7 +180,7 @@ def _collect(
         w = int(origin[b, c])
         ids = (*history[b, w].tolist(), int(tokens[b, c]))
         log_probability = float(total[b, c])
-        score = log_probability / float(length_penalty(len(ids), alpha))
+        score = log_probability / length_penalty(len(ids), alpha)
         ended[int(number[b])].append(
             Hypothesis(ids, score, log_probability, (*gains[b, w].tolist(), float(gain[b, c])))
         )
@@ -219,7 +194,7 @@ def _done(top: Tensor, ended: list[list[Hypothesis]], longest: list[int], alpha:
             done.append(log_probability == MINUS)
             continue
         kept = sorted((hypothesis.score for hypothesis in found), reverse=True)[best - 1]
-        done.append(kept >= log_probability / float(length_penalty(length, alpha)))
+        done.append(kept >= log_probability / length_penalty(length, alpha))
     return torch.tensor(done, dtype=torch.bool, device=top.device)
 
 
@@ -318,6 +293,6 @@ def greedy(
             gains[sentence].append(gain)
     totals = [sum(gain) for gain in gains]
     return [
-        Hypothesis(tuple(i), total / float(length_penalty(len(i), alpha)), total, tuple(g))
+        Hypothesis(tuple(i), total / length_penalty(len(i), alpha), total, tuple(g))
         for i, g, total in zip(ids, gains, totals, strict=True)
     ]

@@ -17,16 +17,15 @@ from torch import Tensor
 from jumok.data.batches import pad
 from jumok.decoding.constraints import constrained
 from jumok.decoding.graph import Expansion
+from jumok.decoding.hypothesis import Hypothesis, length_penalty
 from jumok.decoding.rules import Moment, Rule, Words, at_least, begin_with, no_repeats
 from jumok.decoding.search import (
     Choose,
-    Hypothesis,
     apart,
     beam,
     candidates,
     drawn,
     greedy,
-    length_penalty,
     tokens_one_by_one,
 )
 from jumok.engines.options import ANYTHING, Options, Wish
@@ -101,6 +100,12 @@ class TorchEngine:
                     results[row] = hypotheses
                 progress(len(rows))
         return results
+
+    def submit(
+        self, sources: Sequence[Sequence[int]], options: Options, *, details: bool = True, **more: Any
+    ) -> Callable[[], list[list[Hypothesis]]]:
+        """`decode` when the function is called; details are always there."""
+        return lambda: self.decode(sources, options, **more)
 
     def batches(self, sources: Sequence[Sequence[int]], options: Options) -> Iterator[list[int]]:
         """Rows of like length together, at most `batch_tokens` source tokens times the beam's share at once."""
@@ -283,7 +288,7 @@ class TorchEngine:
                 ids = (*pairs[row][1], END)
                 kept = gain[: len(ids)]
                 total = sum(kept)
-                results[row] = Hypothesis(ids, total / float(length_penalty(len(ids), alpha)), total, tuple(kept))
+                results[row] = Hypothesis(ids, total / length_penalty(len(ids), alpha), total, tuple(kept))
             start += len(rows)
         return [result for result in results if result is not None]
 

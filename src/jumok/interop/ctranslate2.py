@@ -1,27 +1,54 @@
-"""A model for CTranslate2, the C++ engine: the same weights in its own file, the same probabilities.
+"""A model for CTranslate2, the C++ engine: the same weights in its own file, the same probabilities; no torch.
 
 `obstacle` says what of a recipe the engine has no counterpart for; `export` writes a folder that
 `ctranslate2.Translator` reads.  Sources are pieces without END, which the engine adds; it begins with <s>.
 
-What differs when it searches: it divides log P by n^alpha, not by the paper's ((5 + n) / 6)^alpha.
+What differs when it searches: it divides log P by n^alpha, not by the paper's ((5 + n) / 6)^alpha; our engine
+(engines/ctranslate2_engine.py) ranks what it finds by the paper's.
 """
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
 
-from jumok import checkpoint
+from jumok import bundle
+from jumok.bundle import WEIGHTS, Bundle
 from jumok.config import TransformerConfig
-from jumok.errors import DiskError, UsageError
-from jumok.text.vocabulary import Vocabularies
+from jumok.data.lexicon import FILE as LEXICON
+from jumok.data.lexicon import Lexicon
+from jumok.errors import DiskError, ModelFileError, UsageError
+from jumok.text.vocabulary import SPECIALS, Vocabularies
 
 LONGEST = 2_048 + 64  # positions of a table; what is beyond, the engine would refuse
 PRECISIONS = ("float32", "int8", "int16")
+VOCABULARY_MAP = "vmap.txt"
 
 Weights = dict[str, np.ndarray]
+
+
+def library() -> Any:
+    """The package ctranslate2.
+
+    Importing it looks for other toolkits, and where torch is installed that takes two seconds: here it finds none of
+    those that are not loaded already.
+    """
+    hidden = [name for name in ("torch", "transformers", "huggingface_hub") if name not in sys.modules]
+    try:
+        for name in hidden:
+            sys.modules[name] = None  # type: ignore[assignment]  # an import of it fails at once
+        import ctranslate2
+        import ctranslate2.specs
+    finally:
+        for name in hidden:
+            del sys.modules[name]
+    return ctranslate2
 
 
 def obstacle(model: TransformerConfig) -> str | None:
@@ -46,8 +73,9 @@ def export(
     out: str | Path,
     *,
     precision: str = "float32",
+    shortlist: Lexicon | None = None,
 ) -> Path:
-    """Write the folder `out`; `weights` are those of a bundle, by name."""
+    """Write the folder `out`; `weights` are those of a bundle, by name; a shortlist becomes its vocabulary map."""
     if (reason := obstacle(model)) is not None:
         raise UsageError(reason, where="in the recipe's [model]", hint="jumok translate uses the torch engine for it")
     if precision not in PRECISIONS:
@@ -60,6 +88,8 @@ def export(
     try:
         place.mkdir(parents=True, exist_ok=True)
         spec.save(str(place))
+        if shortlist is not None:
+            (place / VOCABULARY_MAP).write_text("".join(vocabulary_map(shortlist, vocabularies)), encoding="utf-8")
     except OSError as error:
         raise DiskError(f"cannot write the model: {error.strerror or error}", where=f"in {place}") from error
     return place
@@ -67,33 +97,74 @@ def export(
 
 def export_bundle(path: str | Path, out: str | Path, *, precision: str = "float32") -> Path:
     """Export the model of a run folder or of a bundle."""
-    bundle = checkpoint.load(path)
-    weights = {name: tensor.numpy() for name, tensor in checkpoint.weights(bundle.model).items()}
-    return export(weights, bundle.recipe.model, bundle.vocabularies, out, precision=precision)
+    found = bundle.read(path)
+    return export(
+        weights_of(found),
+        found.recipe.model,
+        found.vocabularies,
+        out,
+        precision=precision,
+        shortlist=shortlist_of(found),
+    )
+
+
+def shortlist_of(found: Bundle) -> Lexicon | None:
+    """The shortlist that was learnt with a model, if it has one."""
+    path = found.folder / LEXICON
+    if not path.is_file():
+        return None
+    try:
+        return Lexicon.from_bytes(path.read_bytes(), found.sizes, where=f"in {path}")
+    except OSError as error:
+        raise ModelFileError(f"cannot read the shortlist: {error.strerror}", where=f"in {path}") from None
+
+
+def vocabulary_map(lexicon: Lexicon, vocabularies: Vocabularies) -> Iterator[str]:
+    """A line for every source subword: a tab, and what it may turn into; the first line is for all of them.
+
+    A subword that both sides know may turn into itself: names and numbers are copied.
+    """
+    source, target = (side.pieces(range(len(side))) for side in (vocabularies.source, vocabularies.target))
+    known = {piece: number for number, piece in enumerate(target)}
+    yield "\t" + " ".join(target[number] for number in lexicon.common) + "\n"
+    for number, piece in enumerate(source[SPECIALS:], start=SPECIALS):
+        itself = [known[piece]] if piece in known else []
+        found = dict.fromkeys([*lexicon.of(number), *itself])
+        if found:
+            yield f"{piece}\t" + " ".join(target[one] for one in found) + "\n"
+
+
+def weights_of(found: Bundle) -> Weights:
+    """The weights of a bundle, by name."""
+    try:
+        return dict(load_file(found.folder / WEIGHTS))
+    except (SafetensorError, OSError, ValueError, KeyError) as error:
+        raise ModelFileError(f"cannot read the weights: {error}", where=f"in {found.folder}") from None
 
 
 def specification(weights: Weights, model: TransformerConfig, vocabularies: Vocabularies) -> Any:
     """The model as CTranslate2 describes one."""
-    from ctranslate2.specs import transformer_spec as specs
-    from ctranslate2.specs.common_spec import Activation
-
+    specs, kinds = library().specs.transformer_spec, library().specs.common_spec.Activation
     rotary = model.key_width if model.positions == "rotary" else None
     common: dict[str, Any] = {
         "num_heads": model.heads, "pre_norm": model.norm_place == "pre", "rotary_dim": rotary,
-        "activation": Activation.GELU if model.activation == "gelu" else Activation.RELU,
+        "activation": kinds.GELU if model.activation == "gelu" else kinds.RELU,
     }  # fmt: skip
     encoder = specs.TransformerEncoderSpec(model.encoder_layers, **common)
     decoder = specs.TransformerDecoderSpec(model.decoder_layers, **common)
-    scale = 1.0 if model.score == "dot" else None
-    writer = Writer(weights, scale)
+    writer = Writer(weights, model)
     for name, side in (("encoder", encoder), ("decoder", decoder)):
         for number, layer in enumerate(side.layer):
             writer.layer(layer, f"{name}.{number}")
         if model.norm_place == "pre":
             writer.norm(side.layer_norm, f"{name}_norm")
-    matrix = weights["matrix"]
-    encoder.embeddings[0].weight = weights.get("source.weight", matrix)
-    decoder.embeddings.weight = weights.get("target.weight", matrix)
+    width, symbols = model.d_model, {"source": len(vocabularies.source), "target": len(vocabularies.target)}
+    matrix = writer.take("matrix", symbols["target"], width)
+    tables = {
+        side: writer.take(f"{side}.weight", count, width) if f"{side}.weight" in weights else matrix
+        for side, count in symbols.items()
+    }
+    encoder.embeddings[0].weight, decoder.embeddings.weight = tables["source"], tables["target"]
     decoder.projection.weight = matrix
     for name, side in (("source", encoder), ("target", decoder)):
         if rotary:
@@ -123,30 +194,38 @@ def positions(weights: Weights, model: TransformerConfig, side: str) -> np.ndarr
 
 
 class Writer:
-    """Puts weights where CTranslate2 looks for them."""
+    """Puts weights where CTranslate2 looks for them; one that is missing or has another shape is refused by name."""
 
-    def __init__(self, weights: Weights, scale: float | None) -> None:
-        self.weights, self.scale = weights, scale
+    def __init__(self, weights: Weights, model: TransformerConfig) -> None:
+        self.weights, self.width, self.inner = weights, model.d_model, model.d_ff
+        self.scale = 1.0 if model.score == "dot" else None
 
-    def dense(self, spec: Any, name: str) -> None:
-        spec.weight = self.weights[f"{name}.weight"]
+    def take(self, name: str, *shape: int) -> np.ndarray:
+        if name not in self.weights or self.weights[name].shape != shape:
+            found = self.weights[name].shape if name in self.weights else "missing"
+            raise ModelFileError(f"the weights do not fit the recipe: {name} is {found}, not {shape}")
+        return self.weights[name]
+
+    def dense(self, spec: Any, name: str, rows: int, columns: int) -> None:
+        spec.weight = self.take(f"{name}.weight", rows, columns)
         if f"{name}.bias" in self.weights:
-            spec.bias = self.weights[f"{name}.bias"]
+            spec.bias = self.take(f"{name}.bias", rows)
 
     def norm(self, spec: Any, name: str) -> None:
-        spec.gamma, spec.beta = self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
+        spec.gamma, spec.beta = self.take(f"{name}.weight", self.width), self.take(f"{name}.bias", self.width)
 
     def layer(self, spec: Any, name: str) -> None:
-        parts: list[tuple[str, str, tuple[str, ...]]] = [("self_attention", "attention", ("qkv", "output"))]
+        width = self.width
+        parts: list[tuple[str, str, dict[str, int]]] = [("self_attention", "attention", {"qkv": 3, "output": 1})]
         if hasattr(spec, "attention"):
-            parts.append(("attention", "cross", ("query", "memory", "output")))
+            parts.append(("attention", "cross", {"query": 1, "memory": 2, "output": 1}))
         for theirs, ours, matrices in parts:
             attention = getattr(spec, theirs)
-            for linear, matrix in zip(attention.linear, matrices, strict=True):
-                self.dense(linear, f"{name}.{ours}.{matrix}")
+            for linear, (matrix, times) in zip(attention.linear, matrices.items(), strict=True):
+                self.dense(linear, f"{name}.{ours}.{matrix}", times * width, width)
             self.norm(attention.layer_norm, f"{name}.{ours}_path.norm")
             if self.scale is not None:
                 attention.queries_scale = np.float32(self.scale)
-        self.dense(spec.ffn.linear_0, f"{name}.feed_forward.inner")
-        self.dense(spec.ffn.linear_1, f"{name}.feed_forward.outer")
+        self.dense(spec.ffn.linear_0, f"{name}.feed_forward.inner", self.inner, width)
+        self.dense(spec.ffn.linear_1, f"{name}.feed_forward.outer", width, self.inner)
         self.norm(spec.ffn.layer_norm, f"{name}.feed_forward_path.norm")

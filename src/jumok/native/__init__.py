@@ -21,6 +21,8 @@ from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 
+from jumok import caches
+
 SOURCES = sorted(Path(__file__).parent.glob("*.c"))
 HEADERS = sorted(Path(__file__).parent.glob("*.h"))
 FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp", "-shared", "-fPIC")
@@ -91,7 +93,7 @@ def _load() -> ctypes.CDLL | None:
 def compiled() -> Path | None:
     """The compiled file, made now if it is not there yet; None where that cannot be done."""
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
-    folder = _folder()
+    folder = caches.own("native")
     name = f"kernels-{_digest()}.so"
     if folder is None or platform.system() != "Linux":
         return None
@@ -110,17 +112,6 @@ def compiled() -> Path | None:
         except (OSError, subprocess.TimeoutExpired):
             return None
     return folder / name
-
-
-def _folder() -> Path | None:
-    """A folder of the user's own for compiled code."""
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = base / "jumok" / "native"
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return folder if folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK) else None
-    except (OSError, RuntimeError):
-        return None
 
 
 def _trusted(path: Path) -> bool:

@@ -1,0 +1,122 @@
+"""Which subwords a source subword may turn into: a translation table learnt from the training text; no torch.
+
+IBM model 1 (Brown et al. 1993): every target subword of a pair comes from one of its source subwords or from nothing,
+and expectation-maximisation finds out from which.  What a subword is likely to turn into, with the subwords that are
+frequent everywhere, is the shortlist that an engine chooses among instead of the whole vocabulary.
+
+Shapes   L links (a target subword and a source subword of the same pair) · U different links · P target positions
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from jumok.data.store import Side, Store
+from jumok.errors import ModelFileError
+from jumok.text.vocabulary import END, SPECIALS
+
+LINKS = 12_000_000  # as many as a large text gives; a sample of its pairs is enough beyond
+ROUNDS = 5
+NOTHING = 0  # PAD stands for the source subword that is not there
+FILE = "shortlist.safetensors"
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """Target subwords by source subword, likeliest first, and those that are frequent everywhere."""
+
+    begins: np.ndarray  # (V + 1,) where the targets of each source subword begin
+    targets: np.ndarray
+    common: np.ndarray
+
+    def of(self, source: int) -> list[int]:
+        """What a source subword may turn into."""
+        found: list[int] = self.targets[self.begins[source] : self.begins[source + 1]].tolist()
+        return found
+
+    def to_bytes(self) -> bytes:
+        return save({"begins": self.begins, "targets": self.targets, "common": self.common})
+
+    @classmethod
+    def from_bytes(cls, content: bytes, sizes: tuple[int, int], *, where: str = "") -> Lexicon:
+        """What `to_bytes` wrote, for vocabularies of these sizes."""
+        try:
+            arrays = load(content)
+            begins, targets, common = (arrays[name].astype(np.int64) for name in ("begins", "targets", "common"))
+        except (SafetensorError, KeyError, ValueError, TypeError) as error:
+            raise ModelFileError(f"not a shortlist: {error}", where=where) from None
+        whole = begins.shape == (sizes[0] + 1,) and begins[0] == 0 and begins[-1] == len(targets)
+        named = np.concatenate([targets, common])
+        if not whole or (np.diff(begins) < 0).any() or ((named < 0) | (named >= sizes[1])).any():
+            raise ModelFileError("the shortlist is not one of this vocabulary", where=where)
+        return cls(begins, targets, common)
+
+
+def learn(store: Store, sizes: tuple[int, int], *, each: int = 20, common: int = 100, least: float = 1e-3) -> Lexicon:
+    """The `each` likeliest targets of every source subword that have at least the probability `least`."""
+    rows = sample(store)
+    source, target = (flat(side, rows) for side in (store.source, store.target))
+    frequent = np.bincount(target.ids, minlength=sizes[1])
+    pairs, probability = model_1(source, target, sizes)
+    of, to = pairs // sizes[1], pairs % sizes[1]
+    order = np.lexsort((-probability, of))
+    of, to, probability = of[order], to[order], probability[order]
+    rank = np.arange(len(of)) - np.searchsorted(of, of)  # of each target among those of its source
+    kept = (rank < each) & (probability >= least) & (of != NOTHING)
+    begins = np.searchsorted(of[kept], np.arange(sizes[0] + 1))
+    usual = np.argsort(-frequent, kind="stable")[:common]
+    usual = usual[(frequent[usual] > 0) & (usual >= SPECIALS)]
+    small = np.uint16 if max(sizes) <= 1 << 16 else np.uint32
+    return Lexicon(begins.astype(np.uint32), to[kept].astype(small), np.append(usual, END).astype(small))
+
+
+@dataclass(frozen=True)
+class Flat:
+    """Sentences end to end."""
+
+    ids: np.ndarray
+    lengths: np.ndarray
+
+    @property
+    def begins(self) -> np.ndarray:
+        return np.cumsum(self.lengths) - self.lengths
+
+
+def sample(store: Store) -> np.ndarray:
+    """Rows of the store, evenly spread, with no more links than can be held."""
+    lengths = [side.lengths(0, len(store)) for side in (store.source, store.target)]
+    links = int(((lengths[0] + 1) * lengths[1]).sum())
+    every = -(-links // LINKS)
+    return np.arange(0, len(store), every)
+
+
+def flat(side: Side, rows: np.ndarray) -> Flat:
+    sentences = [np.asarray(side[int(row)], dtype=np.int64) for row in rows]
+    return Flat(np.concatenate(sentences), np.array([len(ids) for ids in sentences]))
+
+
+def model_1(
+    source: Flat, target: Flat, sizes: tuple[int, int], *, rounds: int = ROUNDS
+) -> tuple[np.ndarray, np.ndarray]:
+    """The different links (U,) as source · V + target, and the probability (U,) of the target given the source."""
+    choices = source.lengths + 1  # nothing is one of them
+    with_nothing = np.insert(source.ids, source.begins, NOTHING)
+    sentence = np.repeat(np.arange(len(target.lengths)), target.lengths)  # (P,)
+    each = choices[sentence]  # (P,) links of each target position
+    position = np.repeat(np.arange(len(target.ids)), each)  # (L,)
+    within = np.arange(len(position)) - np.repeat(np.cumsum(each) - each, each)  # (L,)
+    begins = np.cumsum(choices) - choices
+    code = with_nothing[begins[sentence][position] + within] * sizes[1] + target.ids[position]  # (L,)
+    pairs, link = np.unique(code, return_inverse=True)  # (U,), (L,)
+    of = pairs // sizes[1]
+    probability = np.ones(len(pairs))
+    for _ in range(rounds):
+        weight = probability[link]
+        weight /= np.bincount(position, weight, minlength=len(target.ids))[position]
+        expected = np.bincount(link, weight, minlength=len(pairs))  # (U,)
+        probability = expected / np.bincount(of, expected, minlength=sizes[0])[of]
+    return pairs, probability

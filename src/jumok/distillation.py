@@ -1,0 +1,227 @@
+"""A student: a deep encoder and a short decoder that learn to say at once what their teacher finds by searching.
+
+    jumok distill runs/tiny                      runs/tiny-student: 6 + 2 layers instead of 4 + 4
+
+The teacher translates its own training text with its beam, and of the best translations the one most like the
+reference is the lesson (Kim and Rush 2016, sequence-level interpolation); the student reads the reference and the
+lesson of every sentence.  It begins with the teacher's weights: embeddings, encoder, and layers of the decoder from
+the first to the last, as many as it has.  Encoder layers beyond the teacher's begin as if they were not there.
+
+Killed at any moment, the same command goes on where it was.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, tee
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from jumok import bundle, checkpoint, preparation
+from jumok.checkpoint import Loaded, RunFolder
+from jumok.config import Recipe
+from jumok.data import corpora
+from jumok.data.corpora import Corpus, Pair
+from jumok.errors import Resumable
+from jumok.events import Sink
+from jumok.experiment import Experiment, Run
+from jumok.metrics import chrf_matrix
+from jumok.models.transformer import Transformer
+from jumok.text.drafts import Draft
+from jumok.text.lines import digest, write_lines
+from jumok.translator import Translation, Translator
+
+BEST = 5  # translations among which the lesson is chosen
+DEEPER = 1.5  # layers of the student's encoder for each of the teacher's
+PEAK = 0.5  # its learning rate over the teacher's: it does not begin from nothing
+
+
+def distill(
+    path: str | Path,
+    *,
+    out: str | Path | None = None,
+    source: str | None = None,
+    target: str | None = None,
+    minutes: float | None = None,
+    encoder_layers: int | None = None,
+    decoder_layers: int = 2,
+    changes: dict[str, Any] | None = None,
+    sinks: Sequence[Sink] = (),
+    stop: Callable[[], bool] = lambda: False,
+    began: float | None = None,
+) -> Run:
+    """Train a student of the model in `path`, on the text it was trained on unless another is given."""
+    teacher = checkpoint.load(path)
+    folder = RunFolder(out or student_of(path))
+    recipe = teacher.recipe
+    if source is not None or target is not None:
+        recipe = recipe.change({"data.corpus": None, "data.table": None, "data.source": source, "data.target": target})
+    lessons = Lessons.of(recipe, teacher, folder.data)
+    for said in lessons.write(stop):
+        for sink in sinks:
+            sink({"event": "stage", "text": said})
+    student = shape(recipe, encoder_layers, decoder_layers).change(lessons.data() | (changes or {}))
+    if minutes is not None:
+        student = student.change({"training.minutes": minutes, "training.steps": 10**9, "training.epochs": None})
+    return Experiment(
+        student, folder.path, sinks=sinks, stop=stop, began=began, more=minutes is not None,
+        vocabularies=teacher.vocabularies, inherit=lambda model: inherit(model, teacher.model),
+    ).run()  # fmt: skip
+
+
+def student_of(path: str | Path) -> Path:
+    """Where a student lives unless it is told: beside its teacher's run."""
+    folder = bundle.find(path)
+    run = folder.parent if folder.name == "model" else folder
+    return run.with_name(f"{run.name}-student")
+
+
+def shape(recipe: Recipe, encoder_layers: int | None, decoder_layers: int) -> Recipe:
+    """The teacher's recipe with the student's layers and a gentler start."""
+    peak = recipe.training.peak
+    return recipe.change(
+        {
+            "name": f"{recipe.name}-student",
+            "model.encoder_layers": encoder_layers or ceil(recipe.model.encoder_layers * DEEPER),
+            "model.decoder_layers": decoder_layers,
+            "training.peak": None if peak is None else peak * PEAK,
+        }
+    )
+
+
+# ------------------------------------------------------------------ what is learnt
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """The teacher's translations of its own training text, on their way into a file."""
+
+    teacher: Loaded
+    folder: Path
+    train: Corpus
+    valid: Corpus | None
+    share: float  # of the training text that validates, where there is no other
+
+    @classmethod
+    def of(cls, recipe: Recipe, teacher: Loaded, folder: Path) -> "Lessons":
+        train, valid = corpora.resolve(recipe.data, recipe.seed)
+        share = 0.0 if valid is not None else preparation.held_out_share(recipe, sum(1 for _ in train))
+        return cls(teacher, folder, train, valid, share)
+
+    @property
+    def table(self) -> Path:
+        return self.folder / "lessons.jsonl"
+
+    @property
+    def held_out(self) -> Path:
+        return self.folder / "valid.jsonl"
+
+    def data(self) -> dict[str, Any]:
+        """Where the student finds its text, as keys of a recipe."""
+        found: dict[str, Any] = dict.fromkeys(("data.corpus", "data.source", "data.target"))
+        found["data.table"] = str(self.table)
+        if self.valid is None or self.teacher.recipe.data.corpus is not None:
+            found |= {"data.valid_source": None, "data.valid_target": None, "data.valid_table": str(self.held_out)}
+        return found
+
+    def about(self) -> dict[str, Any]:
+        """What the lessons depend on."""
+        weights = digest([self.teacher.folder / bundle.WEIGHTS])
+        return {"teacher": weights, "text": self.train.digest, "best": BEST, "share": self.share}
+
+    def pairs(self) -> Iterator[Pair]:
+        """What there is to learn."""
+        return (pair for pair in self.train if not (self.share and corpora.held_out(pair.source, self.share)))
+
+    def write(self, stop: Callable[[], bool]) -> Iterator[str]:
+        """Translate what is not translated yet, and put the table together; yields what happens."""
+        note, said = self.folder / "lessons.json", self.folder / "lessons.txt"
+        told = json.dumps(self.about(), indent=1).encode()
+        if note.is_file() and note.read_bytes() == told:
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        draft = Draft.begin(said, about=self.about(), resume=True)
+        translator = Translator(self.teacher, engine="auto", precision="float32", shortlist=False)
+        yield f"The teacher translates its training text ({translator.engine_name}, {draft.lines:,} lines are there)"
+        draft.write(self._chosen(translator, draft.lines, stop))
+        draft.finish()
+        write_lines(self.table, self._rows(said))
+        if self.valid is None or self.teacher.recipe.data.corpus is not None:
+            write_lines(self.held_out, (row(pair.source, pair.target) for pair in self._validating()))
+        bundle.write_file(note, told)
+        yield f"{sum(1 for _ in self.pairs()):,} sentences, each with its reference and its lesson"
+
+    def _chosen(self, translator: Translator, done: int, stop: Callable[[], bool]) -> Iterator[str]:
+        """A line for every pair: of the teacher's best translations the one most like the reference."""
+        width = max(BEST, translator.recipe.decoding.beam)
+        rest, same = tee(islice(self.pairs(), done, None))
+        made = translator.lines((pair.source for pair in same), beam=width, best=BEST, details=False)
+        for pair, translation in zip(rest, made, strict=True):
+            if stop():
+                raise Resumable(
+                    "stopped while the teacher was translating; what is there is saved",
+                    where=f"in {self.folder}",
+                    hint="run the same command again to continue",
+                )
+            yield nearest(translation, pair.target)
+
+    def _rows(self, said: Path) -> Iterator[str]:
+        with open(said, encoding="utf-8", newline="\n") as lines:
+            for pair, line in zip(self.pairs(), lines, strict=True):
+                yield row(pair.source, pair.target)
+                yield row(pair.source, line.removesuffix("\n"))
+
+    def _validating(self) -> Iterator[Pair]:
+        if self.valid is not None:
+            return iter(self.valid)
+        return (pair for pair in self.train if corpora.held_out(pair.source, self.share))
+
+
+def nearest(translation: Translation, reference: str) -> str:
+    """The translation, of the best ones, that is most like the reference (chrF)."""
+    texts = [one.text for one in (translation, *translation.alternatives)]
+    return texts[int(chrf_matrix([*texts, reference])[:-1, -1].argmax())]
+
+
+def row(source: str, target: str) -> str:
+    return json.dumps({"source": source, "target": target}, ensure_ascii=False)
+
+
+# ------------------------------------------------------------------ what is inherited
+
+
+@torch.no_grad()
+def inherit(student: Transformer, teacher: torch.nn.Module) -> None:
+    """Give a student the weights of its teacher; one of another width begins from nothing."""
+    own, given = checkpoint.weights(student), checkpoint.weights(teacher)
+    if own["matrix"].shape != given["matrix"].shape:
+        return
+    counts = {side: (layers(own, side), layers(given, side)) for side in ("encoder", "decoder")}
+    for name, tensor in own.items():
+        side, *rest = name.split(".")
+        if side not in counts:
+            old: str | None = name
+        else:
+            number, deep = int(rest[0]), counts[side]
+            old = None if (place := ancestor(number, *deep, side)) is None else ".".join([side, str(place), *rest[1:]])
+        if old is not None and old in given and given[old].shape == tensor.shape:
+            tensor.copy_(given[old])
+        elif old is None and name.endswith((".output.weight", ".outer.weight", ".output.bias", ".outer.bias")):
+            tensor.zero_()  # a layer whose every part adds nothing
+
+
+def layers(weights: dict[str, Tensor], side: str) -> int:
+    return 1 + max(int(name.split(".")[1]) for name in weights if name.startswith(f"{side}."))
+
+
+def ancestor(number: int, own: int, given: int, side: str) -> int | None:
+    """The teacher's layer that becomes the student's layer `number`; None for one that is new."""
+    if own > given:
+        return number if number < given else None
+    if own == 1:
+        return given - 1 if side == "decoder" else 0
+    return round(number * (given - 1) / (own - 1))

@@ -1,0 +1,269 @@
+"""The fast engine: ids to hypotheses with CTranslate2, in integers of eight bits or in floats; no torch.
+
+A model is exported when it is first used and kept in the user's cache under a name made of its weights, so that it is
+never stale.  `why_not` says what this engine cannot do; the torch engine can.
+
+CTranslate2 divides log P by n^alpha; what it finds is ranked here by the paper's ((5 + n) / 6)^alpha.  It keeps
+hypotheses by log P alone, so this is the same as having searched with the paper's.  With a shortlist, probabilities
+are shares of what is on the list.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from jumok import bundle, caches, machine
+from jumok.bundle import Bundle
+from jumok.decoding.hypothesis import NEVER, Hypothesis, length_penalty
+from jumok.engines.options import ANYTHING, Options, Wish
+from jumok.errors import DiskError, ModelFileError, UsageError
+from jumok.interop import ctranslate2 as interop
+from jumok.text.vocabulary import END
+
+FORMAT = 1  # of what is cached
+KEPT = 24  # exported models in the cache
+LONGEST_SOURCE = 2_048  # subwords; what is beyond is cut, as in the torch engine
+BATCH = 1_024  # source tokens decoded at once
+SHORT_BATCH = 256  # with a shortlist, which grows with the sentences that share it
+
+
+def obstacle(found: Bundle) -> str | None:
+    """Why a model cannot run here; None if it can."""
+    if (reason := interop.obstacle(found.recipe.model)) is not None:
+        return reason
+    try:
+        interop.library()
+    except ImportError as error:
+        return f"CTranslate2 is not installed ({error})"
+    return None
+
+
+class CTranslate2Engine:
+    """Decodes with a model in CTranslate2's form."""
+
+    def __init__(self, found: Bundle, *, precision: str = "int8", shortlist: bool | None = None) -> None:
+        """A `shortlist` is used if the model has one, unless it is False; True insists on it."""
+        self.vocabularies = found.vocabularies
+        self.precision = precision
+        self.folder = exported(found, precision)
+        self.shortlist = shortlist is not False and (self.folder / interop.VOCABULARY_MAP).is_file()
+        if shortlist and not self.shortlist:
+            raise UsageError(
+                "this model has no shortlist", where=f"in {found.folder}", hint="try: jumok model shortlist RUN"
+            )
+        self.translator = self._start(*layout(self.folder, self._start))
+        self.source = found.vocabularies.source.pieces(range(found.sizes[0]))
+        self.target = (
+            self.source if found.vocabularies.joint else found.vocabularies.target.pieces(range(found.sizes[1]))
+        )
+        self.number = {piece: number for number, piece in enumerate(self.target)}
+        self.never = [[self.target[token]] for token in NEVER]
+
+    def _start(self, workers: int, threads: int) -> Any:
+        try:
+            return interop.library().Translator(
+                str(self.folder),
+                device="cpu",
+                compute_type=self.precision,
+                inter_threads=workers,
+                intra_threads=threads,
+            )
+        except (RuntimeError, ValueError) as error:
+            raise ModelFileError(f"CTranslate2 cannot read the model: {error}", where=f"in {self.folder}") from None
+
+    @staticmethod
+    def why_not(options: Options, wishes: Sequence[Wish] = ()) -> str | None:
+        """What of a request only the torch engine can do; None if this one can do all of it."""
+        asked = {
+            "drawing": options.sample,
+            "exact search": options.exact,
+            "groups": options.groups > 1,
+            "coverage": options.coverage > 0.0,
+            "words that must be said": any(wish.require for wish in wishes),
+            "words that must not be said": any(wish.forbid for wish in wishes),
+        }
+        return next((name for name, true in asked.items() if true), None)
+
+    def decode(
+        self,
+        sources: Sequence[Sequence[int]],
+        options: Options,
+        *,
+        first: int = 0,
+        wishes: Sequence[Wish] | None = None,
+        details: bool = True,
+        progress: Callable[[int], None] = lambda sentences: None,
+    ) -> list[list[Hypothesis]]:
+        """Hypotheses of every source (ids without END), best first, in the order given."""
+        return self.submit(sources, options, wishes=wishes, details=details, progress=progress)()
+
+    def submit(
+        self,
+        sources: Sequence[Sequence[int]],
+        options: Options,
+        *,
+        first: int = 0,
+        wishes: Sequence[Wish] | None = None,
+        details: bool = True,
+        progress: Callable[[int], None] = lambda sentences: None,
+    ) -> Callable[[], list[list[Hypothesis]]]:
+        """Begin to decode in the background; the result is what the function gives, which waits for it.
+
+        `first`, the number of the first source, matters to sampling only, which the torch engine does.
+        `details` are the log-probabilities of the tokens, for which what was found is scored once more.
+        """
+        rows = [[self.source[i] for i in ids[:LONGEST_SOURCE]] for ids in sources]
+        prefixes = [[self.target[i] for i in wish.prefix] for wish in wishes or [ANYTHING] * len(rows)]
+        limits = [len(row) + len(prefix) + options.extra_length for row, prefix in zip(rows, prefixes, strict=True)]
+        waiting = self._search(rows, prefixes, max(limits, default=1), options)
+
+        def collect() -> list[list[Hypothesis]]:
+            found = []
+            for row, prefix, limit, running in zip(rows, prefixes, limits, waiting, strict=True):
+                result = running.result()
+                if max(map(len, result.hypotheses)) > limit:  # its neighbours in the batch were allowed more
+                    result = self._search([row], [prefix], limit, options)[0].result()
+                found.append(self._ranked(result, options))
+                progress(1)
+            return self._detailed(sources, found, options) if details else found
+
+        return collect
+
+    def _search(self, rows: list[list[str]], prefixes: list[list[str]], limit: int, options: Options) -> list[Any]:
+        """Results on their way."""
+        running: list[Any] = self.translator.translate_batch(
+            rows,
+            target_prefix=prefixes if any(prefixes) else None,
+            beam_size=options.beam,
+            num_hypotheses=options.beam,
+            length_penalty=1.0 if options.beam > 1 else 0.0,
+            max_decoding_length=limit,
+            min_decoding_length=options.shortest,
+            no_repeat_ngram_size=options.no_repeat,
+            max_batch_size=SHORT_BATCH if self.shortlist else BATCH,
+            batch_type="tokens",
+            max_input_length=0,
+            suppress_sequences=self.never,
+            use_vmap=self.shortlist,
+            return_scores=True,
+            return_end_token=True,
+            asynchronous=True,
+        )
+        return running
+
+    def _ranked(self, result: Any, options: Options) -> list[Hypothesis]:
+        """Hypotheses of one sentence by the paper's score."""
+        made = []
+        for pieces, score in zip(result.hypotheses, result.scores, strict=True):
+            ids = tuple([self.number[piece] for piece in pieces])
+            total = score * len(ids) if options.beam > 1 else score
+            made.append(Hypothesis(ids, total / length_penalty(len(ids), options.length_penalty), total))
+        return sorted(made, key=lambda one: -one.score)[: options.best]
+
+    def _detailed(
+        self, sources: Sequence[Sequence[int]], found: list[list[Hypothesis]], options: Options
+    ) -> list[list[Hypothesis]]:
+        """The same with the log-probability of every token, all of them shares of the whole vocabulary."""
+        pairs = [(source, one.body) for source, several in zip(sources, found, strict=True) for one in several]
+        scored = iter(self.score(pairs, alpha=options.length_penalty))
+        return [
+            sorted((cut(next(scored), one, options.length_penalty) for one in several), key=lambda one: -one.score)
+            for several in found
+        ]
+
+    def score(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, alpha: float = 0.6) -> list[Hypothesis]:
+        """The model's own score of given translations, in the order given."""
+        if not pairs:
+            return []
+        results = self.translator.score_batch(
+            [[self.source[i] for i in source[:LONGEST_SOURCE]] for source, _ in pairs],
+            [[self.target[i] for i in target] for _, target in pairs],
+            max_batch_size=BATCH, batch_type="tokens", max_input_length=0,
+        )  # fmt: skip
+        scored = []
+        for (_, target), result in zip(pairs, results, strict=True):
+            ids, total = (*target, END), sum(result.log_probs)
+            scored.append(Hypothesis(ids, total / length_penalty(len(ids), alpha), total, tuple(result.log_probs)))
+        return scored
+
+
+def cut(scored: Hypothesis, found: Hypothesis, alpha: float) -> Hypothesis:
+    """The score of what was found, which may have reached its limit before its END."""
+    if found.ended:
+        return scored
+    gains = scored.token_scores[: len(found.ids)]
+    return Hypothesis(found.ids, sum(gains) / length_penalty(len(gains), alpha), sum(gains), gains)
+
+
+def exported(found: Bundle, precision: str) -> Path:
+    """The model in CTranslate2's form, from the user's cache or made now."""
+    folder = caches.own("ctranslate2")
+    if folder is None:
+        hint = "try: XDG_CACHE_HOME=FOLDER jumok …, or --engine torch"
+        raise DiskError("there is no cache folder to keep the exported model in", where="in ~/.cache/jumok", hint=hint)
+    manifest = (found.folder / bundle.MANIFEST).read_bytes()  # it has the hash of the weights
+    version = f"{FORMAT} {interop.library().__version__} {precision} ".encode()
+    place = folder / hashlib.sha256(version + manifest).hexdigest()[:32]
+    try:
+        bundle.verify(place, ("model.bin",))
+        os.utime(place)
+    except (ModelFileError, OSError):
+        make(found, place, precision)
+        caches.prune(folder, keep=KEPT)
+    return place
+
+
+def make(found: Bundle, place: Path, precision: str) -> None:
+    """Export a model into a folder that appears whole."""
+    weights, shortlist = interop.weights_of(found), interop.shortlist_of(found)
+
+    def fill(folder: Path) -> None:
+        interop.export(
+            weights, found.recipe.model, found.vocabularies, folder, precision=precision, shortlist=shortlist
+        )
+
+    bundle.make_whole(place, fill)
+
+
+def layout(folder: Path, start: Callable[[int, int], Any]) -> tuple[int, int]:
+    """Workers and threads of each: what was fastest on so many cores when it was tried, which is once."""
+    cores = machine.cores()
+    note = folder / f"layout-{cores}.json"
+    try:
+        told = json.loads(note.read_text(encoding="utf-8"))
+        return int(told["workers"]), int(told["threads"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    if cores == 1:
+        return 1, 1
+    tried = {shape: probe(start(*shape)) for shape in layouts(cores)}
+    workers, threads = min(tried, key=tried.__getitem__)
+    with contextlib.suppress(OSError):  # it will be tried again
+        note.write_text(json.dumps({"workers": workers, "threads": threads}), encoding="utf-8")
+    return workers, threads
+
+
+def layouts(cores: int) -> list[tuple[int, int]]:
+    """Ways to divide cores among workers, those with one thread each first."""
+    return [(cores // threads, threads) for threads in sorted({1, 2, cores}) if cores // threads]
+
+
+def probe(translator: Any, *, sentences: int = 24, length: int = 12) -> float:
+    """Seconds for sentences of nothing in particular, as long as each other; the better of two tries."""
+    rows = [["<unk>"] * length] * sentences
+    taken = []
+    for _ in range(2):
+        began = time.perf_counter()
+        translator.translate_batch(
+            rows, beam_size=1, min_decoding_length=length, max_decoding_length=length, max_batch_size=length * 6,
+            batch_type="tokens",
+        )  # fmt: skip
+        taken.append(time.perf_counter() - began)
+    return min(taken)

@@ -1,0 +1,241 @@
+"""The fast engine: the same hypotheses as the torch engine, without torch; what it cannot do falls back and is told."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+import jumok
+from jumok import bundle, caches, checkpoint
+from jumok.data.lexicon import FILE, Lexicon
+from jumok.decoding.hypothesis import NEVER, length_penalty
+from jumok.engines import ctranslate2_engine
+from jumok.engines.ctranslate2_engine import CTranslate2Engine, exported, layouts
+from jumok.engines.options import Options, Wish
+from jumok.engines.torch_engine import TorchEngine
+from jumok.errors import UnknownName, UsageError
+from jumok.interop.ctranslate2 import shortlist_of
+from jumok.text.vocabulary import END
+
+TEXTS = ["a b c d", "e f g h a b c", "b", "d d d e f", "h g f e d c b a"]
+
+
+@pytest.fixture(scope="module")
+def found(micro):
+    return bundle.read(micro)
+
+
+@pytest.fixture(scope="module")
+def fast(found):
+    return CTranslate2Engine(found, precision="float32", shortlist=False)
+
+
+@pytest.fixture(scope="module")
+def reference(micro):
+    return TorchEngine(checkpoint.load(micro).model)
+
+
+@pytest.fixture(scope="module")
+def sources(found):
+    return [found.vocabularies.source.encode(text) for text in TEXTS]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        Options(beam=1, extra_length=5),
+        Options(beam=1, extra_length=20, shortest=9),
+        Options(beam=1, extra_length=12, no_repeat=2),
+    ],
+    ids=["greedy", "min-length", "no-repeat"],
+)
+def test_greedy_search_finds_what_the_torch_engine_finds(fast, reference, sources, options):
+    ours, theirs = fast.decode(sources, options), reference.decode(sources, options)
+    assert [one[0].ids for one in ours] == [one[0].ids for one in theirs]
+    for (a,), (b,) in zip(ours, theirs, strict=True):
+        assert a.log_probability == pytest.approx(b.log_probability, abs=1e-3)
+        assert a.score == pytest.approx(b.score, abs=1e-3)
+        assert a.token_scores == pytest.approx(b.token_scores, abs=1e-3)
+
+
+def test_a_prefix_is_where_a_translation_begins(fast, reference, sources, found):
+    wishes = [Wish(prefix=tuple(found.vocabularies.target.encode("h e")))] * len(sources)
+    options = Options(beam=1, extra_length=5)
+    ours, theirs = (engine.decode(sources, options, wishes=wishes) for engine in (fast, reference))
+    assert [one[0].ids for one in ours] == [one[0].ids for one in theirs]
+    assert all(one[0].ids[: len(wishes[0].prefix)] == wishes[0].prefix for one in ours)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.5])
+@pytest.mark.parametrize("details", [False, True])
+def test_what_a_beam_finds_is_ranked_by_the_score_of_the_paper(fast, reference, sources, alpha, details):
+    options = Options(beam=4, best=4, length_penalty=alpha, extra_length=5)
+    for source, several in zip(sources, fast.decode(sources, options, details=details), strict=True):
+        scores = [one.score for one in several]
+        assert len({one.ids for one in several}) == 4
+        assert scores == sorted(scores, reverse=True)
+        for one in several:
+            assert one.score == pytest.approx(one.log_probability / length_penalty(len(one.ids), alpha), abs=1e-4)
+            if one.ended:
+                (forced,) = reference.score([(source, one.body)], alpha=alpha)
+                assert one.log_probability == pytest.approx(forced.log_probability, abs=2e-3)
+
+
+def test_no_output_holds_a_special_or_is_longer_than_its_own_limit(fast, sources):
+    options = Options(beam=3, best=3, extra_length=2)
+    for source, several in zip(sources, fast.decode(sources, options), strict=True):
+        for one in several:
+            assert not set(one.ids) & set(NEVER)
+            assert len(one.ids) <= len(source) + 2
+
+
+def test_scoring_is_that_of_the_torch_engine(fast, reference, sources):
+    pairs = list(zip(sources, reversed(sources), strict=True))
+    for a, b in zip(fast.score(pairs, alpha=0.6), reference.score(pairs, alpha=0.6), strict=True):
+        assert a.ids == b.ids
+        assert a.token_scores == pytest.approx(b.token_scores, abs=1e-3)
+    assert fast.score([]) == []
+
+
+def test_a_long_text_comes_back_in_order_whatever_the_blocks(micro):
+    model = jumok.load(micro, engine="ctranslate2", precision="float32")
+    texts = [TEXTS[row % 5] if row % 7 else "" for row in range(61)]
+    whole = [one.text for one in model.translate(texts, beam=2)]
+    assert [one.text for one in model.lines(texts, chunk=8, beam=2, details=False)] == whole
+    assert [row for row, text in enumerate(whole) if not text and texts[row]] == []
+    assert all(not text for row, text in enumerate(whole) if not texts[row])
+
+
+# ------------------------------------------------------------------ which engine
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        ({"sample": True}, "drawing"),
+        ({"beam": 4, "groups": 2}, "groups"),
+        ({"exact": True}, "exact search"),
+        ({"coverage": 0.1}, "coverage"),
+        ({"require": ["a"]}, "words that must be said"),
+        ({"forbid": ["a"]}, "words that must not be said"),
+    ],
+)
+def test_what_the_fast_engine_cannot_do_is_done_by_torch_and_told_once(micro, request_, words):
+    said = []
+    auto, torch = jumok.load(micro, engine="auto", say=said.append), jumok.load(micro)
+    for _ in range(2):
+        assert auto.translate("a b c", **request_) == torch.translate("a b c", **request_)
+    assert said == [f"with the torch engine: CTranslate2 has no {words}"]
+
+
+def test_a_recipe_without_counterpart_falls_back_in_one_line(own_micro):
+    from jumok import recipes
+    from jumok.models import build
+    from tests.conftest import MICRO
+
+    recipe = recipes.tiny().change(MICRO | {"model.activation": "swiglu"})
+    loaded = checkpoint.load(own_micro)
+    weights = checkpoint.weights(build(recipe.model, *loaded.sizes))
+    checkpoint.export(own_micro / "model", weights, recipe, loaded.vocabularies, loaded.card)
+    said = []
+    model = jumok.load(own_micro, engine="ctranslate2", say=said.append)
+    assert model.translate("a b").text == jumok.load(own_micro).translate("a b").text
+    assert (model.engine_name, said) == ("torch", ["with the torch engine: CTranslate2 has no activation='swiglu'"])
+
+
+def test_several_models_and_other_engines(micro):
+    said = []
+    model = jumok.load(micro, others=[micro], engine="auto", say=said.append)
+    assert (model.engine_name, len(said)) == ("torch", 1)
+    with pytest.raises(UnknownName, match="did you mean 'torch'"):
+        jumok.load(micro, engine="torhc")
+    with pytest.raises(UsageError, match="precision"):
+        jumok.load(micro, engine="ctranslate2", precision="int3").translate("a")
+
+
+def test_translating_at_the_command_line_does_not_load_torch(micro):
+    code = (
+        "import sys; sys.argv = ['jumok', 'translate', sys.argv[1], 'a b c', '--beam', '2']\n"
+        "from jumok.cli import run\n"
+        "code = run(); sys.exit(code or 7 * ('torch' in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(micro)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.split("\n")) == 2
+
+
+# ------------------------------------------------------------------ the exported model
+
+
+def test_an_export_is_kept_and_made_anew_when_it_is_spoilt_or_the_weights_change(own_micro):
+    first = exported(bundle.read(own_micro), "int8")
+    made = (first / "model.bin").stat().st_mtime_ns
+    assert exported(bundle.read(own_micro), "int8") == first
+    assert (first / "model.bin").stat().st_mtime_ns == made
+    (first / "model.bin").write_bytes(b"junk")
+    assert exported(bundle.read(own_micro), "int8") == first
+    bundle.verify(first)
+    assert exported(bundle.read(own_micro), "float32") != first
+    loaded = checkpoint.load(own_micro)
+    changed = {name: tensor + 1.0 for name, tensor in checkpoint.weights(loaded.model).items()}
+    checkpoint.export(own_micro / "model", changed, loaded.recipe, loaded.vocabularies, loaded.card)
+    assert exported(bundle.read(own_micro), "int8") != first
+
+
+def test_the_cache_keeps_what_was_used_last(tmp_path):
+    for number in range(5):
+        (tmp_path / str(number)).mkdir()
+        os.utime(tmp_path / str(number), (number, number))
+    os.utime(tmp_path / "0")
+    caches.prune(tmp_path, keep=2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "4"]
+
+
+def test_cores_are_divided_by_a_probe_that_is_made_once(found, monkeypatch):
+    monkeypatch.setattr(ctranslate2_engine.machine, "cores", lambda: 4)
+    tried = []
+    monkeypatch.setattr(ctranslate2_engine, "probe", lambda shape: tried.append(shape) or abs(shape[0] - 2))
+    folder = exported(found, "int16")
+    for _ in range(2):
+        assert ctranslate2_engine.layout(folder, lambda *shape: shape) == (2, 2)
+    assert tried == layouts(4) == [(4, 1), (2, 2), (1, 4)]
+    assert json.loads((folder / "layout-4.json").read_text()) == {"workers": 2, "threads": 2}
+
+
+# ------------------------------------------------------------------ the shortlist
+
+
+def test_a_run_learns_a_shortlist_and_translations_keep_to_it(micro, sources, found):
+    lexicon = shortlist_of(found)
+    assert lexicon is not None
+    short = CTranslate2Engine(found, precision="float32")
+    assert short.shortlist
+    for source, several in zip(sources, short.decode(sources, Options(beam=3, best=3, extra_length=5)), strict=True):
+        everybody = {token for one in sources for i in one for token in (i, *lexicon.of(i))}  # they share a batch
+        allowed = everybody | set(lexicon.common.tolist()) | {END}
+        assert all(set(one.ids) <= allowed for one in several), source
+
+
+def test_a_shortlist_that_is_not_there_is_missed_only_where_it_is_wanted(own_micro):
+    loaded = checkpoint.load(own_micro)
+    weights = checkpoint.weights(loaded.model)
+    checkpoint.export(own_micro / "model", weights, loaded.recipe, loaded.vocabularies, loaded.card)
+    assert not (own_micro / "model" / FILE).exists()
+    assert jumok.load(own_micro, engine="ctranslate2").engine_name == "ctranslate2 int8"
+    with pytest.raises(UsageError, match="no shortlist"):
+        jumok.load(own_micro, engine="ctranslate2", shortlist=True).translate("a")
+
+
+def test_the_shortlist_of_another_vocabulary_is_refused(found):
+    from jumok.errors import ModelFileError
+
+    content = shortlist_of(found).to_bytes()
+    source, target = found.sizes
+    assert Lexicon.from_bytes(content, found.sizes).of(found.vocabularies.source.encode("a")[0])
+    for sizes in ((source + 1, target), (source, 9)):
+        with pytest.raises(ModelFileError, match="shortlist"):
+            Lexicon.from_bytes(content, sizes)
+    with pytest.raises(ModelFileError, match="shortlist"):
+        Lexicon.from_bytes(b"junk", found.sizes)

@@ -18,7 +18,6 @@ from jumok.bench import decode, worker
 from jumok.bench.decode import Contender, Gone, Process, Times, contest, ratio, row, spread
 from jumok.bench.measure import Reading
 from jumok.bench.worker import WARM, Jumok, System, answer
-from jumok.errors import UsageError
 from jumok.experiment import load, train
 from tests.conftest import MICRO
 
@@ -198,26 +197,33 @@ def test_the_one_who_asks_does_not_load_torch():
 # ------------------------------------------------------------------------------------------ ours
 
 
-def test_an_engine_is_asked_of_load_and_of_the_command_line_alike(monkeypatch):
+def test_an_engine_is_asked_of_the_translator_and_of_the_command_line_alike(monkeypatch):
     asked = []
 
-    def fake(path, *, engine, precision="", shortlist=None):
-        asked.append((engine, precision, shortlist))
+    class Fake:
+        @classmethod
+        def load(cls, path, *, say, **choices):
+            asked.append(choices)
+            return cls()
 
-    monkeypatch.setattr(package, "load", fake, raising=False)
+        def translate(self, text):
+            return text
+
+    monkeypatch.setattr(package, "Translator", Fake, raising=False)
     command = ["-m", "jumok.cli", "translate", "M"]
     assert Jumok("M", "torch", "float32", False).once == [*command, "--engine", "torch"]
     fast = [*command, "--engine", "ctranslate2", "--precision", "int8"]
     assert Jumok("M", "ctranslate2", "int8", False).once == [*fast, "--no-shortlist"]
     assert Jumok("M", "ctranslate2", "int8", True).once == [*fast, "--shortlist"]
-    assert asked == [("torch", "", None), ("ctranslate2", "int8", False), ("ctranslate2", "int8", True)]
+    ours = {"engine": "ctranslate2", "precision": "int8"}
+    assert asked == [{"engine": "torch"}, ours | {"shortlist": False}, ours | {"shortlist": True}]
 
 
-def test_where_there_is_torch_alone_another_engine_is_left_out_in_a_line(monkeypatch):
-    monkeypatch.setattr(package, "load", lambda path: None, raising=False)
-    assert Jumok("M", "torch", "float32", False).once == ["-m", "jumok.cli", "translate", "M"]
-    with pytest.raises(UsageError, match="no engine ctranslate2"):
-        Jumok("M", "ctranslate2", "int8", False)
+def test_an_engine_that_a_model_cannot_have_is_left_out_in_a_line(tmp_path):
+    run = train(recipe=recipes.tiny().change(MICRO | {"model.norm": "rms"}), out=tmp_path / "run").folder
+    (contender,) = decode.ours(str(run), ["ctranslate2-int8"])
+    with pytest.raises(Gone, match=r"^it would translate with the torch engine: CTranslate2 has no norm='rms'$"):
+        Process(contender)
 
 
 @pytest.fixture
@@ -236,10 +242,15 @@ ratio peak_memory bleu disturbed milliseconds_p50 milliseconds_p95 milliseconds_
 def test_a_model_is_measured_from_files_to_figures(jumok, micro, sentences, tmp_path, monkeypatch):
     monkeypatch.setattr(decode, "STARTS", 1)
     files = ["--source", sentences[0], "--target", sentences[1]]
-    found = jumok("bench", "decode", micro, *files, "--engines", "torch", "--beams", "1,2", "--rounds", 2, "--json")
+    chosen = ["--engines", "torch,ctranslate2-float32", "--beams", "1,2", "--rounds", 2]
+    found = jumok("bench", "decode", micro, *files, *chosen, "--json")
     assert found.code == 0, found.err
     figures = json.loads(found.out)
-    assert [line["beam"] for line in figures["systems"]] == [1, 2]
+    assert figures["skipped"] == {}
+    assert [(line["system"], line["beam"]) for line in figures["systems"]] == [
+        ("jumok torch", 1), ("jumok ctranslate2-float32", 1), ("jumok torch", 2), ("jumok ctranslate2-float32", 2),
+    ]  # fmt: skip
+    assert figures["systems"][1]["peak_memory"] < figures["systems"][0]["peak_memory"]  # it does not load torch
     assert all(set(line) == set(FIELDS.split()) for line in figures["systems"])
     assert all(line["sentences_per_second"] > 0 and line["peak_memory"] > 1e6 for line in figures["systems"])
     assert (figures["sentences"], figures["rounds"], figures["source"]) == (12, 2, "test.source")
@@ -247,7 +258,7 @@ def test_a_model_is_measured_from_files_to_figures(jumok, micro, sentences, tmp_
     shown = decode.table(figures)
     assert shown[0].split()[:3] == ["system", "beam", "sentences/s"]
     assert f"{figures['systems'][1]['sentences_per_second']:,.1f}" in shown[2]
-    assert len({len(line) for line in shown[:3]}) == 1
+    assert len({len(line) for line in shown[:5]}) == 1
 
 
 @pytest.mark.parametrize(

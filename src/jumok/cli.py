@@ -474,7 +474,7 @@ def bench_decode(
     target: Annotated[str, option("FILE", "Their reference translations.")],
     engines: Annotated[
         str, option("NAMES", "Comma-separated; the first is what ratios refer to.")
-    ] = "torch,ctranslate2-int8,ctranslate2-float32",
+    ] = "torch,ctranslate2-float32,ctranslate2-int8,ctranslate2-int8-shortlist",
     beams: Annotated[str, option("NUMBERS", "Comma-separated.")] = "1,5",
     rounds: Annotated[int, option("N", "Times that every engine gets all sentences, in turn.")] = 3,
     sentences: Annotated[int, option("N", "Take so many from the top of the files.")] = 1_000,

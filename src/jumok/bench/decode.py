@@ -34,11 +34,12 @@ from jumok.text.lines import read_pairs
 
 ENGINES = {  # how each is asked for
     "torch": ("--engine", "torch"),
-    "ctranslate2-int8": ("--engine", "ctranslate2", "--precision", "int8"),
     "ctranslate2-float32": ("--engine", "ctranslate2", "--precision", "float32"),
+    "ctranslate2-float32-shortlist": ("--engine", "ctranslate2", "--precision", "float32", "--shortlist"),
+    "ctranslate2-int8": ("--engine", "ctranslate2", "--precision", "int8"),
     "ctranslate2-int8-shortlist": ("--engine", "ctranslate2", "--precision", "int8", "--shortlist"),
 }
-USUAL = ("torch", "ctranslate2-int8", "ctranslate2-float32")
+USUAL = ("torch", "ctranslate2-float32", "ctranslate2-int8", "ctranslate2-int8-shortlist")
 SINGLES = 200  # sentences that are translated one by one
 STARTS = 3  # fresh processes, of which the fastest counts
 PATIENCE = 10.0  # seconds for a process to leave

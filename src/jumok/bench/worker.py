@@ -17,7 +17,6 @@ when other processes left the machine alone meanwhile (measure.py).
 """
 
 import argparse
-import inspect
 import json
 import os
 import sys
@@ -64,17 +63,14 @@ class System(ABC):
 
 
 class Jumok(System):
-    """Our own, by `jumok.load`."""
+    """Our own, loaded as the command line does; without torch where the engine needs none."""
 
     def __init__(self, model: str, engine: str, precision: str, shortlist: bool) -> None:
         chosen: dict[str, Any] = {"engine": engine}
         if engine != "torch":
             chosen |= {"precision": precision, "shortlist": shortlist}
-        if not chosen.keys() <= inspect.signature(jumok.load).parameters.keys():
-            if engine != "torch":
-                raise UsageError(f"this version of jumok has no engine {engine}")
-            chosen = {}  # it has torch alone
-        self.translator = jumok.load(model, **chosen)
+        self.translator = jumok.Translator.load(model, say=refuse, **chosen)
+        self.translator.translate("1")  # the engine is made now, or says why it cannot be
         self.version, self.once = jumok.__version__, ["-m", "jumok.cli", "translate", model, *flags(chosen)]
 
     def translate(self, texts: list[str], beam: int) -> list[str]:
@@ -84,8 +80,13 @@ class Jumok(System):
         return sum(map(len, self.translator.vocabularies.source.encode_all(texts)))
 
 
+def refuse(text: str) -> None:
+    """Another engine would take over, and be measured under a false name."""
+    raise UsageError(f"it would translate {text}")
+
+
 def flags(chosen: dict[str, Any]) -> list[str]:
-    """Arguments of `load` as options of the command line."""
+    """Choices of a translator as options of the command line."""
     words = []
     for name, value in chosen.items():
         words += [f"--{'' if value else 'no-'}{name}"] if isinstance(value, bool) else [f"--{name}", str(value)]

@@ -206,8 +206,9 @@ def test_an_engine_is_asked_of_the_translator_and_of_the_command_line_alike(monk
             asked.append(choices)
             return cls()
 
-        def translate(self, text):
-            return text
+        def translate(self, text, **options):
+            asked.append(options)
+            return []
 
     monkeypatch.setattr(package, "Translator", Fake, raising=False)
     command = ["-m", "jumok.cli", "translate", "M"]
@@ -216,7 +217,14 @@ def test_an_engine_is_asked_of_the_translator_and_of_the_command_line_alike(monk
     assert Jumok("M", "ctranslate2", "int8", False).once == [*fast, "--no-shortlist"]
     assert Jumok("M", "ctranslate2", "int8", True).once == [*fast, "--shortlist"]
     ours = {"engine": "ctranslate2", "precision": "int8"}
-    assert asked == [{"engine": "torch"}, ours | {"shortlist": False}, ours | {"shortlist": True}]
+    assert asked[::2] == [{"engine": "torch"}, ours | {"shortlist": False}, ours | {"shortlist": True}]
+
+
+def test_what_is_timed_is_what_the_command_line_does_text_without_details(micro, monkeypatch):
+    system, asked = Jumok(str(micro), "torch", "float32", False), []
+    monkeypatch.setattr(system.translator, "translate", lambda texts, **options: asked.append(options) or [])
+    system.translate(["a"], 3)
+    assert asked == [{"beam": 3, "details": False}]
 
 
 def test_an_engine_that_a_model_cannot_have_is_left_out_in_a_line(tmp_path):

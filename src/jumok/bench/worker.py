@@ -74,7 +74,8 @@ class Jumok(System):
         self.version, self.once = jumok.__version__, ["-m", "jumok.cli", "translate", model, *flags(chosen)]
 
     def translate(self, texts: list[str], beam: int) -> list[str]:
-        return [one.text for one in self.translator.translate(texts, beam=beam)]
+        """Text alone, as `jumok translate` gives it and the peers do; probabilities of words would cost more."""
+        return [one.text for one in self.translator.translate(texts, beam=beam, details=False)]
 
     def tokens(self, texts: list[str]) -> int:
         return sum(map(len, self.translator.vocabularies.source.encode_all(texts)))

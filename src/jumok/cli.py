@@ -23,6 +23,7 @@ from jumok.shell import (
     counted,
     dumps,
     listed,
+    numbers,
     place,
     terminal_width,
     watching,
@@ -46,7 +47,7 @@ export_app = typer.Typer(
     help="Write models for other engines.", no_args_is_help=True, rich_markup_mode=None, context_settings=HELP
 )
 app.add_typer(export_app, name="export", short_help="Write a model for another engine: ctranslate2.")
-app.add_typer(bench_app, name="bench", short_help="Measure speed: train.")
+app.add_typer(bench_app, name="bench", short_help="Measure speed: train, decode.")
 app.add_typer(data_app, name="data", short_help="Look at text files: check, stats.")
 app.add_typer(model_app, name="model", short_help="Look at models: info, average.")
 
@@ -462,6 +463,34 @@ def bench_train(
     figures = measure(
         recipe, source=source, target=target, changes=dict(map(parse_assignment, set_ or [])), tokens=tokens,
         warmup=warmup_updates, updates=updates, keep=keep, say=lambda text: print(text, file=sys.stderr),
+    )  # fmt: skip
+    print(dumps(figures) if as_json else "\n".join(table(figures)))
+
+
+@bench_app.command("decode")
+def bench_decode(
+    model: ModelPath,
+    source: Annotated[str, option("FILE", "Sentences to translate.")],
+    target: Annotated[str, option("FILE", "Their reference translations.")],
+    engines: Annotated[
+        str, option("NAMES", "Comma-separated; the first is what ratios refer to.")
+    ] = "torch,ctranslate2-float32,ctranslate2-int8,ctranslate2-int8-shortlist",
+    beams: Annotated[str, option("NUMBERS", "Comma-separated.")] = "1,5",
+    rounds: Annotated[int, option("N", "Times that every engine gets all sentences, in turn.")] = 3,
+    sentences: Annotated[int, option("N", "Take so many from the top of the files.")] = 1_000,
+    as_json: Json = False,
+) -> None:
+    """Measure translating: sentences/s, milliseconds of one sentence, start-up, memory and BLEU of each engine.
+
+    \b
+    jumok bench decode runs/tiny --source test.en --target test.de
+    jumok bench decode runs/tiny --source test.en --target test.de --engines torch --beams 4 --json
+    """
+    from jumok.bench.decode import measure, table
+
+    figures = measure(
+        model, source=source, target=target, engines=engines.split(","), beams=numbers(beams, "beams"),
+        rounds=rounds, sentences=sentences, say=lambda text: print(text, file=sys.stderr),
     )  # fmt: skip
     print(dumps(figures) if as_json else "\n".join(table(figures)))
 

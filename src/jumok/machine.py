@@ -58,8 +58,12 @@ def peak_memory() -> int:
     """Largest resident size of this process so far, in bytes."""
     import resource
 
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    try:
+        lines = Path("/proc/self/status").read_text().split("\n")
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+    except (OSError, ValueError, StopIteration):
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # on Linux also that of who started the process
+        return peak if sys.platform == "darwin" else peak * 1024
 
 
 def process_began() -> float:

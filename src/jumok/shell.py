@@ -78,6 +78,14 @@ def counted(number: int | None, size: int, name: str) -> int | None:
     return None if number is None else number - 1
 
 
+def numbers(words: str, name: str) -> list[int]:
+    """Whole numbers between commas."""
+    try:
+        return [int(word) for word in words.split(",")]
+    except ValueError:
+        raise UsageError(f"{words!r} are not numbers", where=f"in --{name}", hint=f"try: --{name} 1,5") from None
+
+
 def place(finding: Any) -> str:
     return f"{finding.file}, line {finding.line}, byte {finding.byte}" if finding.line else str(finding.file)
 

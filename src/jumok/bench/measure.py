@@ -57,6 +57,11 @@ def _busy() -> float | None:
     return (user + nice + system + hard + soft + stolen) / os.sysconf("SC_CLK_TCK")
 
 
+def undisturbed(others: float | None, seconds: float) -> bool:
+    """Whether other processes, which took `others` seconds of work meanwhile, left the machine alone."""
+    return others is None or others < TOLERANCE * seconds + TICKS
+
+
 @dataclass(frozen=True)
 class Work:
     """What went through in one update: real tokens of both sides, all places of the grid with padding, sentences."""
@@ -81,7 +86,7 @@ class Update:
 
     @property
     def clean(self) -> bool:
-        return self.others is None or self.others < TOLERANCE * self.seconds + TICKS
+        return undisturbed(self.others, self.seconds)
 
 
 class Watch:

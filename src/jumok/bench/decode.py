@@ -1,0 +1,344 @@
+"""How fast models translate here: sentences a second, milliseconds of one sentence, start-up, memory, BLEU.
+
+    figures = measure("runs/tiny", source="test.en", target="test.de")
+    figures["systems"][0]["sentences_per_second"]
+
+Every system is a process of its own (worker.py) that answers when asked; all are there at once and asked in turn, so
+that a machine that is slower for a minute is so for everybody.  The protocol, for each beam: a batch of all sentences
+that does not count, then `rounds` rounds in which every system gets that batch once, beginning with another one each
+round.  After that, for each beam, single sentences one by one; last, fresh processes up to their first translation.
+A ratio compares two times of the same round.  A system that fails anywhere is left out, with its last words.
+"""
+
+import json
+import math
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+import jumok
+from jumok import machine
+from jumok.bench.measure import named, settings
+from jumok.errors import DataError, JumokError, UnknownName, UsageError
+from jumok.metrics import bleu
+from jumok.text.lines import read_pairs
+
+ENGINES = {  # how each is asked for
+    "torch": ("--engine", "torch"),
+    "ctranslate2-float32": ("--engine", "ctranslate2", "--precision", "float32"),
+    "ctranslate2-float32-shortlist": ("--engine", "ctranslate2", "--precision", "float32", "--shortlist"),
+    "ctranslate2-int8": ("--engine", "ctranslate2", "--precision", "int8"),
+    "ctranslate2-int8-shortlist": ("--engine", "ctranslate2", "--precision", "int8", "--shortlist"),
+}
+USUAL = ("torch", "ctranslate2-float32", "ctranslate2-int8", "ctranslate2-int8-shortlist")
+SINGLES = 200  # sentences that are translated one by one
+STARTS = 3  # fresh processes, of which the fastest counts
+PATIENCE = 10.0  # seconds for a process to leave
+
+Answer = TypeVar("Answer")
+Say = Callable[[str], None]
+
+
+class Gone(Exception):
+    """A system that cannot be measured; the message says why in a line."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A system and how its process is started, interpreter first."""
+
+    name: str
+    command: Sequence[str]
+    environment: Mapping[str, str] | None = None  # None: ours
+
+
+class Process:
+    """A contender's process."""
+
+    def __init__(self, contender: Contender) -> None:
+        self.contender = contender
+        self.complaints = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
+        self.process = self.started(contender.command)
+        try:
+            ready = self.hear()
+            if "skipped" in ready:
+                raise Gone(ready["skipped"])
+        except Gone:
+            self.leave()
+            raise
+        self.version: str = ready["version"]
+        self.once: list[str] = ready["once"]
+
+    def started(self, command: Sequence[str]) -> subprocess.Popen[str]:
+        pipe = subprocess.PIPE
+        env = None if self.contender.environment is None else dict(self.contender.environment)
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self.complaints, encoding="utf-8", env=env)
+
+    def ask(self, do: str, **question: Any) -> dict[str, Any]:
+        """The answer to a question."""
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):  # it has gone, and `hear` says so
+            self.process.stdin.write(json.dumps({"do": do, **question}) + "\n")
+            self.process.stdin.flush()
+        return self.hear()
+
+    def hear(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise Gone(self.last_words(self.process))
+        return dict(json.loads(line))
+
+    def last_words(self, process: subprocess.Popen[str]) -> str:
+        """How a process ended, and its last line on stderr."""
+        code = process.wait()
+        self.complaints.seek(0)
+        words = self.complaints.read().strip().split("\n")[-1]
+        return f"it ended with code {code}" + (f": {words}" if words else "")
+
+    def first_translation(self, text: str, beam: int) -> float:
+        """Seconds from the start of a fresh process to the translation it prints."""
+        began = time.perf_counter()
+        process = self.started([self.contender.command[0], *self.once, "--beam", str(beam), "--", text])
+        with process:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            seconds = time.perf_counter() - began
+            process.communicate()
+        if not line or process.returncode:
+            raise Gone("a fresh process gave no translation; " + self.last_words(process))
+        return seconds
+
+    def leave(self) -> None:
+        """Ask it to go; one that does not is ended."""
+        with suppress(BrokenPipeError, ValueError), self.process:
+            try:
+                self.process.communicate('{"do": "leave"}\n', timeout=PATIENCE)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+        self.complaints.close()
+
+
+class Field(AbstractContextManager["Field"]):
+    """The systems that run, in their order; one that fails is said so and left out."""
+
+    def __init__(self, contenders: Sequence[Contender], say: Say) -> None:
+        self.say = say
+        self.running: dict[str, Process] = {}
+        self.skipped: dict[str, str] = {}
+        for contender in contenders:
+            say(f"starting {contender.name}")
+            try:
+                self.running[contender.name] = Process(contender)
+            except Gone as reason:
+                self.skip(contender.name, str(reason))
+
+    def skip(self, name: str, reason: str) -> None:
+        self.say(f"left out: {name}: {reason}")
+        self.skipped[name] = reason
+
+    def each(self, call: Callable[[Process], Answer], *, turn: int = 0) -> dict[str, Answer]:
+        """What a call gives for every system, one after the other; `turn` moves the one that begins."""
+        names, answers = list(self.running), dict[str, Answer]()
+        first = turn % max(1, len(names))
+        for name in names[first:] + names[:first]:
+            try:
+                answers[name] = call(self.running[name])
+            except Gone as reason:
+                self.running.pop(name).leave()
+                self.skip(name, str(reason))
+        return answers
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.running.values():
+            process.leave()
+
+
+@dataclass(frozen=True)
+class Times:
+    """What was measured with one beam, by system."""
+
+    beam: int
+    warm: Mapping[str, dict[str, Any]]
+    rounds: Sequence[Mapping[str, dict[str, Any]]]
+    memory: Mapping[str, dict[str, Any]]
+
+    def seconds(self, name: str) -> list[float]:
+        return [answers[name]["seconds"] for answers in self.rounds]
+
+    @classmethod
+    def take(cls, field: Field, texts: list[str], beam: int, rounds: int) -> "Times":
+        field.say(f"beam {beam}: {rounds} rounds of {len(texts):,} sentences")
+        warm = field.each(partial(Process.ask, do="warm", beam=beam, texts=texts))
+        batch = partial(Process.ask, do="batch", beam=beam, texts=texts)
+        done = [field.each(batch, turn=turn) for turn in range(rounds)]
+        return cls(beam, warm, done, field.each(partial(Process.ask, do="memory")))
+
+
+def contest(
+    contenders: Sequence[Contender],
+    pairs: Sequence[tuple[str, str]],
+    *,
+    beams: Sequence[int],
+    rounds: int,
+    say: Say = lambda text: None,
+) -> dict[str, Any]:
+    """The protocol for any systems, as plain values; ratios are speeds over that of the first system that ran."""
+    texts, references = ([pair[side] for pair in pairs] for side in (0, 1))
+    with Field(contenders, say) as field:
+        times = [Times.take(field, texts, beam, rounds) for beam in beams]
+        few = texts[:SINGLES]
+        say(f"{len(few)} sentences one by one")
+        singles = [field.each(partial(Process.ask, do="single", beam=beam, texts=few)) for beam in beams]
+        say("fresh processes up to their first translation")
+        first = partial(Process.first_translation, text=texts[0], beam=beams[0])
+        fresh = [field.each(first, turn=turn) for turn in range(STARTS)]
+        rows = [
+            {"system": name, "version": process.version}
+            | row(measured, name, next(iter(field.running)), references)
+            | spread(single[name]["milliseconds"], clean=single[name]["clean"])
+            | {"start_seconds": min(seconds[name] for seconds in fresh)}
+            for measured, single in zip(times, singles, strict=True)
+            for name, process in field.running.items()
+        ]
+    return {
+        "bench": "decode", "version": jumok.__version__, "sentences": len(texts), "rounds": rounds,
+        "singles": len(few), "starts": STARTS, "systems": rows, "skipped": field.skipped,
+        "settings": settings(), "machine": asdict(machine.describe()),
+    }  # fmt: skip
+
+
+def row(times: Times, name: str, first: str, references: Sequence[str]) -> dict[str, Any]:
+    """What a system did with one beam; `first` is the system that its ratio refers to."""
+    seconds, last = times.seconds(name), times.rounds[-1][name]
+    middle = statistics.median(seconds)
+    return {
+        "beam": times.beam,
+        "chosen": times.warm[name]["settings"],
+        "seconds": seconds,
+        "sentences_per_second": len(references) / middle,
+        "sentences_per_second_best": len(references) / min(seconds),
+        "source_tokens_per_second": last["source_tokens"] / middle,
+        "ratio": ratio(seconds, times.seconds(first)),
+        "peak_memory": times.memory[name]["peak_memory"],
+        "bleu": bleu(last["texts"], references, tokenize="auto").value,
+        "disturbed": sum(not answers[name]["clean"] for answers in times.rounds),
+    }
+
+
+def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """How many times as fast: the median over rounds of their seconds over ours in the same round."""
+    return statistics.median(other / own for own, other in zip(ours, theirs, strict=True))
+
+
+def spread(milliseconds: Sequence[float], *, clean: bool) -> dict[str, Any]:
+    """Of single sentences: the smallest times that 50, 95 and 99 per cent of all do not exceed."""
+    ordered = sorted(milliseconds)
+    times = {f"milliseconds_p{share}": ordered[math.ceil(share / 100 * len(ordered)) - 1] for share in (50, 95, 99)}
+    return times | {"milliseconds_clean": clean}
+
+
+def ours(model: str, engines: Sequence[str], environment: Mapping[str, str] | None = None) -> list[Contender]:
+    """Our engines as contenders."""
+    for name in engines:
+        if name not in ENGINES:
+            raise UnknownName("engine", name, ENGINES, where="in --engines")
+    start = (sys.executable, "-m", "jumok.bench.worker", model)
+    return [Contender(f"jumok {name}", (*start, *ENGINES[name]), environment) for name in engines]
+
+
+def measure(
+    model: str,
+    *,
+    source: str,
+    target: str,
+    engines: Sequence[str] = USUAL,
+    beams: Sequence[int] = (1, 5),
+    rounds: int = 3,
+    sentences: int = 1_000,
+    say: Say = lambda text: None,
+) -> dict[str, Any]:
+    """One run of the protocol for our own engines, as plain values; names of files, never of folders."""
+    contenders, pairs = ours(model, engines), test_set(source, target, sentences)
+    found = contest(contenders, pairs, beams=check_beams(beams), rounds=at_least_one("rounds", rounds), say=say)
+    if not found["systems"]:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in found["skipped"].items())
+        raise JumokError("no engine could be measured", where=reasons, hint=f"try: jumok translate {model} Hello")
+    return found | {"model": named(model), "source": named(source), "target": named(target)}
+
+
+def test_set(source: str | Path, target: str | Path, sentences: int) -> list[tuple[str, str]]:
+    """The first pairs of two files, blank sources left out."""
+    pairs = ((text, reference) for text, reference in read_pairs(source, target) if text.strip())
+    found = list(islice(pairs, at_least_one("sentences", sentences)))
+    if not found:
+        raise DataError("there is nothing to translate", where=f"in {source}")
+    return found
+
+
+def check_beams(beams: Sequence[int]) -> Sequence[int]:
+    if not beams:
+        raise UsageError("no beam was given", where="in --beams", hint="try: --beams 1,5")
+    return [at_least_one("beams", beam) for beam in beams]
+
+
+def at_least_one(name: str, given: int) -> int:
+    if given < 1:
+        raise UsageError(f"--{name} is at least 1; got {given}", where=f"in --{name}")
+    return given
+
+
+def table(figures: Mapping[str, Any]) -> list[str]:
+    """The figures as a person reads them."""
+    rows = [cells(row) for row in figures["systems"]]
+    titles = dict.fromkeys(rows[0])
+    widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in titles}
+    lines = [
+        "  ".join(
+            f"{row[name]:<{width}}" if name == "system" else f"{row[name]:>{width}}" for name, width in widths.items()
+        )
+        for row in [{name: name for name in titles}, *rows]
+    ]
+    return lines + notes(figures)
+
+
+def cells(row: Mapping[str, Any]) -> dict[str, str]:
+    """A row of results in words, by title."""
+    return {
+        "system": row["system"],
+        "beam": str(row["beam"]),
+        "sentences/s": f"{row['sentences_per_second']:,.1f}",
+        "best": f"{row['sentences_per_second_best']:,.1f}",
+        "source tokens/s": f"{row['source_tokens_per_second']:,.0f}",
+        "ratio": f"{row['ratio']:.2f}",
+        **{f"p{share} ms": f"{row[f'milliseconds_p{share}']:.1f}" for share in (50, 95, 99)},
+        "start s": f"{row['start_seconds']:.2f}",
+        "memory MB": f"{row['peak_memory'] / 1e6:,.0f}",
+        "BLEU": f"{row['bleu']:.2f}",
+    }
+
+
+def notes(figures: Mapping[str, Any]) -> list[str]:
+    """What was run, what was left out, and how far to trust it."""
+    rows, here = figures["systems"], figures["machine"]
+    lines = [
+        f"{figures['sentences']:,} sentences of {figures['source']}, {figures['rounds']} rounds; "
+        f"{here['processor']}, {here['cores']} cores; ratio: speed over that of {rows[0]['system']} in the same round"
+    ]
+    lines += [f"left out: {name}: {reason}" for name, reason in figures["skipped"].items()]
+    batches, singles = sum(row["disturbed"] for row in rows), sum(not row["milliseconds_clean"] for row in rows)
+    if batches or singles:
+        lines.append(
+            f"other programs disturbed {batches} of {len(rows) * figures['rounds']} batches "
+            f"and {singles} of {len(rows)} series of single sentences: do not quote"
+        )
+    return lines

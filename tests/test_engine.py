@@ -1,24 +1,40 @@
-"""The fast engine: the same hypotheses as the torch engine, without torch; what it cannot do falls back and is told."""
+"""The fast engines: the same hypotheses as the torch engine, without torch; what they cannot do is told and done."""
 
 import json
 import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+import torch
 
 import jumok
 from jumok import bundle, caches, checkpoint
-from jumok.data.lexicon import FILE, Lexicon
+from jumok.data.lexicon import FILE, Lexicon, shortlist_of
 from jumok.decoding.hypothesis import NEVER, length_penalty
-from jumok.engines import ctranslate2_engine
+from jumok.engines import ctranslate2_engine, native_engine
 from jumok.engines.ctranslate2_engine import CTranslate2Engine, exported, layouts
+from jumok.engines.native_engine import NativeEngine
 from jumok.engines.options import Options, Wish
 from jumok.engines.torch_engine import TorchEngine
-from jumok.errors import UnknownName, UsageError
-from jumok.interop.ctranslate2 import shortlist_of
+from jumok.errors import ModelFileError, UnknownName, UsageError
+from jumok.models import build
 from jumok.text.vocabulary import END
+from tests.helpers import VARIANTS, small
 
+NATIVE = [
+    "paper",
+    "pre-norm",
+    "learned",
+    "rotary",
+    "nowhere",
+    "plain-dot",
+    "deep-encoder",
+    "no-bias",
+    "untied",
+    "target-tied",
+]
 TEXTS = ["a b c d", "e f g h a b c", "b", "d d d e f", "h g f e d c b a"]
 
 
@@ -29,7 +45,7 @@ def found(micro):
 
 @pytest.fixture(scope="module")
 def fast(found):
-    return CTranslate2Engine(found, precision="float32", shortlist=False)
+    return CTranslate2Engine(found, precision="float32")
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +124,87 @@ def test_a_long_text_comes_back_in_order_whatever_the_blocks(micro):
     assert all(not text for row, text in enumerate(whole) if not texts[row])
 
 
+# ------------------------------------------------------------------ our own
+
+
+def bundle_of(variant, folder, micro):
+    """A bundle of a small model with random weights."""
+    loaded = checkpoint.load(micro)
+    config = small(variant, d_k=None, d_v=None, d_model=32, heads=2)
+    torch.manual_seed(3)
+    model = build(config, *loaded.sizes).float().eval()
+    with torch.no_grad():
+        model.matrix.mul_(4.0)  # so that something is likelier than the rest
+    recipe = loaded.recipe.model_copy(update={"model": config})
+    checkpoint.export(folder, checkpoint.weights(model), recipe, loaded.vocabularies, loaded.card)
+    return bundle.read(folder), TorchEngine(model)
+
+
+@pytest.mark.parametrize("variant", NATIVE)
+@pytest.mark.parametrize("width", [1, 2, 5])
+def test_our_own_engine_finds_what_search_step_by_step_finds(variant, width, micro, sources, tmp_path, monkeypatch):
+    found, stepwise = bundle_of(variant, tmp_path / "model", micro)
+    monkeypatch.setattr(stepwise, "_at_once", lambda *_: None)
+    for options in (
+        Options(beam=width, best=min(3, width), extra_length=6),
+        Options(beam=width, length_penalty=1.5, extra_length=3, exact=True),
+        Options(beam=width, best=width, length_penalty=0.0, extra_length=9),
+    ):
+        for ours, theirs in zip(
+            NativeEngine(found).decode(sources, options), stepwise.decode(sources, options), strict=True
+        ):
+            assert [one.ids for one in ours] == [one.ids for one in theirs]
+            for a, b in zip(ours, theirs, strict=True):
+                assert a.score == pytest.approx(b.score, abs=1e-4)
+                assert a.token_scores == pytest.approx(b.token_scores, abs=1e-4)
+
+
+@pytest.mark.parametrize("variant", NATIVE[:3])
+def test_the_torch_engine_searches_at_once_where_it_can_and_finds_the_same(
+    variant, micro, sources, tmp_path, monkeypatch
+):
+    _, engine = bundle_of(variant, tmp_path / "model", micro)
+    options, limits = Options(beam=4, best=2, extra_length=6), [3 + len(ids) for ids in sources]
+    at_once = engine.decode(sources, options, limits=limits)
+    asked = []
+    monkeypatch.setattr(engine, "_at_once", lambda *_: asked.append(1))
+    stepwise = engine.decode(sources, options, limits=limits)
+    assert asked == [1]
+    assert [[one.ids for one in several] for several in at_once] == [
+        [one.ids for one in several] for several in stepwise
+    ]
+    assert engine.decode(sources, options, wishes=[Wish(prefix=(9,))] * len(sources))
+    assert asked == [1]  # with wishes nobody asks for it
+
+
+def test_every_other_variant_is_refused_by_our_own_engine_by_name():
+    refused = {
+        variant for variant in VARIANTS if native_engine.obstacle(small(variant, d_model=32, heads=2)) is not None
+    }
+    assert refused == set(VARIANTS) - set(NATIVE)
+
+
+def test_what_is_beside_a_sentence_does_not_change_its_translation(micro, sources):
+    engine, options = NativeEngine(bundle.read(micro)), Options(beam=3, best=3, extra_length=5)
+    alone = [engine.decode([source], options)[0] for source in sources]
+    assert engine.decode(sources * 40, options) == alone * 40  # to the last bit, whatever group it is in
+
+
+def test_a_sentence_of_thousands_of_words_is_cut_and_ends(micro):
+    engine = NativeEngine(bundle.read(micro))
+    (found,) = engine.decode([[270] * 5_000], Options(beam=2, extra_length=1))
+    assert 0 < len(found[0].ids) <= 2_049
+
+
+def test_weights_that_do_not_fit_are_refused_by_our_own_engine(own_micro):
+    loaded = checkpoint.load(own_micro)
+    weights = checkpoint.weights(loaded.model) | {"encoder_norm.weight": torch.ones(3)}
+    checkpoint.export(own_micro / "model", weights, loaded.recipe, loaded.vocabularies, loaded.card)
+    for engine in ("native", "ctranslate2"):
+        with pytest.raises(ModelFileError, match=r"encoder_norm\.weight is \(3,\), not \(16,\)"):
+            jumok.load(own_micro, engine=engine).translate("a")
+
+
 # ------------------------------------------------------------------ which engine
 
 
@@ -124,10 +221,10 @@ def test_a_long_text_comes_back_in_order_whatever_the_blocks(micro):
 )
 def test_what_the_fast_engine_cannot_do_is_done_by_torch_and_told_once(micro, request_, words):
     said = []
-    auto, torch = jumok.load(micro, engine="auto", say=said.append), jumok.load(micro)
+    named, torch = jumok.load(micro, engine="ctranslate2", say=said.append), jumok.load(micro)
     for _ in range(2):
-        assert auto.translate("a b c", **request_) == torch.translate("a b c", **request_)
-    assert said == [f"with the torch engine: CTranslate2 has no {words}"]
+        assert named.translate("a b c", **request_) == torch.translate("a b c", **request_)
+    assert said == [f"with the torch engine: the CTranslate2 engine has no {words}"]
 
 
 def test_a_recipe_without_counterpart_falls_back_in_one_line(own_micro):
@@ -139,10 +236,15 @@ def test_a_recipe_without_counterpart_falls_back_in_one_line(own_micro):
     loaded = checkpoint.load(own_micro)
     weights = checkpoint.weights(build(recipe.model, *loaded.sizes))
     checkpoint.export(own_micro / "model", weights, recipe, loaded.vocabularies, loaded.card)
-    said = []
-    model = jumok.load(own_micro, engine="ctranslate2", say=said.append)
-    assert model.translate("a b").text == jumok.load(own_micro).translate("a b").text
-    assert (model.engine_name, said) == ("torch", ["with the torch engine: CTranslate2 has no activation='swiglu'"])
+    for engine, whose in (
+        ("ctranslate2", "CTranslate2 has"),
+        ("native", "the kernels have"),
+        ("auto", "the kernels have"),
+    ):
+        said = []
+        model = jumok.load(own_micro, engine=engine, say=said.append)
+        assert model.translate("a b").text == jumok.load(own_micro).translate("a b").text
+        assert (model.engine_name, said) == ("torch", [f"with the torch engine: {whose} no activation='swiglu'"])
 
 
 def test_several_models_and_other_engines(micro):
@@ -164,6 +266,16 @@ def test_translating_at_the_command_line_does_not_load_torch(micro):
     done = subprocess.run([sys.executable, "-c", code, str(micro)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert len(done.stdout.split("\n")) == 2
+
+
+def test_the_fast_engine_leaves_torch_its_threads(found):
+    code = (
+        "import sys, torch; torch.set_num_threads(3)\n"
+        "from jumok.translator import Translator\n"
+        "Translator.load(sys.argv[1], engine='ctranslate2').translate('a b')\n"
+        "sys.exit(torch.get_num_threads() != 3)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(found.folder)], check=False).returncode == 0
 
 
 # ------------------------------------------------------------------ the exported model
@@ -207,11 +319,28 @@ def test_cores_are_divided_by_a_probe_that_is_made_once(found, monkeypatch):
 # ------------------------------------------------------------------ the shortlist
 
 
+def test_our_own_engine_keeps_to_the_shortlist(sources, found):
+    lexicon = shortlist_of(found)
+    short, options = NativeEngine(found, shortlist=True), Options(beam=3, best=3, extra_length=5)
+    for source in sources:
+        allowed = {token for i in (*source, END) for token in (i, *lexicon.of(i))} | set(lexicon.common.tolist())
+        for one in short.decode([source], options)[0]:
+            assert set(one.ids) <= allowed - set(NEVER)
+
+
+def test_a_shortlist_of_everything_changes_no_choice(found, sources):
+    options = Options(beam=1, extra_length=5)
+    whole, short = NativeEngine(found), NativeEngine(found, shortlist=True)
+    short.lists = short.lists._replace(common=np.arange(found.sizes[1]))
+    for a, b in zip(whole.decode(sources, options), short.decode(sources, options), strict=True):
+        assert [one.ids for one in a] == [one.ids for one in b]
+        assert b[0].log_probability >= a[0].log_probability - 1e-4  # what is never chosen has no share any more
+
+
 def test_a_run_learns_a_shortlist_and_translations_keep_to_it(micro, sources, found):
     lexicon = shortlist_of(found)
     assert lexicon is not None
-    short = CTranslate2Engine(found, precision="float32")
-    assert short.shortlist
+    short = CTranslate2Engine(found, precision="float32", shortlist=True)
     for source, several in zip(sources, short.decode(sources, Options(beam=3, best=3, extra_length=5)), strict=True):
         everybody = {token for one in sources for i in one for token in (i, *lexicon.of(i))}  # they share a batch
         allowed = everybody | set(lexicon.common.tolist()) | {END}
@@ -226,11 +355,11 @@ def test_a_shortlist_that_is_not_there_is_missed_only_where_it_is_wanted(own_mic
     assert jumok.load(own_micro, engine="ctranslate2").engine_name == "ctranslate2 int8"
     with pytest.raises(UsageError, match="no shortlist"):
         jumok.load(own_micro, engine="ctranslate2", shortlist=True).translate("a")
+    with pytest.raises(UsageError, match="no shortlist"):
+        jumok.load(own_micro, engine="native", shortlist=True).translate("a")
 
 
 def test_the_shortlist_of_another_vocabulary_is_refused(found):
-    from jumok.errors import ModelFileError
-
     content = shortlist_of(found).to_bytes()
     source, target = found.sizes
     assert Lexicon.from_bytes(content, found.sizes).of(found.vocabularies.source.encode("a")[0])

@@ -19,6 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+
 from jumok.config import Recipe, read_recipe
 from jumok.errors import DiskError, JumokError, ModelFileError
 from jumok.text.vocabulary import Vocabularies
@@ -51,6 +55,26 @@ def read(path: str | Path) -> Bundle:
     if card.get("vocabulary") != vocabularies.digest:
         raise ModelFileError("the vocabulary is not the one this model was trained with", where=f"in {folder}")
     return Bundle(recipe=recipe, vocabularies=vocabularies, card=card, folder=folder)
+
+
+class Tensors(dict[str, np.ndarray]):
+    """Weights by name, in floats; one that is missing or has another shape is refused by name."""
+
+    def take(self, name: str, *shape: int) -> np.ndarray:
+        if name not in self or self[name].shape != shape:
+            found = self[name].shape if name in self else "missing"
+            raise ModelFileError(f"the weights do not fit the recipe: {name} is {found}, not {shape}")
+        return self[name]
+
+
+def tensors(found: Bundle) -> Tensors:
+    """The weights of a bundle."""
+    try:
+        return Tensors(
+            {name: np.ascontiguousarray(value, np.float32) for name, value in load_file(found.folder / WEIGHTS).items()}
+        )
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelFileError(f"cannot read the weights: {error}", where=f"in {found.folder}") from None
 
 
 def find(path: str | Path) -> Path:

@@ -61,11 +61,9 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object per line ins
 Device = Annotated[str, option("NAME", "cpu, cuda or mps.")]
 Beam = Annotated[int | None, option("N", "Hypotheses kept at each step; 1 is greedy. Default: the recipe's.")]
 Alpha = Annotated[float | None, option("A", "0 prefers short, 1 long. Paper: 0.6.", "--length-penalty")]
-Engine = Annotated[str, option("NAME", "ctranslate2 (fast), torch (every feature) or auto: the first where it can.")]
-Precision = Annotated[str, option("NAME", "Of ctranslate2: int8 or float32.")]
-Shortlist = Annotated[
-    bool | None, typer.Option("--shortlist/--no-shortlist", help="Of ctranslate2: choose among likely words only.")
-]
+Engine = Annotated[str, option("NAME", "native, ctranslate2, torch (every feature) or auto: native where it can.")]
+Precision = Annotated[str | None, option("NAME", "Of ctranslate2: int8 (default) or float32.")]
+Shortlist = Annotated[bool, typer.Option("--shortlist", help="Choose among likely words only: faster.")]
 File = str | None
 Words = list[str] | None
 MISUSE: type[Exception] = typer.BadParameter.__mro__[2]  # ClickException, of click or of the copy that typer may carry
@@ -225,8 +223,8 @@ def translate(
     stream: Annotated[bool, typer.Option("--stream", help="Print each word as soon as it is made (greedy).")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an --output that was interrupted.")] = False,
     engine: Engine = "auto",
-    precision: Precision = "int8",
-    shortlist: Shortlist = None,
+    precision: Precision = None,
+    shortlist: Shortlist = False,
     as_json: Json = False,
     device: Device = "cpu",
 ) -> None:
@@ -293,8 +291,8 @@ def evaluate(
     beam: Beam = None,
     length_penalty: Alpha = None,
     engine: Engine = "torch",
-    precision: Precision = "int8",
-    shortlist: Shortlist = None,
+    precision: Precision = None,
+    shortlist: Shortlist = False,
     as_json: Json = False,
     device: Device = "cpu",
 ) -> None:

@@ -145,7 +145,7 @@ class Lessons:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
         draft = Draft.begin(said, about=self.about(), resume=True)
-        translator = Translator(self.teacher, engine="auto", precision="float32", shortlist=False)
+        translator = Translator(self.teacher, engine="auto")
         yield f"The teacher translates its training text ({translator.engine_name}, {draft.lines:,} lines are there)"
         draft.write(self._chosen(translator, draft.lines, stop))
         draft.finish()

@@ -31,10 +31,11 @@ from jumok.viz import AttentionView
 
 if TYPE_CHECKING:
     from jumok.engines.ctranslate2_engine import CTranslate2Engine
+    from jumok.engines.native_engine import NativeEngine
     from jumok.engines.torch_engine import TorchEngine
 
 CHUNK = 1_024  # lines that are sorted and decoded together
-ENGINES = ("auto", "ctranslate2", "torch")
+ENGINES = ("auto", "native", "ctranslate2", "torch")
 
 
 @dataclass(frozen=True)
@@ -119,14 +120,15 @@ class Translator:
         others: Sequence[Bundle] = (),
         device: str = "cpu",
         engine: str = "torch",
-        precision: str = "int8",
-        shortlist: bool | None = None,
+        precision: str | None = None,
+        shortlist: bool = False,
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
         """`others` are models over the same vocabulary; their probabilities are averaged with the first's.
 
-        `engine` is ctranslate2, torch, or auto: the first where it can do what is asked.  `precision` and `shortlist`
-        are for ctranslate2.  `say` is told, in one line and once, why torch was taken instead.
+        `engine` is native, ctranslate2, torch, or auto: native where it can do what is asked, else torch.  `precision`
+        is for ctranslate2; a `shortlist` for native and ctranslate2.  `say` is told, once and in one line, why torch
+        was taken instead of the engine that was named.
         """
         if engine not in ENGINES:
             raise UnknownName("engine", engine, ENGINES, where="in --engine")
@@ -161,10 +163,11 @@ class Translator:
 
     @property
     def engine_name(self) -> str:
-        """What ordinary searches run on, as one says it: torch, or CTranslate2 and how."""
+        """What ordinary searches run on, as one says it."""
         if self.fast is None:
             return "torch"
-        return f"ctranslate2 {self.precision}{' with shortlist' if self.fast.shortlist else ''}"
+        name = f"ctranslate2 {self.precision or 'int8'}" if self.wanted == "ctranslate2" else "native"
+        return f"{name}{' with shortlist' if self.fast.shortlist else ''}"
 
     @property
     def model(self) -> Any:
@@ -172,31 +175,47 @@ class Translator:
         return self.engine.model
 
     @cached_property
-    def fast(self) -> "CTranslate2Engine | None":
+    def fast(self) -> "NativeEngine | CTranslate2Engine | None":
         """The fast engine, or None where it was not wanted or cannot run this model, which is told."""
-        from jumok.engines import ctranslate2_engine as engines
-
-        if self.wanted == "torch" or (self.wanted == "auto" and self.device != "cpu"):
+        if self.wanted == "torch":
             return None
-        reason = "it runs one model at a time" if self.others else engines.obstacle(self.bundle)
+        made: NativeEngine | CTranslate2Engine | str = "the fast engines run one model at a time"
         if self.device != "cpu":
-            reason = f"it runs on the processor, not on {self.device}"
-        if reason is None:
-            return engines.CTranslate2Engine(self.bundle, precision=self.precision, shortlist=self.shortlist)
-        self._fall_back(reason)
-        return None
+            made = f"the fast engines run on the processor, not on {self.device}"
+        elif not self.others:
+            made = self._exported() if self.wanted == "ctranslate2" else self._native()
+        if isinstance(made, str):
+            self._fall_back(made)
+            return None
+        return made
+
+    def _native(self) -> "NativeEngine | str":
+        """Our own engine, or why not."""
+        from jumok.engines.native_engine import NativeEngine, obstacle
+
+        return obstacle(self.recipe.model) or NativeEngine(self.bundle, shortlist=self.shortlist)
+
+    def _exported(self) -> "CTranslate2Engine | str":
+        """CTranslate2, or why not."""
+        from jumok.engines.ctranslate2_engine import CTranslate2Engine, obstacle
+
+        chosen: dict[str, Any] = {"precision": self.precision or "int8", "shortlist": self.shortlist}
+        return obstacle(self.bundle) or CTranslate2Engine(self.bundle, **chosen)
 
     def _fall_back(self, reason: str) -> None:
+        """Tell, once, why the torch engine does it."""
         if reason not in self.told:
             self.told.add(reason)
             self.say(f"with the torch engine: {reason}")
 
-    def _engine_for(self, options: Options, wishes: Sequence[Wish]) -> "CTranslate2Engine | TorchEngine":
+    def _engine_for(self, options: Options, wishes: Sequence[Wish]) -> "NativeEngine | CTranslate2Engine | TorchEngine":
         """The engine that does this search."""
         if self.fast is None:
             return self.engine
         if (missing := self.fast.why_not(options, wishes)) is not None:
-            self._fall_back(f"CTranslate2 has no {missing}")
+            self._fall_back(
+                f"the {'CTranslate2' if self.wanted == 'ctranslate2' else 'native'} engine has no {missing}"
+            )
             return self.engine
         return self.fast
 

@@ -34,6 +34,8 @@ from jumok.text.lines import read_pairs
 
 ENGINES = {  # how each is asked for
     "torch": ("--engine", "torch"),
+    "native": ("--engine", "native"),
+    "native-shortlist": ("--engine", "native", "--shortlist"),
     "ctranslate2-float32": ("--engine", "ctranslate2", "--precision", "float32"),
     "ctranslate2-float32-shortlist": ("--engine", "ctranslate2", "--precision", "float32", "--shortlist"),
     "ctranslate2-int8": ("--engine", "ctranslate2", "--precision", "int8"),
@@ -191,12 +193,13 @@ def contest(
     beams: Sequence[int],
     rounds: int,
     say: Say = lambda text: None,
+    alone: int = SINGLES,
 ) -> dict[str, Any]:
     """The protocol for any systems, as plain values; ratios are speeds over that of the first system that ran."""
     texts, references = ([pair[side] for pair in pairs] for side in (0, 1))
     with Field(contenders, say) as field:
         times = [Times.take(field, texts, beam, rounds) for beam in beams]
-        few = texts[:SINGLES]
+        few = texts[:alone]
         say(f"{len(few)} sentences one by one")
         singles = [field.each(partial(Process.ask, do="single", beam=beam, texts=few)) for beam in beams]
         say("fresh processes up to their first translation")

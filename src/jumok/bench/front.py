@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from jumok import bundle
 from jumok.bench import decode
+from jumok.data.lexicon import FILE
 from jumok.engines.ctranslate2_engine import exported
 from jumok.errors import UsageError
 
@@ -54,7 +55,7 @@ def compare(
     for name, model in names.items():
         for one in decode.ours(model, engines):
             contenders.append(decode.Contender(f"{name} {one.name.removeprefix('jumok ')}", one.command))
-    found = decode.contest(contenders, pairs, beams=decode.check_beams(beams), rounds=rounds, say=say, singles=0)
+    found = decode.contest(contenders, pairs, beams=decode.check_beams(beams), rounds=rounds, say=say, alone=20)
     sizes = {name: dict(size_of(model, engines)) for name, model in names.items()}
     for row in found["systems"]:
         name, engine = row["system"].rsplit(" ", 1)
@@ -80,8 +81,11 @@ def size_of(model: str, engines: Sequence[str]) -> Iterator[tuple[str, int]]:
     found = bundle.read(model)
     vocabulary = sum(map(len, found.vocabularies.files().values()))
     for engine in engines:
-        if engine == "torch":
+        if engine in ("torch", "native"):
             yield engine, vocabulary + (found.folder / bundle.WEIGHTS).stat().st_size
+            continue
+        if engine == "native-shortlist":
+            yield engine, vocabulary + sum((found.folder / name).stat().st_size for name in (bundle.WEIGHTS, FILE))
             continue
         _, precision, *short = engine.split("-")
         unused = set() if short else {"vmap.txt"}
@@ -131,7 +135,14 @@ def table(figures: Mapping[str, Any]) -> list[str]:
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM, GAP = 980, 440, 56, 40, 96, 70
 PANEL = (WIDTH - 2 * LEFT - GAP) // 2
 COLORS = ("#2563c9", "#c2410c", "#15803d", "#9333ea", "#b91c1c", "#0e7490")
-SHAPES = {"torch": "circle", "float32": "square", "int8": "diamond", "shortlist": "triangle"}
+SHAPES = {  # of engines
+    "torch": "circle",
+    "native": "star",
+    "native-shortlist": "triangle",
+    "ctranslate2-float32": "square",
+    "ctranslate2-int8": "diamond",
+    "ctranslate2-int8-shortlist": "wedge",
+}
 STYLE = """
 text { font: 12px system-ui, sans-serif; fill: #1f2328 } .title { font-weight: 600; font-size: 14px }
 .axis { stroke: #8c959f; stroke-width: 1; fill: none } .grid { stroke: #d0d7de; stroke-width: .6 }
@@ -178,7 +189,7 @@ def picture(figures: Mapping[str, Any]) -> str:
     for number, (title, value, cost) in enumerate(sides):
         left = LEFT + number * (PANEL + GAP)
         parts += panel(found, models, left, title, value, front(found, cost))
-    parts += legend(models, sorted({shape_of(one) for one in found}, key=list(SHAPES).index))
+    parts += legend(models, [engine for engine in SHAPES if engine in {one.engine for one in found}])
     about = f"{figures['sentences']:,} sentences, {escape(str(figures['machine']['processor']))}, "
     about += f"{figures['machine']['cores']} cores; filled: beam {max(one.beam for one in found)}, hollow: greedy"
     parts.append(f'<text class="small" x="{LEFT}" y="{HEIGHT - 10}">{about}</text>')
@@ -216,12 +227,8 @@ def panel(
     for one in found:
         color = COLORS[models.index(one.model) % len(COLORS)]
         words = f"{one.label}: BLEU {one.bleu:.2f}, {one.speed:,.0f} sentences/s, {one.size / 1e6:.1f} MB"
-        parts.append(mark(x(value(one)), y(one.bleu), shape_of(one), color, hollow=one.beam == 1, words=words))
+        parts.append(mark(x(value(one)), y(one.bleu), one.engine, color, hollow=one.beam == 1, words=words))
     return parts
-
-
-def shape_of(one: Choice) -> str:
-    return one.engine.split("-")[-1]
 
 
 def mark(x: float, y: float, shape: str, color: str, *, hollow: bool, words: str = "") -> str:
@@ -230,6 +237,8 @@ def mark(x: float, y: float, shape: str, color: str, *, hollow: bool, words: str
         "square": f"M{x - 4.5:.1f} {y - 4.5:.1f}h9v9h-9z",
         "diamond": f"M{x:.1f} {y - 6:.1f}l6 6l-6 6l-6 -6z",
         "triangle": f"M{x:.1f} {y - 6:.1f}l6 10h-12z",
+        "wedge": f"M{x:.1f} {y + 6:.1f}l6 -10h-12z",
+        "star": f"M{x:.1f} {y - 7:.1f}l2 5h5l-4 3.5l1.6 5l-4.6 -3l-4.6 3l1.6 -5l-4 -3.5h5z",
     }
     fill = "none" if hollow else color
     told = f"<title>{escape(words)}</title>" if words else ""
@@ -239,14 +248,13 @@ def mark(x: float, y: float, shape: str, color: str, *, hollow: bool, words: str
 def legend(models: Sequence[str], shapes: Sequence[str]) -> list[str]:
     """Colours are models, shapes are engines."""
     parts, x, y = list[str](), LEFT + 6, HEIGHT - 40
-    names = {"int8": "CTranslate2 int8", "float32": "CTranslate2 float32", "shortlist": "int8 with shortlist"}
     for place, model in enumerate(models):
         parts.append(f'<rect x="{x - 5}" y="{y - 9}" width="10" height="10" fill="{COLORS[place % len(COLORS)]}"/>')
         parts.append(f'<text x="{x + 10}" y="{y}">{escape(model)}</text>')
-        x += 40 + 7 * len(model)
+        x += 34 + 7 * len(model)
     for shape in shapes:
-        label = names.get(shape, shape)
+        label = shape.replace("-", " ").replace("ctranslate2", "CT2")
         parts.append(mark(x, y - 4, shape, "#57606a", hollow=False))
         parts.append(f'<text x="{x + 12}" y="{y}">{label}</text>')
-        x += 40 + 7 * len(label)
+        x += 34 + 6 * len(label)
     return parts

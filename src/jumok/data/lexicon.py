@@ -15,6 +15,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from jumok.bundle import Bundle
 from jumok.data.store import Side, Store
 from jumok.errors import ModelFileError
 from jumok.text.vocabulary import END, SPECIALS
@@ -56,7 +57,9 @@ class Lexicon:
         return cls(begins, targets, common)
 
 
-def learn(store: Store, sizes: tuple[int, int], *, each: int = 20, common: int = 100, least: float = 1e-3) -> Lexicon:
+def learn(
+    store: Store, sizes: tuple[int, int], *, each: int = 100, common: int = 1_000, least: float = 1e-3
+) -> Lexicon:
     """The `each` likeliest targets of every source subword that have at least the probability `least`."""
     rows = sample(store)
     source, target = (flat(side, rows) for side in (store.source, store.target))
@@ -120,3 +123,14 @@ def model_1(
         expected = np.bincount(link, weight, minlength=len(pairs))  # (U,)
         probability = expected / np.bincount(of, expected, minlength=sizes[0])[of]
     return pairs, probability
+
+
+def shortlist_of(found: Bundle) -> Lexicon | None:
+    """The shortlist that was learnt with a model, if it has one."""
+    path = found.folder / FILE
+    if not path.is_file():
+        return None
+    try:
+        return Lexicon.from_bytes(path.read_bytes(), found.sizes, where=f"in {path}")
+    except OSError as error:
+        raise ModelFileError(f"cannot read the shortlist: {error.strerror}", where=f"in {path}") from None

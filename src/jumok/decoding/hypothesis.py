@@ -1,5 +1,6 @@
 """What search gives out, whichever engine searches; no torch."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from jumok.text.vocabulary import END, PAD, SPECIALS, START, UNKNOWN
@@ -29,3 +30,9 @@ class Hypothesis:
 def length_penalty(length: int, alpha: float) -> float:
     """((5 + n) / 6)^alpha: what log P is divided by (Wu et al. 2016); n counts the END."""
     return float(((5.0 + length) / 6.0) ** alpha)
+
+
+def ranked(found: Iterable[tuple[tuple[int, ...], float, tuple[float, ...]]], alpha: float) -> list[Hypothesis]:
+    """Hypotheses of (ids, log P, log-probability of each token), best first."""
+    made = [Hypothesis(ids, total / length_penalty(len(ids), alpha), total, gains) for ids, total, gains in found]
+    return sorted(made, key=lambda one: -one.score)

@@ -14,6 +14,7 @@ import contextlib
 import hashlib
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Any
 
 from jumok import bundle, caches, machine
 from jumok.bundle import Bundle
+from jumok.data.lexicon import shortlist_of
 from jumok.decoding.hypothesis import NEVER, Hypothesis, length_penalty
 from jumok.engines.options import ANYTHING, Options, Wish
 from jumok.errors import DiskError, ModelFileError, UsageError
@@ -48,13 +50,12 @@ def obstacle(found: Bundle) -> str | None:
 class CTranslate2Engine:
     """Decodes with a model in CTranslate2's form."""
 
-    def __init__(self, found: Bundle, *, precision: str = "int8", shortlist: bool | None = None) -> None:
-        """A `shortlist` is used if the model has one, unless it is False; True insists on it."""
+    def __init__(self, found: Bundle, *, precision: str = "int8", shortlist: bool = False) -> None:
         self.vocabularies = found.vocabularies
         self.precision = precision
         self.folder = exported(found, precision)
-        self.shortlist = shortlist is not False and (self.folder / interop.VOCABULARY_MAP).is_file()
-        if shortlist and not self.shortlist:
+        self.shortlist = shortlist
+        if shortlist and not (self.folder / interop.VOCABULARY_MAP).is_file():
             raise UsageError(
                 "this model has no shortlist", where=f"in {found.folder}", hint="try: jumok model shortlist RUN"
             )
@@ -67,6 +68,10 @@ class CTranslate2Engine:
         self.never = [[self.target[token]] for token in NEVER]
 
     def _start(self, workers: int, threads: int) -> Any:
+        torch = sys.modules.get(
+            "torch"
+        )  # where it is loaded, the engine would leave it with as many threads as it takes
+        before = torch.get_num_threads() if torch is not None else 0
         try:
             return interop.library().Translator(
                 str(self.folder),
@@ -77,6 +82,9 @@ class CTranslate2Engine:
             )
         except (RuntimeError, ValueError) as error:
             raise ModelFileError(f"CTranslate2 cannot read the model: {error}", where=f"in {self.folder}") from None
+        finally:
+            if torch is not None:
+                torch.set_num_threads(before)
 
     @staticmethod
     def why_not(options: Options, wishes: Sequence[Wish] = ()) -> str | None:
@@ -222,7 +230,7 @@ def exported(found: Bundle, precision: str) -> Path:
 
 def make(found: Bundle, place: Path, precision: str) -> None:
     """Export a model into a folder that appears whole."""
-    weights, shortlist = interop.weights_of(found), interop.shortlist_of(found)
+    weights, shortlist = bundle.tensors(found), shortlist_of(found)
 
     def fill(folder: Path) -> None:
         interop.export(

@@ -17,7 +17,7 @@ from torch import Tensor
 from jumok.data.batches import pad
 from jumok.decoding.constraints import constrained
 from jumok.decoding.graph import Expansion
-from jumok.decoding.hypothesis import Hypothesis, length_penalty
+from jumok.decoding.hypothesis import NEVER, Hypothesis, length_penalty, ranked
 from jumok.decoding.rules import Moment, Rule, Words, at_least, begin_with, no_repeats
 from jumok.decoding.search import (
     Choose,
@@ -31,7 +31,9 @@ from jumok.decoding.search import (
 from jumok.engines.options import ANYTHING, Options, Wish
 from jumok.keys import generator
 from jumok.models.base import END, PAD, START, Attention, Seq2Seq, State
+from jumok.native.searching import Search
 
+AT_ONCE = 1 << 23  # tokens of output that one call has place for
 ROWS = 64  # pairs whose attention is held at once
 LONGEST_SOURCE = 2_048  # subwords; what is beyond is cut, so that an absurd line cannot take the machine down
 
@@ -82,6 +84,8 @@ class TorchEngine:
         `limits` are the longest outputs, where they are to be shorter than the options allow; `wishes` say what each
         translation must and must not have.
         """
+        if plain(options, wishes) and (at_once := self._at_once(sources, options, limits, progress)) is not None:
+            return at_once
         results: list[list[Hypothesis]] = [[] for _ in sources]
         wished = list(wishes) if wishes is not None else [ANYTHING] * len(sources)
         bound = [row for row, wish in enumerate(wished) if wish.require]
@@ -99,6 +103,34 @@ class TorchEngine:
                 for row, hypotheses in zip(rows, found, strict=True):
                     results[row] = hypotheses
                 progress(len(rows))
+        return results
+
+    @torch.inference_mode()
+    def _at_once(
+        self,
+        sources: Sequence[Sequence[int]],
+        options: Options,
+        limits: Sequence[int] | None,
+        progress: Callable[[int], None],
+    ) -> list[list[Hypothesis]] | None:
+        """The same as search step by step, by a model that can search by itself; None where it cannot."""
+        run = getattr(self.model, "search", None)
+        if run is None or self.device.type != "cpu":
+            return None
+        read = [[*ids[:LONGEST_SOURCE], END] for ids in sources]
+        longest = [len(ids) - 1 + options.extra_length for ids in read]
+        if limits is not None:
+            longest = [min(pair) for pair in zip(longest, limits, strict=True)]
+        how = Search(options.beam, options.length_penalty, options.best, options.exact)
+        results: list[list[Hypothesis]] = []
+        some = max(1, AT_ONCE // (options.best * max(longest, default=1)))
+        for start in range(0, len(read), some):
+            block = slice(start, start + some)
+            found = run(read[block], longest[block], how, ends=(START, END), never=NEVER)
+            if found is None:
+                return None
+            results += [ranked(one, options.length_penalty) for one in found]
+            progress(len(found))
         return results
 
     def submit(
@@ -307,3 +339,9 @@ class TorchEngine:
         target[:, 0] = START
         target[:, 1:] = labels[:, :-1].masked_fill(labels[:, :-1] == END, PAD)
         return source.to(self.device), target.to(self.device), labels.to(self.device)
+
+
+def plain(options: Options, wishes: Sequence[Wish] | None) -> bool:
+    """Whether all that is asked for is greedy or beam search, without rules."""
+    rules = options.sample or options.shortest or options.no_repeat or options.coverage or options.groups > 1
+    return not rules and (wishes is None or all(wish == ANYTHING for wish in wishes))

@@ -10,27 +10,22 @@ What differs when it searches: it divides log P by n^alpha, not by the paper's (
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
 
 from jumok import bundle
-from jumok.bundle import WEIGHTS, Bundle
+from jumok.bundle import Tensors
 from jumok.config import TransformerConfig
-from jumok.data.lexicon import FILE as LEXICON
-from jumok.data.lexicon import Lexicon
-from jumok.errors import DiskError, ModelFileError, UsageError
+from jumok.data.lexicon import Lexicon, shortlist_of
+from jumok.errors import DiskError, UsageError
 from jumok.text.vocabulary import SPECIALS, Vocabularies
 
 LONGEST = 2_048 + 64  # positions of a table; what is beyond, the engine would refuse
 PRECISIONS = ("float32", "int8", "int16")
 VOCABULARY_MAP = "vmap.txt"
-
-Weights = dict[str, np.ndarray]
 
 
 def library() -> Any:
@@ -67,7 +62,7 @@ def obstacle(model: TransformerConfig) -> str | None:
 
 
 def export(
-    weights: Weights,
+    weights: Mapping[str, np.ndarray],
     model: TransformerConfig,
     vocabularies: Vocabularies,
     out: str | Path,
@@ -80,7 +75,7 @@ def export(
         raise UsageError(reason, where="in the recipe's [model]", hint="jumok translate uses the torch engine for it")
     if precision not in PRECISIONS:
         raise UsageError(f"no precision {precision!r}", where="in --precision", hint=f"one of {', '.join(PRECISIONS)}")
-    copies = {name: np.array(value, dtype=np.float32) for name, value in weights.items()}  # quantised in place
+    copies = Tensors({name: np.array(value, dtype=np.float32) for name, value in weights.items()})  # quantised in place
     spec = specification(copies, model, vocabularies)
     spec.validate()
     spec.optimize(quantization=None if precision == "float32" else precision)
@@ -99,24 +94,13 @@ def export_bundle(path: str | Path, out: str | Path, *, precision: str = "float3
     """Export the model of a run folder or of a bundle."""
     found = bundle.read(path)
     return export(
-        weights_of(found),
+        bundle.tensors(found),
         found.recipe.model,
         found.vocabularies,
         out,
         precision=precision,
         shortlist=shortlist_of(found),
     )
-
-
-def shortlist_of(found: Bundle) -> Lexicon | None:
-    """The shortlist that was learnt with a model, if it has one."""
-    path = found.folder / LEXICON
-    if not path.is_file():
-        return None
-    try:
-        return Lexicon.from_bytes(path.read_bytes(), found.sizes, where=f"in {path}")
-    except OSError as error:
-        raise ModelFileError(f"cannot read the shortlist: {error.strerror}", where=f"in {path}") from None
 
 
 def vocabulary_map(lexicon: Lexicon, vocabularies: Vocabularies) -> Iterator[str]:
@@ -134,15 +118,7 @@ def vocabulary_map(lexicon: Lexicon, vocabularies: Vocabularies) -> Iterator[str
             yield f"{piece}\t" + " ".join(target[one] for one in found) + "\n"
 
 
-def weights_of(found: Bundle) -> Weights:
-    """The weights of a bundle, by name."""
-    try:
-        return dict(load_file(found.folder / WEIGHTS))
-    except (SafetensorError, OSError, ValueError, KeyError) as error:
-        raise ModelFileError(f"cannot read the weights: {error}", where=f"in {found.folder}") from None
-
-
-def specification(weights: Weights, model: TransformerConfig, vocabularies: Vocabularies) -> Any:
+def specification(weights: Tensors, model: TransformerConfig, vocabularies: Vocabularies) -> Any:
     """The model as CTranslate2 describes one."""
     specs, kinds = library().specs.transformer_spec, library().specs.common_spec.Activation
     rotary = model.key_width if model.positions == "rotary" else None
@@ -159,9 +135,9 @@ def specification(weights: Weights, model: TransformerConfig, vocabularies: Voca
         if model.norm_place == "pre":
             writer.norm(side.layer_norm, f"{name}_norm")
     width, symbols = model.d_model, {"source": len(vocabularies.source), "target": len(vocabularies.target)}
-    matrix = writer.take("matrix", symbols["target"], width)
+    matrix = weights.take("matrix", symbols["target"], width)
     tables = {
-        side: writer.take(f"{side}.weight", count, width) if f"{side}.weight" in weights else matrix
+        side: weights.take(f"{side}.weight", count, width) if f"{side}.weight" in weights else matrix
         for side, count in symbols.items()
     }
     encoder.embeddings[0].weight, decoder.embeddings.weight = tables["source"], tables["target"]
@@ -181,7 +157,7 @@ def specification(weights: Weights, model: TransformerConfig, vocabularies: Voca
     return spec
 
 
-def positions(weights: Weights, model: TransformerConfig, side: str) -> np.ndarray:
+def positions(weights: Mapping[str, np.ndarray], model: TransformerConfig, side: str) -> np.ndarray:
     """The vectors that are added to embeddings (positions, D)."""
     if model.positions == "learned":
         table = weights[f"{side}.positions.weight"]
@@ -194,25 +170,19 @@ def positions(weights: Weights, model: TransformerConfig, side: str) -> np.ndarr
 
 
 class Writer:
-    """Puts weights where CTranslate2 looks for them; one that is missing or has another shape is refused by name."""
+    """Puts weights where CTranslate2 looks for them."""
 
-    def __init__(self, weights: Weights, model: TransformerConfig) -> None:
+    def __init__(self, weights: Tensors, model: TransformerConfig) -> None:
         self.weights, self.width, self.inner = weights, model.d_model, model.d_ff
         self.scale = 1.0 if model.score == "dot" else None
 
-    def take(self, name: str, *shape: int) -> np.ndarray:
-        if name not in self.weights or self.weights[name].shape != shape:
-            found = self.weights[name].shape if name in self.weights else "missing"
-            raise ModelFileError(f"the weights do not fit the recipe: {name} is {found}, not {shape}")
-        return self.weights[name]
-
     def dense(self, spec: Any, name: str, rows: int, columns: int) -> None:
-        spec.weight = self.take(f"{name}.weight", rows, columns)
+        spec.weight = self.weights.take(f"{name}.weight", rows, columns)
         if f"{name}.bias" in self.weights:
-            spec.bias = self.take(f"{name}.bias", rows)
+            spec.bias = self.weights.take(f"{name}.bias", rows)
 
     def norm(self, spec: Any, name: str) -> None:
-        spec.gamma, spec.beta = self.take(f"{name}.weight", self.width), self.take(f"{name}.bias", self.width)
+        spec.gamma, spec.beta = (self.weights.take(f"{name}.{part}", self.width) for part in ("weight", "bias"))
 
     def layer(self, spec: Any, name: str) -> None:
         width = self.width

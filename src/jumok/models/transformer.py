@@ -12,13 +12,16 @@ Not here losses (training/), search (decoding/), text (text/).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from jumok.config import TransformerConfig
 from jumok.models.base import PAD, Attention, State
+from jumok.native.searching import Found, Search
 from jumok.nn import fused
 from jumok.nn.attention import Cache, CrossAttention, Padding, SelfAttention
 from jumok.nn.layers import NORMS, PATHS, Dropout, PostNorm, feed_forward
@@ -231,6 +234,16 @@ class Transformer(nn.Module):
         caches = [layer.attention.cache(len(source), memory) for layer in layers]
         memories = [layer.cross.remember(memory) for layer in layers]
         return DecoderState(caches, memories, padding, torch.arange(len(source), device=source.device))
+
+    def search(
+        self, sources: Sequence[Sequence[int]], limits: Sequence[int], how: Search, **tokens: Any
+    ) -> list[list[Found]] | None:
+        """From sources to translations in one call; None where a part of the model has no kernel."""
+        if (packed := self.packed()) is None:
+            return None
+        longest = max(map(len, sources), default=0), max(limits, default=0)
+        positions = self.source.positions(0, longest[0]), self.target.positions(0, longest[1])
+        return packed.search(sources, limits, how, positions, **tokens)
 
     def packed(self) -> Packed | None:
         """The model for the kernels that translate; None where a part of it has none."""

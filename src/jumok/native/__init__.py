@@ -45,6 +45,7 @@ SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "pass_backward": (None, [POINTER] * 3),
     "decoder_step": (None, [POINTER] * 3),
     "encoder_run": (None, [*[POINTER] * 4, *[LONG] * 2, POINTER]),
+    "search_run": (None, [POINTER] * 3),
     "packed_size": (LONG, [LONG] * 2),
     "pack_weight": (None, [*[POINTER] * 2, *[LONG] * 2]),
     "candidates": (None, [*[POINTER] * 4, *[LONG] * 4]),

@@ -140,7 +140,7 @@ static void turn_strip(float *strip, const float *A, int64_t stride, int64_t K, 
 }
 
 /* C (M, N) = A B + bias, or C += A B where `more`; rows of C are `width` apart; B is packed. */
-static void multiply(float *C, int64_t width, matrix A, const float *packed, int64_t M, int64_t K, int64_t N,
+__attribute__((unused)) static void multiply(float *C, int64_t width, matrix A, const float *packed, int64_t M, int64_t K, int64_t N,
                      const float *bias, int more) {
     float strip[DEEP * HIGH + LANES];
     for (int64_t k = 0; k < K || k == 0; k += DEEP) {

@@ -4,49 +4,7 @@
  * A row goes through all layers on one core, and nothing is shared between rows: what comes out for a hypothesis depends on
  * its own tokens and its own source, and not on what else is in the batch.  Keys and values stay where they were written:
  * position s of row n is in slot origin[n][s], so that hypotheses that branch or leave move nothing. */
-#include "products.h"
-
-#define ROWS 96
-
-/* x Wᵀ + b with W packed; b may be NULL. */
-typedef struct {
-    const float *packed, *bias;
-    int64_t in, out;
-} dense;
-
-/* Layer norm; no gain, no norm. */
-typedef struct {
-    const float *gain, *shift;
-} norming;
-
-typedef struct {
-    dense qkv, own, query, remember, other, inner, outer; /* in an encoder, query, remember and other are not there */
-    norming norms[3]; /* of self-attention, of attention over the source, of the feed-forward net */
-    float *cache;     /* (slots, room, H·K keys + H·E values) */
-    float *memory;    /* (sentences, S, H·K keys + H·E values) */
-} layer;
-
-typedef struct {
-    int64_t layers, D, H, K, E, pre;
-    const float *table, *turns; /* embeddings; rotary angles or NULL */
-    norming last;
-    dense output;
-    const layer *each;
-    float factor, scale, eps; /* of scores, of embeddings, of norms */
-} stack;
-
-/* N rows at position t: their tokens, where their past is, which sentence they translate and how long it is. */
-typedef struct {
-    int64_t N, t, room, S;
-    const int64_t *tokens, *origin, *sentence, *lengths; /* (N,), (N, room), (N,), (sentences,) */
-    const float *position;                               /* (D,) or NULL */
-} moment;
-
-/* What one core works on: rows of vectors, and places to put what they become. */
-typedef struct {
-    float *x, *normed, *wide, *mixed, *scores;
-    const float **past;
-} desk;
+#include "transformer.h"
 
 static void apply(float *to, const float *x, const dense *by, int64_t rows) {
     multiply(to, by->out, (matrix){x, by->in, 1}, by->packed, rows, by->in, by->out, by->bias, 0);
@@ -78,13 +36,13 @@ static void feed(const stack *d, const layer *l, const desk *at, int64_t rows) {
     leave(d, at, at->wide, &l->outer, l->norms[2], rows);
 }
 
-static desk desk_for(const stack *d, int64_t rows, int64_t most) {
+desk desk_for(const stack *d, int64_t rows, int64_t most) {
     int64_t wide = MAX(d->H * (2 * d->K + d->E), d->each->inner.out);
     return (desk){room(rows * d->D), room(rows * d->D), room(rows * wide), room(rows * d->H * d->E), room(padded(most)),
                   malloc(sizeof(float *) * (size_t)padded(most))};
 }
 
-static void clear(desk at) { free(at.x), free(at.normed), free(at.wide), free(at.mixed), free(at.scores), free(at.past); }
+void clear(desk at) { free(at.x), free(at.normed), free(at.wide), free(at.mixed), free(at.scores), free(at.past); }
 
 static void embed_row(const stack *d, float *x, int64_t token, const float *position) {
     for (int64_t i = 0; i < d->D; i++) x[i] = d->table[token * d->D + i] * d->scale + (position ? position[i] : 0.0f);
@@ -158,6 +116,12 @@ static void through(const stack *d, const layer *l, const moment *m, const desk 
     feed(d, l, at, rows);
 }
 
+void decoder_rows(float *logits, const stack *d, const moment *m, const desk *at, int64_t first, int64_t rows) {
+    for (int64_t r = 0; r < rows; r++) embed_row(d, at->x + r * d->D, m->tokens[first + r], m->position);
+    for (int64_t l = 0; l < d->layers; l++) through(d, d->each + l, m, at, first, rows);
+    apply(logits, normed(at, d->last, rows, d->D, d->eps, at->normed), &d->output, rows);
+}
+
 /* Logits (N, V) of the token after each row's; extends the caches at position t, row n in slot n. */
 void decoder_step(float *logits, const stack *d, const moment *m) {
     int64_t each = (m->N + omp_get_max_threads() - 1) / omp_get_max_threads();
@@ -167,17 +131,13 @@ void decoder_step(float *logits, const stack *d, const moment *m) {
         desk at = desk_for(d, each, MAX(m->t + 1, m->S));
 #pragma omp for schedule(static)
         for (int64_t first = 0; first < m->N; first += each) {
-            int64_t rows = MIN(each, m->N - first);
-            for (int64_t r = 0; r < rows; r++) embed_row(d, at.x + r * d->D, m->tokens[first + r], m->position);
-            for (int64_t l = 0; l < d->layers; l++) through(d, d->each + l, m, &at, first, rows);
-            apply(logits + first * d->output.out, normed(&at, d->last, rows, d->D, d->eps, at.normed), &d->output, rows);
+            decoder_rows(logits + first * d->output.out, d, m, &at, first, MIN(each, m->N - first));
         }
         clear(at);
     }
 }
 
-/* Sentences first … last - 1 through the encoder, without their padding, and what the decoder's layers keep of them. */
-static void read(const stack *e, const stack *d, const desk *at, const int64_t *tokens, const int64_t *lengths, int64_t S,
+void read_sentences(const stack *e, const stack *d, const desk *at, const int64_t *tokens, const int64_t *lengths, int64_t S,
                  const float *positions, int64_t first, int64_t last) {
     int64_t rows = 0, D = e->D, keys = e->H * e->K, values = e->H * e->E, width = 2 * keys + values;
     for (int64_t b = first; b < last; b++)
@@ -215,7 +175,7 @@ void encoder_run(const stack *e, const stack *d, const int64_t *tokens, const in
     {
         desk at = desk_for(e, MAX(ROWS, S), S);
 #pragma omp for schedule(dynamic)
-        for (int64_t i = 0; i < blocks; i++) read(e, d, &at, tokens, lengths, S, positions, starts[i], starts[i + 1]);
+        for (int64_t i = 0; i < blocks; i++) read_sentences(e, d, &at, tokens, lengths, S, positions, starts[i], starts[i + 1]);
         clear(at);
     }
     free(starts);
@@ -226,35 +186,38 @@ int64_t packed_size(int64_t in, int64_t out) { return in * panels(out); }
 /* W (out, in) as `dense` wants it. */
 void pack_weight(float *to, const float *weight, int64_t in, int64_t out) { pack(to, (matrix){weight, 1, in}, in, out); }
 
-/* The C largest logits of each row (N, V) and their tokens, best first, the first of equals first, as log-probabilities.  Tokens
- * in `never` count in the sum but are not chosen; what is -inf is chosen last. */
+/* The C largest logits of a row (V,) and their tokens, best first, the first of equals first, as log-probabilities.  Tokens in
+ * `never` count in the sum but are not chosen; what is -inf is chosen last. */
+void likeliest(float *best, int64_t *which, float *row, const int64_t *never, int64_t nevers, int64_t V, int64_t C) {
+    float most = -INFINITY, total = 0.0f;
+    int64_t found = 0, even = V / (4 * WIDE) * (4 * WIDE);
+    v8 highest[4], sum[4]; /* four at a time: none waits for the one before it */
+    for (int w = 0; w < 4; w++) highest[w] = (v8){0} - INFINITY, sum[w] = (v8){0};
+    for (int64_t v = 0; v < even; v += 4 * WIDE)
+        for (int w = 0; w < 4; w++) highest[w] = larger(load(row + v + w * WIDE), highest[w]);
+    for (int w = 0; w < 4; w++) most = MAX(most, largest(highest[w]));
+    for (int64_t v = even; v < V; v++) most = MAX(most, row[v]);
+    for (int64_t v = 0; v < even; v += 4 * WIDE)
+        for (int w = 0; w < 4; w++) sum[w] += exponential(load(row + v + w * WIDE) - most);
+    total = sum_of((sum[0] + sum[1]) + (sum[2] + sum[3]));
+    for (int64_t v = even; v < V; v++) total += expf(row[v] - most);
+    for (int64_t i = 0; i < nevers; i++) row[never[i]] = -INFINITY;
+    for (int64_t v = 0; v < V; v += WIDE) {
+        int64_t end = MIN(v + WIDE, V);
+        if (found == C && end - v == WIDE && !any(load(row + v) > best[C - 1])) continue;
+        for (int64_t w = v; w < end; w++) {
+            if (found == C && !(row[w] > best[C - 1])) continue;
+            int64_t at = found < C ? found++ : C - 1;
+            for (; at > 0 && row[w] > best[at - 1]; at--) best[at] = best[at - 1], which[at] = which[at - 1];
+            best[at] = row[w], which[at] = w;
+        }
+    }
+    for (int64_t c = 0; c < C; c++) best[c] -= most + logf(total);
+}
+
+/* The same for rows (N, V). */
 void candidates(float *top, int64_t *tokens, float *logits, const int64_t *never, int64_t nevers, int64_t N, int64_t V,
                 int64_t C) {
 #pragma omp parallel for schedule(static)
-    for (int64_t n = 0; n < N; n++) {
-        float *row = logits + n * V, *best = top + n * C, most = -INFINITY, total = 0.0f;
-        int64_t *which = tokens + n * C, found = 0, even = V / (4 * WIDE) * (4 * WIDE);
-        v8 highest[4], sum[4]; /* four at a time: none waits for the one before it */
-        for (int w = 0; w < 4; w++) highest[w] = (v8){0} - INFINITY, sum[w] = (v8){0};
-        for (int64_t v = 0; v < even; v += 4 * WIDE)
-            for (int w = 0; w < 4; w++) highest[w] = larger(load(row + v + w * WIDE), highest[w]);
-        for (int w = 0; w < 4; w++) most = MAX(most, largest(highest[w]));
-        for (int64_t v = even; v < V; v++) most = MAX(most, row[v]);
-        for (int64_t v = 0; v < even; v += 4 * WIDE)
-            for (int w = 0; w < 4; w++) sum[w] += exponential(load(row + v + w * WIDE) - most);
-        total = sum_of((sum[0] + sum[1]) + (sum[2] + sum[3]));
-        for (int64_t v = even; v < V; v++) total += expf(row[v] - most);
-        for (int64_t i = 0; i < nevers; i++) row[never[i]] = -INFINITY;
-        for (int64_t v = 0; v < V; v += WIDE) {
-            int64_t end = MIN(v + WIDE, V);
-            if (found == C && end - v == WIDE && !any(load(row + v) > best[C - 1])) continue;
-            for (int64_t w = v; w < end; w++) {
-                if (found == C && !(row[w] > best[C - 1])) continue;
-                int64_t at = found < C ? found++ : C - 1;
-                for (; at > 0 && row[w] > best[at - 1]; at--) best[at] = best[at - 1], which[at] = which[at - 1];
-                best[at] = row[w], which[at] = w;
-            }
-        }
-        for (int64_t c = 0; c < C; c++) best[c] -= most + logf(total);
-    }
+    for (int64_t n = 0; n < N; n++) likeliest(top + n * C, tokens + n * C, logits + n * V, never, nevers, V, C);
 }

@@ -18,41 +18,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from jumok.native.searching import LONG, POINTER, Dense, Found, Layer, Norming, Search, Stack, search
 from jumok.nn import fused
 from jumok.nn.attention import CrossAttention, DotScore, SelfAttention
 from jumok.nn.layers import Dropout, LayerNorm, Linear, PostNorm, PreNorm, ReluFeedForward
 
-POINTER, LONG, FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
 ROOM = 32  # positions that a new cache has place for
-
-
-class Dense(ctypes.Structure):
-    _fields_ = [("packed", POINTER), ("bias", POINTER), ("width", LONG), ("height", LONG)]
-
-
-class Norming(ctypes.Structure):
-    _fields_ = [("gain", POINTER), ("shift", POINTER)]
-
-
-class Layer(ctypes.Structure):
-    _fields_ = [
-        *((name, Dense) for name in ("qkv", "own", "query", "remember", "other", "inner", "outer")),
-        ("norms", Norming * 3),
-        ("cache", POINTER),
-        ("memory", POINTER),
-    ]
-
-
-class Stack(ctypes.Structure):
-    _fields_ = [
-        *((name, LONG) for name in ("layers", "d_model", "heads", "d_k", "d_v", "pre")),
-        ("table", POINTER),
-        ("turns", POINTER),
-        ("last", Norming),
-        ("output", Dense),
-        ("each", ctypes.POINTER(Layer)),
-        *((name, FLOAT) for name in ("factor", "scale", "eps")),
-    ]
 
 
 class Moment(ctypes.Structure):
@@ -198,6 +169,28 @@ class Packed:
             *fused.at(positions),
         )  # fmt: skip
         return Steps(self, memories, lengths, torch.arange(rows), torch.zeros(rows, ROOM, dtype=torch.long))
+
+    def search(
+        self,
+        sources: Sequence[Sequence[int]],
+        limits: Sequence[int],
+        how: Search,
+        positions: tuple[Tensor | None, Tensor | None],
+        **tokens: Any,
+    ) -> list[list[Found]]:
+        """All of it in one call; `positions` are those of each side, as many as the longest needs."""
+        lib = fused.kernels(self.source, *positions)
+        assert lib is not None
+        for ids in sources:
+            if min(ids) < 0 or max(ids) >= len(self.source):
+                raise IndexError(f"ids from {min(ids)} to {max(ids)} do not fit {len(self.source)} symbols")
+        turns = self.turns(max([*map(len, sources), *limits]))
+        encoder, decoder = (
+            self.at(stack, turns=turns, caches=(), memories=()) for stack in (self.encoder, self.decoder)
+        )
+        kept = [None if one is None else one.contiguous() for one in positions]
+        first, second = fused.at(*kept)
+        return search(lib, encoder, decoder, sources, limits, how, positions=(first, second), **tokens)
 
 
 @dataclass

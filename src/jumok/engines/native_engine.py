@@ -1,0 +1,217 @@
+"""Our own engine: ids to hypotheses with the C kernels, encoder and search in one call; no torch.
+
+It reads the bundle's own weights, in floats, and finds what the torch engine finds, hypothesis by hypothesis.  With a
+shortlist it chooses among the tokens that the source may turn into, and probabilities are shares of what is on the
+list.  `why_not` says what it cannot do; the torch engine can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from jumok import bundle, native
+from jumok.bundle import Bundle, Tensors
+from jumok.config import TransformerConfig
+from jumok.data.lexicon import Lexicon, shortlist_of
+from jumok.decoding.hypothesis import NEVER, Hypothesis, ranked
+from jumok.engines.options import ANYTHING, Options, Wish
+from jumok.errors import UsageError
+from jumok.native.searching import Dense, Layer, Norming, Search, Shortlist, Stack, at, search
+from jumok.text.vocabulary import END, START
+
+AT_ONCE = 1 << 23  # tokens of output that one call has place for
+LONGEST_SOURCE = 2_048  # subwords; what is beyond is cut, as in the torch engine
+
+
+def obstacle(model: TransformerConfig) -> str | None:
+    """Why a model cannot run here; None if it can."""
+    reasons = {
+        f"norm={model.norm!r}": model.norm != "layer",
+        f"join={model.join!r}": model.join != "add",
+        f"score={model.score!r}": model.score == "additive",
+        f"activation={model.activation!r}": model.activation != "relu",
+        "residual=false": not model.residual,
+        "d_k or d_v that is not a multiple of 8": model.key_width % 8 != 0 or model.value_width % 8 != 0,
+    }
+    reason = next((f"the kernels have no {name}" for name, true in reasons.items() if true), None)
+    return reason or ("there is no compiler for the kernels" if native.library() is None else None)
+
+
+class NativeEngine:
+    """Decodes with the kernels."""
+
+    def __init__(self, found: Bundle, *, shortlist: bool = False) -> None:
+        model, self.symbols = found.recipe.model, found.sizes[0]
+        self.weights = bundle.tensors(found)
+        self.library = native.library()
+        packer = Packer(self.library, self.weights, model)
+        self.matrix = self.weights.take("matrix", found.sizes[1], model.d_model)
+        self.encoder = packer.stack("encoder", packer.table("source", found.sizes[0], self.matrix))
+        self.decoder = packer.stack("decoder", packer.table("target", found.sizes[1], self.matrix))
+        self.decoder.output = packer.dense(self.matrix, None)
+        self.model, self.kept = model, packer.kept
+        lexicon = shortlist_of(found) if shortlist else None
+        if shortlist and lexicon is None:
+            raise UsageError(
+                "this model has no shortlist", where=f"in {found.folder}", hint="try: jumok model shortlist RUN"
+            )
+        self.lists = None if lexicon is None else listed(lexicon, self.matrix, found)
+        self.background = ThreadPoolExecutor(1)
+
+    @property
+    def shortlist(self) -> bool:
+        return self.lists is not None
+
+    @staticmethod
+    def why_not(options: Options, wishes: Sequence[Wish] = ()) -> str | None:
+        """What of a request only the torch engine can do; None if this one can do all of it."""
+        asked = {
+            "drawing": options.sample,
+            "groups": options.groups > 1,
+            "coverage": options.coverage > 0.0,
+            "least length": options.shortest > 0,
+            "ban on repeats": options.no_repeat > 0,
+            "wishes": any(wish != ANYTHING for wish in wishes),
+        }
+        return next((name for name, true in asked.items() if true), None)
+
+    def submit(
+        self,
+        sources: Sequence[Sequence[int]],
+        options: Options,
+        *,
+        progress: Callable[[int], None] = lambda sentences: None,
+        **_: Any,
+    ) -> Callable[[], list[list[Hypothesis]]]:
+        """Begin to decode in the background; the result is what the function gives, which waits for it."""
+        waiting = self.background.submit(self.decode, sources, options)
+
+        def collect() -> list[list[Hypothesis]]:
+            found = waiting.result()
+            progress(len(found))
+            return found
+
+        return collect
+
+    def decode(self, sources: Sequence[Sequence[int]], options: Options) -> list[list[Hypothesis]]:
+        """Hypotheses of every source (ids without END), best first, in the order given."""
+        read = [[*ids[:LONGEST_SOURCE], END] for ids in sources]
+        limits = [len(ids) - 1 + options.extra_length for ids in read]
+        how = Search(options.beam, options.length_penalty, options.best, options.exact)
+        some = max(1, AT_ONCE // (options.best * max(limits, default=1)))
+        results: list[list[Hypothesis]] = []
+        for start in range(0, len(read), some):
+            block = slice(start, start + some)
+            results += [ranked(one, options.length_penalty) for one in self._run(read[block], limits[block], how)]
+        return results
+
+    def _run(self, read: list[list[int]], limits: list[int], how: Search) -> list[list[Any]]:
+        longest = max(map(len, read)), max(limits)
+        encoder, decoder = Stack.from_buffer_copy(self.encoder), Stack.from_buffer_copy(self.decoder)
+        vectors = [places(self.weights, self.model, *side) for side in zip(("source", "target"), longest, strict=True)]
+        turns = angles(self.model, max(longest))
+        encoder.turns = decoder.turns = None if turns is None else at(turns)
+        positions = tuple(None if table is None else at(table) for table in vectors)
+        return search(
+            self.library, encoder, decoder, read, limits, how, ends=(START, END), never=NEVER,
+            positions=(positions[0], positions[1]), shortlist=self.lists,
+        )  # fmt: skip
+
+
+def listed(lexicon: Lexicon, matrix: np.ndarray, found: Bundle) -> Shortlist:
+    """The shortlist as the search reads it; a token that both sides know may turn into itself."""
+    sources = [lexicon.of(number) for number in range(found.sizes[0])]
+    if found.vocabularies.joint:
+        sources = [[*dict.fromkeys([*targets, number])] for number, targets in enumerate(sources)]
+    begins = np.concatenate([[0], np.cumsum([len(targets) for targets in sources])]).astype(np.int64)
+    tokens = np.array([token for targets in sources for token in targets], np.int64)
+    return Shortlist(at(matrix), begins, tokens, np.asarray(lexicon.common, np.int64))
+
+
+def places(weights: Tensors, model: TransformerConfig, side: str, length: int) -> np.ndarray | None:
+    """The vectors (length, D) that are added to embeddings, or None."""
+    if model.positions in ("rotary", "none"):
+        return None
+    if model.positions == "learned":
+        table = weights.take(f"{side}.positions.weight", model.longest, model.d_model)
+        return np.ascontiguousarray(table[np.minimum(np.arange(length), len(table) - 1)])
+    return waves(length, model.d_model)
+
+
+def waves(length: int, width: int) -> np.ndarray:
+    """The paper's sinusoids (length, width), in double, then rounded."""
+    angle = np.arange(length)[:, None] / 10_000.0 ** (np.arange(0, width, 2) / width)
+    table = np.stack([np.sin(angle), np.cos(angle)], axis=-1).reshape(length, -1)[:, :width]
+    return np.ascontiguousarray(table, dtype=np.float32)
+
+
+def angles(model: TransformerConfig, length: int) -> np.ndarray | None:
+    """Cosine and signed sine (length, 2, K) by which queries and keys turn, or None."""
+    if model.positions != "rotary":
+        return None
+    pairs = waves(length, model.key_width).reshape(length, -1, 2)
+    sin, cos = pairs[:, :, 0], pairs[:, :, 1]
+    both = [np.stack([cos, cos], axis=-1), np.stack([-sin, sin], axis=-1)]
+    return np.ascontiguousarray(np.stack([one.reshape(length, -1) for one in both], axis=1))
+
+
+class Packer:
+    """Packs the weights of a bundle for the kernels; what they have addresses of is in `kept`."""
+
+    def __init__(self, library: Any, weights: Tensors, model: TransformerConfig) -> None:
+        self.library, self.weights, self.model, self.kept = library, weights, model, list[Any]()
+
+    def table(self, side: str, symbols: int, shared: np.ndarray) -> np.ndarray:
+        name = f"{side}.weight"
+        return self.weights.take(name, symbols, self.model.d_model) if name in self.weights else shared
+
+    def dense(self, weight: np.ndarray, bias: np.ndarray | None) -> Dense:
+        height, width = weight.shape
+        packed = np.empty(self.library.packed_size(width, height), np.float32)
+        self.library.pack_weight(at(packed), at(weight), width, height)
+        self.kept += [packed, bias]
+        return Dense(at(packed), None if bias is None else at(bias), width, height)
+
+    def linear(self, name: str, rows: int, columns: int) -> Dense:
+        bias = self.weights.take(f"{name}.bias", rows) if f"{name}.bias" in self.weights else None
+        return self.dense(self.weights.take(f"{name}.weight", rows, columns), bias)
+
+    def norm(self, name: str) -> Norming:
+        width = self.model.d_model
+        return Norming(*(at(self.weights.take(f"{name}.{part}", width)) for part in ("weight", "bias")))
+
+    def layer(self, name: str, *, decoder: bool) -> Layer:
+        model, width = self.model, self.model.d_model
+        keys, values = model.heads * model.key_width, model.heads * model.value_width
+        matrices = {
+            "qkv": ("attention.qkv", 2 * keys + values, width),
+            "own": ("attention.output", width, values),
+            "inner": ("feed_forward.inner", model.d_ff, width),
+            "outer": ("feed_forward.outer", width, model.d_ff),
+        }
+        if decoder:
+            matrices |= {
+                "query": ("cross.query", keys, width),
+                "remember": ("cross.memory", keys + values, width),
+                "other": ("cross.output", width, values),
+            }
+        paths = ("attention_path", "cross_path" if decoder else "", "feed_forward_path")
+        norms = (Norming * 3)(*(self.norm(f"{name}.{path}.norm") if path else Norming() for path in paths))
+        made = {part: self.linear(f"{name}.{where}", *shape) for part, (where, *shape) in matrices.items()}
+        return Layer(**made, norms=norms)
+
+    def stack(self, side: str, table: np.ndarray) -> Stack:
+        model = self.model
+        count = model.encoder_layers if side == "encoder" else model.decoder_layers
+        each = (Layer * count)(*(self.layer(f"{side}.{n}", decoder=side == "decoder") for n in range(count)))
+        self.kept += [each, table]
+        factor = 1.0 if model.score == "dot" else model.key_width**-0.5
+        return Stack(
+            layers=count, d_model=model.d_model, heads=model.heads, d_k=model.key_width, d_v=model.value_width,
+            pre=model.norm_place == "pre", table=at(table), each=each, factor=factor, scale=model.d_model**0.5,
+            eps=1e-5, last=self.norm(f"{side}_norm") if model.norm_place == "pre" else Norming(),
+        )  # fmt: skip

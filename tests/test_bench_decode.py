@@ -212,12 +212,13 @@ def test_an_engine_is_asked_of_the_translator_and_of_the_command_line_alike(monk
 
     monkeypatch.setattr(package, "Translator", Fake, raising=False)
     command = ["-m", "jumok.cli", "translate", "M"]
-    assert Jumok("M", "torch", "float32", False).once == [*command, "--engine", "torch"]
+    assert Jumok("M", "torch", None, False).once == [*command, "--engine", "torch"]
     fast = [*command, "--engine", "ctranslate2", "--precision", "int8"]
-    assert Jumok("M", "ctranslate2", "int8", False).once == [*fast, "--no-shortlist"]
+    assert Jumok("M", "ctranslate2", "int8", False).once == fast
     assert Jumok("M", "ctranslate2", "int8", True).once == [*fast, "--shortlist"]
     ours = {"engine": "ctranslate2", "precision": "int8"}
-    assert asked[::2] == [{"engine": "torch"}, ours | {"shortlist": False}, ours | {"shortlist": True}]
+    torch = {"engine": "torch", "precision": None, "shortlist": False}
+    assert asked[::2] == [torch, ours | {"shortlist": False}, ours | {"shortlist": True}]
 
 
 def test_what_is_timed_is_what_the_command_line_does_text_without_details(micro, monkeypatch):

@@ -368,3 +368,16 @@ def test_the_shortlist_of_another_vocabulary_is_refused(found):
             Lexicon.from_bytes(content, sizes)
     with pytest.raises(ModelFileError, match="shortlist"):
         Lexicon.from_bytes(b"junk", found.sizes)
+
+
+def test_a_model_that_has_no_shortlist_can_be_given_one(own_micro, jumok):
+    before = (own_micro / "model" / FILE).read_bytes()
+    loaded = checkpoint.load(own_micro)
+    checkpoint.export(
+        own_micro / "model", checkpoint.weights(loaded.model), loaded.recipe, loaded.vocabularies, loaded.card
+    )
+    answer = jumok("model", "shortlist", own_micro)
+    assert (answer.code, answer.out) == (0, f"{own_micro / 'model'}\n")
+    again = shortlist_of(bundle.read(own_micro))
+    assert set(again.common.tolist()) == set(Lexicon.from_bytes(before, loaded.sizes).common.tolist())
+    bundle.verify(own_micro / "model", ("model.safetensors", FILE))

@@ -49,7 +49,7 @@ export_app = typer.Typer(
 app.add_typer(export_app, name="export", short_help="Write a model for another engine: ctranslate2.")
 app.add_typer(bench_app, name="bench", short_help="Measure speed: train, decode.")
 app.add_typer(data_app, name="data", short_help="Look at text files: check, stats.")
-app.add_typer(model_app, name="model", short_help="Look at models: info, average.")
+app.add_typer(model_app, name="model", short_help="Look at models: info, compare, average, shortlist.")
 
 
 def option(metavar: str, help: str, *names: str) -> Any:
@@ -64,6 +64,7 @@ Alpha = Annotated[float | None, option("A", "0 prefers short, 1 long. Paper: 0.6
 Engine = Annotated[str, option("NAME", "native, ctranslate2, torch (every feature) or auto: native where it can.")]
 Precision = Annotated[str | None, option("NAME", "Of ctranslate2: int8 (default) or float32.")]
 Shortlist = Annotated[bool, typer.Option("--shortlist", help="Choose among likely words only: faster.")]
+ALL_ENGINES = "torch,native,native-shortlist,ctranslate2-float32,ctranslate2-int8,ctranslate2-int8-shortlist"
 File = str | None
 Words = list[str] | None
 MISUSE: type[Exception] = typer.BadParameter.__mro__[2]  # ClickException, of click or of the copy that typer may carry
@@ -421,6 +422,51 @@ def model_average(
     print(average_run(run, last=last, out=out))
 
 
+@model_app.command("shortlist")
+def model_shortlist(
+    model: ModelPath,
+    source: Annotated[File, option("FILE", "Text to learn from, if the model's own is gone.")] = None,
+    target: Annotated[File, option("FILE", "Its translation, line by line.")] = None,
+) -> None:
+    """Learn which words may turn into which, for --shortlist; models trained with this version have it already.
+
+    \b
+    jumok model shortlist runs/tiny
+    """
+    from jumok.preparation import add_shortlist
+
+    print(add_shortlist(model, source, target))
+
+
+@model_app.command("compare")
+def model_compare(
+    models: Annotated[list[str], typer.Argument(help="Run folders, or the model folders inside.", metavar="MODEL…")],
+    source: Annotated[str, option("FILE", "Sentences to translate.")],
+    target: Annotated[str, option("FILE", "Their reference translations.")],
+    engines: Annotated[str, option("NAMES", "Comma-separated.")] = ALL_ENGINES,
+    beams: Annotated[str, option("NUMBERS", "Comma-separated.")] = "1,5",
+    rounds: Annotated[int, option("N", "Times that every choice gets all sentences, in turn.")] = 3,
+    sentences: Annotated[int, option("N", "Take so many from the top of the files.")] = 1_000,
+    out: Annotated[Path | None, option("FILE", "Also draw it, as SVG.")] = None,
+    as_json: Json = False,
+) -> None:
+    """What quality costs: BLEU against speed and size over models, engines, precisions, beams and shortlists.
+
+    \b
+    jumok model compare runs/tiny runs/tiny-student --source val.en --target val.de --out front.svg
+    """
+    from jumok.bench.front import compare, picture, table
+    from jumok.text.lines import write_lines
+
+    figures = compare(
+        models, source=source, target=target, engines=engines.split(","), beams=numbers(beams, "beams"),
+        rounds=rounds, sentences=sentences, say=lambda text: print(text, file=sys.stderr),
+    )  # fmt: skip
+    if out is not None:
+        write_lines(out, picture(figures).removesuffix("\n").split("\n"))
+    print(dumps(figures) if as_json else "\n".join(table(figures)))
+
+
 @export_app.command("ctranslate2")
 def export_ctranslate2(
     model: ModelPath,
@@ -470,9 +516,7 @@ def bench_decode(
     model: ModelPath,
     source: Annotated[str, option("FILE", "Sentences to translate.")],
     target: Annotated[str, option("FILE", "Their reference translations.")],
-    engines: Annotated[
-        str, option("NAMES", "Comma-separated; the first is what ratios refer to.")
-    ] = "torch,ctranslate2-float32,ctranslate2-int8,ctranslate2-int8-shortlist",
+    engines: Annotated[str, option("NAMES", "Comma-separated; the first is what ratios refer to.")] = ALL_ENGINES,
     beams: Annotated[str, option("NUMBERS", "Comma-separated.")] = "1,5",
     rounds: Annotated[int, option("N", "Times that every engine gets all sentences, in turn.")] = 3,
     sentences: Annotated[int, option("N", "Take so many from the top of the files.")] = 1_000,

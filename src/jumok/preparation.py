@@ -1,7 +1,10 @@
 """Text to batches' raw material: a vocabulary, a token store and a validation set, made once and found again."""
 
 import heapq
+import shutil
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from jumok import bundle
@@ -123,3 +126,25 @@ def _tell(made: Prepared, count: int, share: float, report: Report) -> None:
         "corpus", name=made.corpus.name, digest=made.corpus.digest, pairs=count, train=len(made.store),
         valid=len(made.valid), left_out=made.store.left_out, source_tokens=source, target_tokens=target,
     )  # fmt: skip
+
+
+def add_shortlist(path: str | Path, source: str | None = None, target: str | None = None) -> Path:
+    """Learn a shortlist for a finished model, from the text it was trained on unless another is given; its bundle."""
+    found = bundle.read(path)
+    data = found.recipe.data
+    if source is not None or target is not None:
+        data = data.model_copy(update={"corpus": None, "table": None, "source": source, "target": target})
+    corpus, _ = corpora.resolve(data, found.recipe.seed)
+    with TemporaryDirectory() as scratch:
+        filters = store.Filters(data.longest, data.ratio)
+        built = store.build(corpus, found.vocabularies, filters, Path(scratch), identity=corpus.digest)
+        content = lexicon.learn(built, found.sizes).to_bytes()
+
+    def fill(folder: Path) -> None:
+        for file in found.folder.iterdir():
+            if file.is_file() and file.name != bundle.MANIFEST:
+                shutil.copyfile(file, folder / file.name)
+        bundle.write_file(folder / lexicon.FILE, content)
+
+    bundle.make_whole(found.folder, fill)
+    return found.folder

@@ -41,7 +41,7 @@ ENGINES = {  # how each is asked for
     "ctranslate2-int8": ("--engine", "ctranslate2", "--precision", "int8"),
     "ctranslate2-int8-shortlist": ("--engine", "ctranslate2", "--precision", "int8", "--shortlist"),
 }
-USUAL = ("torch", "ctranslate2-float32", "ctranslate2-int8", "ctranslate2-int8-shortlist")
+USUAL = tuple(ENGINES)
 SINGLES = 200  # sentences that are translated one by one
 STARTS = 3  # fresh processes, of which the fastest counts
 PATIENCE = 10.0  # seconds for a process to leave

@@ -172,7 +172,9 @@ class Scale(NamedTuple):
             decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
             numbers = [step * 10.0**decade for decade in decades for step in (1, 2, 5)]
         else:
-            step = next(s for s in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20) if (self.high - self.low) / s <= 8)
+            step = next(
+                s for s in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20) if (self.high - self.low) / s <= 8
+            )
             numbers = [step * number for number in range(math.ceil(self.low / step), math.floor(self.high / step) + 1)]
         return [number for number in numbers if self.low <= number <= self.high]
 

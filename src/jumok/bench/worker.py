@@ -65,10 +65,8 @@ class System(ABC):
 class Jumok(System):
     """Our own, loaded as the command line does; without torch where the engine needs none."""
 
-    def __init__(self, model: str, engine: str, precision: str, shortlist: bool) -> None:
-        chosen: dict[str, Any] = {"engine": engine}
-        if engine != "torch":
-            chosen |= {"precision": precision, "shortlist": shortlist}
+    def __init__(self, model: str, engine: str, precision: str | None, shortlist: bool) -> None:
+        chosen: dict[str, Any] = {"engine": engine, "precision": precision, "shortlist": shortlist}
         self.translator = jumok.Translator.load(model, say=refuse, **chosen)
         self.translator.translate("1")  # the engine is made now, or says why it cannot be
         self.version, self.once = jumok.__version__, ["-m", "jumok.cli", "translate", model, *flags(chosen)]
@@ -90,7 +88,8 @@ def flags(chosen: dict[str, Any]) -> list[str]:
     """Choices of a translator as options of the command line."""
     words = []
     for name, value in chosen.items():
-        words += [f"--{'' if value else 'no-'}{name}"] if isinstance(value, bool) else [f"--{name}", str(value)]
+        if value:
+            words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
     return words
 
 
@@ -161,8 +160,8 @@ def timed(call: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m jumok.bench.worker", description="Answers jumok bench decode.")
     parser.add_argument("model")
-    parser.add_argument("--engine", choices=("torch", "ctranslate2"), default="torch")
-    parser.add_argument("--precision", choices=("float32", "int8"), default="float32")
+    parser.add_argument("--engine", choices=("torch", "native", "ctranslate2"), default="torch")
+    parser.add_argument("--precision", choices=("float32", "int8"))
     parser.add_argument("--shortlist", action="store_true")
     given = parser.parse_args(arguments)
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # as the command line does

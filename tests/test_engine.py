@@ -20,6 +20,7 @@ from jumok.engines.options import Options, Wish
 from jumok.engines.torch_engine import TorchEngine
 from jumok.errors import ModelFileError, UnknownName, UsageError
 from jumok.models import build
+from jumok.native.searching import Search
 from jumok.text.vocabulary import END
 from tests.helpers import VARIANTS, small
 
@@ -230,6 +231,7 @@ def test_what_the_fast_engine_cannot_do_is_done_by_torch_and_told_once(micro, re
 def test_a_recipe_without_counterpart_falls_back_in_one_line(own_micro):
     from jumok import recipes
     from jumok.models import build
+from jumok.native.searching import Search
     from tests.conftest import MICRO
 
     recipe = recipes.tiny().change(MICRO | {"model.activation": "swiglu"})
@@ -326,6 +328,26 @@ def test_our_own_engine_keeps_to_the_shortlist(sources, found):
         allowed = {token for i in (*source, END) for token in (i, *lexicon.of(i))} | set(lexicon.common.tolist())
         for one in short.decode([source], options)[0]:
             assert set(one.ids) <= allowed - set(NEVER)
+
+
+def test_a_hypothesis_far_behind_is_given_up_only_where_it_may_be(found, sources, monkeypatch):
+    asked = []
+    monkeypatch.setattr(NativeEngine, "_run", lambda self, read, limits, how: asked.append(how.margin) or [[]])
+    for shortlist in (False, True):
+        engine = NativeEngine(found, shortlist=shortlist)
+        for options in (Options(beam=3), Options(beam=3, exact=True), Options(beam=3, best=2)):
+            engine.decode(sources[:1], options)
+    assert asked == [np.inf] * 3 + [native_engine.MARGIN] + [np.inf] * 2
+
+
+def test_a_margin_of_nothing_leaves_the_likeliest_alone(found, sources):
+    engine = NativeEngine(found)
+    read, limits = [[*source, END] for source in sources], [len(source) + 5 for source in sources]
+    narrow, greedy = (engine._run(read, limits, how) for how in (Search(4, 0.0, margin=0.0), Search(1, 0.0)))
+    for one, other in zip(narrow, greedy, strict=True):
+        assert one[0][1] >= other[0][1] - 1e-5  # it follows the likeliest, and may end at any step on the way
+    wide = engine._run(read, limits, Search(4, 0.6, margin=1e9))
+    assert wide == engine._run(read, limits, Search(4, 0.6))
 
 
 def test_a_shortlist_of_everything_changes_no_choice(found, sources):

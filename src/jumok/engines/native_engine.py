@@ -1,14 +1,15 @@
 """Our own engine: ids to hypotheses with the C kernels, encoder and search in one call; no torch.
 
 It reads the bundle's own weights, in floats, and finds what the torch engine finds, hypothesis by hypothesis.  With a
-shortlist it chooses among the tokens that the source may turn into, and probabilities are shares of what is on the
-list.  `why_not` says what it cannot do; the torch engine can.
+shortlist it chooses among the tokens that the source may turn into, probabilities are shares of what is on the list,
+and hypotheses that are far behind are given up.  `why_not` says what it cannot do; the torch engine can.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from jumok.errors import UsageError
 from jumok.native.searching import Dense, Layer, Norming, Search, Shortlist, Stack, at, search
 from jumok.text.vocabulary import END, START
 
+MARGIN = 3.0  # with a shortlist: a hypothesis e^3 times less likely than its sentence's best is given up (LOG.md)
 AT_ONCE = 1 << 23  # tokens of output that one call has place for
 LONGEST_SOURCE = 2_048  # subwords; what is beyond is cut, as in the torch engine
 
@@ -101,7 +103,8 @@ class NativeEngine:
         """Hypotheses of every source (ids without END), best first, in the order given."""
         read = [[*ids[:LONGEST_SOURCE], END] for ids in sources]
         limits = [len(ids) - 1 + options.extra_length for ids in read]
-        how = Search(options.beam, options.length_penalty, options.best, options.exact)
+        margin = MARGIN if self.lists is not None and not options.exact and options.best == 1 else inf
+        how = Search(options.beam, options.length_penalty, options.best, options.exact, margin)
         some = max(1, AT_ONCE // (options.best * max(limits, default=1)))
         results: list[list[Hypothesis]] = []
         for start in range(0, len(read), some):

@@ -10,7 +10,7 @@ typedef struct {
     int64_t B, W, best, most, exact, start, end; /* `most`: tokens of the longest answer */
     const int64_t *tokens, *begins, *limits;     /* sentence b is tokens[begins[b]] … tokens[begins[b + 1] - 1] */
     const float *sources, *targets;              /* positions (·, D) of each side, or NULL */
-    double alpha;
+    double alpha, margin; /* hypotheses that are so much less likely than their sentence's best are given up */
     const int64_t *never;
     int64_t nevers;
     const float *matrix;                         /* (V, D): what a shortlist is taken from, or NULL */
@@ -135,14 +135,16 @@ static void translate(const stack *e, const stack *d, const quest *q, int64_t fi
     past *steps = calloc((size_t)(T + 1), sizeof(past));
     ending *ended = malloc(sizeof(ending) * (size_t)(G * q->best));
     candidate *found = malloc(sizeof(candidate) * (size_t)(2 * W));
-    int64_t *count = calloc((size_t)G, sizeof(int64_t)), *alive = malloc(sizeof(int64_t) * (size_t)G), living = G;
-    int64_t *sentence = malloc(sizeof(int64_t) * (size_t)N), *which = malloc(sizeof(int64_t) * (size_t)(N * C));
+    int64_t *count = calloc((size_t)G, sizeof(int64_t)), *alive = malloc(sizeof(int64_t) * (size_t)G), living = G, rows = G;
+    int64_t *begins = malloc(sizeof(int64_t) * (size_t)(G + 1)); /* of the rows of each sentence that lives */
+    int64_t *sentence = malloc(sizeof(int64_t) * (size_t)N), *owner = malloc(sizeof(int64_t) * (size_t)N), *which = malloc(sizeof(int64_t) * (size_t)(N * C));
     int64_t *origin = malloc(sizeof(int64_t) * (size_t)(N * T)), *other = malloc(sizeof(int64_t) * (size_t)(N * T));
     float *logits = room(MIN(N, ROWS) * V), *top = room(N * C), *score = room(N), *scores = room(N);
     steps[0] = (past){malloc(sizeof(int64_t) * (size_t)N), malloc(sizeof(int64_t) * (size_t)N), room(N)};
-    for (int64_t b = 0; b < G; b++) alive[b] = sentence[b] = b, score[b] = 0.0f, steps[0].token[b] = q->start;
-    for (int64_t t = 0, each = 1; living; t++, each = W) {
-        int64_t rows = living * each, going = 0;
+    for (int64_t b = 0; b < G; b++) alive[b] = sentence[b] = begins[b] = b, score[b] = 0.0f, steps[0].token[b] = q->start;
+    begins[G] = G;
+    for (int64_t t = 0; living; t++) {
+        int64_t going = 0, after = 0;
         const float *position = q->targets ? q->targets + t * D : NULL;
         moment m = {rows, t, T, S, steps[t].token, origin, sentence, lengths, position};
         for (int64_t from = 0; from < rows; from += ROWS) {
@@ -156,13 +158,13 @@ static void translate(const stack *e, const stack *d, const quest *q, int64_t fi
         steps[t + 1] = (past){malloc(sizeof(int64_t) * (size_t)N), malloc(sizeof(int64_t) * (size_t)N), room(N)};
         past *next = steps + t + 1;
         for (int64_t i = 0; i < living; i++) {
-            int64_t b = alive[i], limit = q->limits[first + b], wide = 0;
-            int64_t have = merge(found, score + i * each, top + i * each * C, which + i * each * C, each, C, W == 1 ? 1 : 2 * W);
+            int64_t b = alive[i], limit = q->limits[first + b], wide = 0, from = begins[i], each = begins[i + 1] - from;
+            int64_t have = merge(found, score + from, top + from * C, which + from * C, each, C, W == 1 ? 1 : 2 * W);
             ending *best = ended + b * q->best;
             for (int64_t c = 0; c < MIN(have, W); c++)
                 if (found[c].token == q->end || t + 1 >= limit) {
                     double worth = found[c].total / penalty(t + 1, q->alpha);
-                    keep(best, count + b, q->best, (ending){worth, found[c].total, found[c].gain, t, i * each + found[c].row, found[c].token});
+                    keep(best, count + b, q->best, (ending){worth, found[c].total, found[c].gain, t, from + found[c].row, found[c].token});
                 }
             candidate kept[W];
             for (int64_t c = 0; c < have && wide < W; c++)
@@ -173,18 +175,21 @@ static void translate(const stack *e, const stack *d, const quest *q, int64_t fi
                 done = best[q->best - 1].score >= kept[0].total / penalty(longest, q->alpha);
             }
             if (done) continue;
-            for (int64_t w = 0; w < W; w++) {
-                int64_t r = going * W + w;
-                candidate one = kept[w < wide ? w : 0];
-                next->parent[r] = i * each + one.row, next->token[r] = one.token, next->gain[r] = one.gain;
-                scores[r] = w < wide ? one.total : -INFINITY;
+            begins[going] = after;
+            for (int64_t w = 0; w < wide && kept[w].total >= kept[0].total - q->margin; w++) {
+                int64_t r = after++;
+                next->parent[r] = from + kept[w].row, next->token[r] = kept[w].token, next->gain[r] = kept[w].gain;
+                scores[r] = kept[w].total;
                 memcpy(other + r * T, origin + next->parent[r] * T, sizeof(int64_t) * (size_t)t);
                 other[r * T + t] = next->parent[r];
+                owner[r] = b;
             }
             alive[going++] = b;
         }
-        living = going;
-        for (int64_t r = 0; r < living * W; r++) sentence[r] = alive[r / W], score[r] = scores[r];
+        living = going, rows = after;
+        begins[living] = rows;
+        memcpy(sentence, owner, sizeof(int64_t) * (size_t)rows);
+        memcpy(score, scores, sizeof(float) * (size_t)rows);
         int64_t *swap = origin;
         origin = other, other = swap;
     }
@@ -198,7 +203,7 @@ static void translate(const stack *e, const stack *d, const quest *q, int64_t fi
     if (q->matrix) free((void *)own.output.packed);
     clear(at);
     free(lengths), free(source), free(layers), free(steps), free(ended), free(found), free(count), free(alive), free(sentence);
-    free(which), free(origin), free(other), free(logits), free(top), free(score), free(scores);
+    free(begins), free(owner), free(which), free(origin), free(other), free(logits), free(top), free(score), free(scores);
 }
 
 /* All sentences, in groups that fill the rows of a core. */

@@ -49,6 +49,7 @@ class Quest(ctypes.Structure):
         *((name, LONG) for name in ("sentences", "beam", "best", "most", "exact", "start", "end")),
         *((name, POINTER) for name in ("tokens", "begins", "limits", "sources", "targets")),
         ("alpha", DOUBLE),
+        ("margin", DOUBLE),
         ("never", POINTER),
         ("nevers", LONG),
         *((name, POINTER) for name in ("matrix", "list_begins", "list", "common")),
@@ -74,6 +75,7 @@ class Search:
     alpha: float
     best: int = 1
     exact: bool = False
+    margin: float = float("inf")  # hypotheses so much less likely than their sentence's best are given up
 
 
 Found = tuple[tuple[int, ...], float, tuple[float, ...]]  # ids, log P, log-probability of each token
@@ -107,7 +109,7 @@ def search(
     lists = shortlist or Shortlist(0, *(np.empty(0, np.int64),) * 3)
     quest = Quest(
         len(order), how.beam, how.best, shape[2], how.exact, *ends, *map(at, (tokens, begins, longest)), *positions,
-        how.alpha, at(banned), len(banned), lists.matrix or None, *map(at, lists[1:]), len(lists.common),
+        how.alpha, how.margin, at(banned), len(banned), lists.matrix or None, *map(at, lists[1:]), len(lists.common),
         *map(at, (ids, sizes, gains, totals)),
     )  # fmt: skip
     library.search_run(ctypes.byref(encoder), ctypes.byref(decoder), ctypes.byref(quest))

@@ -231,7 +231,6 @@ def test_what_the_fast_engine_cannot_do_is_done_by_torch_and_told_once(micro, re
 def test_a_recipe_without_counterpart_falls_back_in_one_line(own_micro):
     from jumok import recipes
     from jumok.models import build
-from jumok.native.searching import Search
     from tests.conftest import MICRO
 
     recipe = recipes.tiny().change(MICRO | {"model.activation": "swiglu"})

@@ -242,3 +242,15 @@ def test_a_missing_vocabulary_and_a_folder_that_cannot_be_written_are_told(vocab
         Vocabularies.load(tmp_path)
     with pytest.raises(DiskError, match="cannot write the vocabulary"):
         Vocabularies(vocabulary, vocabulary).save(tmp_path / "not there")
+
+
+def test_many_sentences_are_decoded_as_one_by_one(vocabulary):
+    sentences = [
+        vocabulary.encode("a b"),
+        [],
+        [0, 2, 3, 5],
+        vocabulary.encode("one two  three"),
+        [2, *vocabulary.encode("x"), 3],
+    ]
+    assert vocabulary.decode_all(sentences) == [vocabulary.decode(ids) for ids in sentences]
+    assert vocabulary.decode_all([]) == []

@@ -275,6 +275,12 @@ class Translator:
 
         def collect() -> list[Translation]:
             results = [Translation(text, "", 0.0, 0.0) for text in texts]  # a blank line stays blank
+            if order.bare:
+                best = [hypotheses[0] for hypotheses in found()]
+                said = self.vocabularies.target.decode_all([one.body for one in best])
+                for row, one, text in zip(full, best, said, strict=True):
+                    results[row] = Translation(texts[row], text, one.score, one.log_probability)
+                return results
             for row, hypotheses in zip(full, found(), strict=True):
                 forbidden = wanted[row][2]
                 clean = [h for h in hypotheses if not self._says(h, forbidden)] or hypotheses
@@ -452,6 +458,11 @@ class Order:
         if own.get("attention") or own.get("align"):
             own["details"] = True
         return cls(translator.options(**rest), wishes, **own)
+
+    @property
+    def bare(self) -> bool:
+        """Whether the text of the best translation is all that is wanted."""
+        return not (self.details or self.mbr or self.wishes.any) and self.options.best == 1
 
     def search(self, forbidding: bool) -> Options:
         """The engine's options: several hypotheses, where one of them is chosen afterwards."""

@@ -32,7 +32,8 @@ from jumok.text.vocabulary import END
 FORMAT = 1  # of what is cached
 KEPT = 24  # exported models in the cache
 LONGEST_SOURCE = 2_048  # subwords; what is beyond is cut, as in the torch engine
-BATCH = 1_024  # source tokens decoded at once
+BATCH = 2_048  # source tokens decoded at once, greedily; a beam has so many fewer
+BEAM_BATCH = 512
 SHORT_BATCH = 256  # with a shortlist, which grows with the sentences that share it
 
 
@@ -155,7 +156,7 @@ class CTranslate2Engine:
             max_decoding_length=limit,
             min_decoding_length=options.shortest,
             no_repeat_ngram_size=options.no_repeat,
-            max_batch_size=SHORT_BATCH if self.shortlist else BATCH,
+            max_batch_size=SHORT_BATCH if self.shortlist else BATCH if options.beam == 1 else BEAM_BATCH,
             batch_type="tokens",
             max_input_length=0,
             suppress_sequences=self.never,

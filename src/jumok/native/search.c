@@ -5,6 +5,8 @@
  * With a shortlist the output is a choice among the tokens that the group's source words may turn into. */
 #include "transformer.h"
 
+#define GROUP 48
+
 /* What is asked: B sentences end to end, longest first, a beam of W and the best of each; and where the answers go. */
 typedef struct {
     int64_t B, W, best, most, exact, start, end; /* `most`: tokens of the longest answer */
@@ -206,9 +208,9 @@ static void translate(const stack *e, const stack *d, const quest *q, int64_t fi
     free(begins), free(owner), free(which), free(origin), free(other), free(logits), free(top), free(score), free(scores);
 }
 
-/* All sentences, in groups that fill the rows of a core. */
+/* All sentences, in groups of a few rows: enough for the products, few enough for a short list and an even end. */
 void search_run(const stack *e, const stack *d, const quest *q) {
-    int64_t each = MAX(1, ROWS / q->W), groups = (q->B + each - 1) / each;
+    int64_t each = MAX(1, GROUP / q->W), groups = (q->B + each - 1) / each;
 #pragma omp parallel
     {
         int64_t *list = q->matrix ? malloc(sizeof(int64_t) * (size_t)d->output.out) : NULL;

@@ -97,6 +97,11 @@ class Vocabulary:
         """
         return " ".join(str(self._processor.decode([int(i) for i in ids if i >= SPECIALS])).split())
 
+    def decode_all(self, sentences: Sequence[Sequence[int]]) -> list[str]:
+        """`decode` of many sentences at once."""
+        texts = self._processor.decode([[i for i in ids if i >= SPECIALS] for ids in sentences])
+        return [" ".join(str(text).split()) for text in texts]
+
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The subwords as SentencePiece writes them: ▁ begins a word."""
         return [self._processor.id_to_piece(int(i)) for i in ids]

@@ -12,6 +12,8 @@ import traceback
 from pathlib import Path
 from typing import Annotated, Any
 
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # looking for them takes longer than a translation
+
 import typer
 
 import jumok

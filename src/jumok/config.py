@@ -25,7 +25,7 @@ Rate = Annotated[float, Field(gt=0.0, le=100.0)]
 class Section(BaseModel):
     """A part of a recipe: cannot be changed after it is made, knows only its own keys."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     @field_validator("*", mode="before")
     @classmethod

@@ -23,16 +23,15 @@ from jumok.decoding.graph import Graph
 from jumok.decoding.hypothesis import Hypothesis
 from jumok.engines.options import Options, Wish
 from jumok.errors import ModelFileError, UnknownName, UsageError
-from jumok.evaluate import Evaluation, evaluate, words_of
-from jumok.metrics import chrf_matrix, word_links
 from jumok.text.vocabulary import END, START
 from jumok.text.words import says
-from jumok.viz import AttentionView
 
 if TYPE_CHECKING:
     from jumok.engines.ctranslate2_engine import CTranslate2Engine
     from jumok.engines.native_engine import NativeEngine
     from jumok.engines.torch_engine import TorchEngine
+    from jumok.evaluate import Evaluation
+    from jumok.viz import AttentionView
 
 CHUNK = 1_024  # lines that are sorted and decoded together
 ENGINES = ("auto", "native", "ctranslate2", "torch")
@@ -61,7 +60,7 @@ class Translation:
     token_scores: tuple[float, ...] = ()
     words: tuple[Word, ...] = ()
     alternatives: tuple["Translation", ...] = ()
-    attention: AttentionView | None = None
+    attention: "AttentionView | None" = None
     alignment: tuple[tuple[int, int], ...] | None = None
 
     def __str__(self) -> str:
@@ -303,6 +302,8 @@ class Translator:
 
     def _most_like_the_others(self, samples: Sequence[Hypothesis]) -> list[Hypothesis]:
         """Minimum Bayes risk: samples by their mean chrF against all samples, best first, each once."""
+        from jumok.metrics import chrf_matrix
+
         texts = [self.vocabularies.target.decode(h.body) for h in samples]
         times = Counter(texts)
         likeness = chrf_matrix(list(times)) @ np.array(list(times.values())) / len(texts)
@@ -328,6 +329,8 @@ class Translator:
 
     def _words(self, hypothesis: Hypothesis) -> tuple[Word, ...]:
         """The words of a translation, each with the product of the probabilities of its subwords."""
+        from jumok.evaluate import words_of
+
         decode, body, found = self.vocabularies.target.decode, hypothesis.body, list[Word]()
         numbers, start = words_of(self.vocabularies.target.pieces(body)), 0
         for stop in range(1, len(body) + 1):
@@ -339,6 +342,9 @@ class Translator:
         return tuple(found)
 
     def _links(self, source: list[int], target: list[int]) -> tuple[tuple[int, int], ...]:
+        from jumok.evaluate import words_of
+        from jumok.metrics import word_links
+
         weights = self.engine.aligned([(source, target)])[0].float().cpu().numpy()
         read = source[: weights.shape[1] - 1]  # an absurdly long one is cut
         sides = (self.vocabularies.source.pieces([*read, END]), self.vocabularies.target.pieces([*target, END]))
@@ -409,7 +415,7 @@ class Translator:
             for source, target, h in zip(sources, targets, scored, strict=True)
         ]
 
-    def attention(self, text: str, translation: str | None = None, **options: Any) -> AttentionView:
+    def attention(self, text: str, translation: str | None = None, **options: Any) -> "AttentionView":
         """Attention of every layer and head for a sentence and its translation (its own best, unless given)."""
         source = self.vocabularies.source.encode(text)
         if translation is None:
@@ -417,7 +423,9 @@ class Translator:
             return self._view(text, source, list(hypothesis.body))
         return self._view(text, source, self.vocabularies.target.encode(translation))
 
-    def _view(self, text: str, source: list[int], target: list[int]) -> AttentionView:
+    def _view(self, text: str, source: list[int], target: list[int]) -> "AttentionView":
+        from jumok.viz import AttentionView
+
         maps = self.engine.attention(source, target)
         vocabulary = self.vocabularies.target
         encoder, decoder, cross = (m.float().cpu().numpy().astype(np.float32) for m in vars(maps).values())
@@ -432,8 +440,10 @@ class Translator:
             translation=vocabulary.decode(target),
         )
 
-    def evaluate(self, source: str | Path, target: str | Path, **options: Any) -> Evaluation:
+    def evaluate(self, source: str | Path, target: str | Path, **options: Any) -> "Evaluation":
         """BLEU, chrF and TER with their signatures on a test set of two files."""
+        from jumok.evaluate import evaluate
+
         return evaluate(self, str(source), str(target), **options)
 
 

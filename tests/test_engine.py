@@ -185,8 +185,13 @@ def test_every_other_variant_is_refused_by_our_own_engine_by_name():
     assert refused == set(VARIANTS) - set(NATIVE)
 
 
-def test_what_is_beside_a_sentence_does_not_change_its_translation(micro, sources):
-    engine, options = NativeEngine(bundle.read(micro)), Options(beam=3, best=3, extra_length=5)
+@pytest.mark.parametrize("shortlist", [False, True])
+def test_what_is_beside_a_sentence_does_not_change_its_translation(micro, sources, shortlist):
+    engine, options = NativeEngine(bundle.read(micro), shortlist=shortlist), Options(beam=3, best=3, extra_length=5)
+    if shortlist:
+        engine.lists = engine.lists._replace(
+            common=engine.lists.common[:2]
+        )  # so that sentences have lists of their own
     alone = [engine.decode([source], options)[0] for source in sources]
     assert engine.decode(sources * 40, options) == alone * 40  # to the last bit, whatever group it is in
 

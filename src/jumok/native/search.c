@@ -2,7 +2,8 @@
  *
  * A group of sentences stays on one core from its first word to its last, so that cores never wait for each other and nothing
  * is handed back between steps.  The search is that of decoding/search.py without rules: the same candidates, the same ends.
- * With a shortlist the output is a choice among the tokens that the group's source words may turn into. */
+ * With a shortlist the output is a choice among the tokens that the sentence's own words may turn into: what else is in its
+ * group changes nothing. */
 #include "transformer.h"
 
 #define GROUP 48
@@ -67,17 +68,33 @@ static int64_t merge(candidate *best, const float *scores, const float *top, con
     return found;
 }
 
-/* The tokens that some sentences may turn into, in order; `seen` (V,) is all zero before and after. */
+/* Mark (with `as`) the tokens that a sentence may turn into. */
+static void mark(char *seen, const quest *q, int64_t b, char as) {
+    for (int64_t i = 0; i < q->commons; i++) seen[q->common[i]] = as;
+    for (int64_t i = q->begins[b]; i < q->begins[b + 1]; i++)
+        for (int64_t k = q->list_begins[q->tokens[i]]; k < q->list_begins[q->tokens[i] + 1]; k++) seen[q->list[k]] = as;
+    seen[q->end] = as;
+    for (int64_t i = 0; i < q->nevers; i++) seen[q->never[i]] = 0;
+}
+
+/* The tokens that any of some sentences may turn into, in order; `seen` (V,) is all zero before and after. */
 static int64_t shortlist(int64_t *list, char *seen, const quest *q, int64_t first, int64_t last, int64_t V) {
     int64_t count = 0;
-    for (int64_t i = 0; i < q->commons; i++) seen[q->common[i]] = 1;
-    for (int64_t i = q->begins[first]; i < q->begins[last]; i++)
-        for (int64_t k = q->list_begins[q->tokens[i]]; k < q->list_begins[q->tokens[i] + 1]; k++) seen[q->list[k]] = 1;
-    seen[q->end] = 1;
-    for (int64_t i = 0; i < q->nevers; i++) seen[q->never[i]] = 0;
+    for (int64_t b = first; b < last; b++) mark(seen, q, b, 1);
     for (int64_t v = 0; v < V; v++)
         if (seen[v]) list[count++] = v, seen[v] = 0;
     return count;
+}
+
+/* What is added to the logits of a group's list: nothing for a sentence's own tokens, -inf for its neighbours' (G, count). */
+static float *fences(const int64_t *list, int64_t count, char *seen, const quest *q, int64_t first, int64_t last) {
+    float *closed = room((last - first) * count);
+    for (int64_t b = first; b < last; b++) {
+        mark(seen, q, b, 1);
+        for (int64_t i = 0; i < count; i++) closed[(b - first) * count + i] = seen[list[i]] ? 0.0f : -INFINITY;
+        mark(seen, q, b, 0);
+    }
+    return closed;
 }
 
 /* The rows of the output matrix that are on a list, packed. */
@@ -105,6 +122,7 @@ static void tell(const quest *q, int64_t place, const ending *one, const past *s
 static void translate(const stack *e, const stack *d, const quest *q, int64_t first, int64_t last, int64_t *list, char *seen) {
     int64_t G = last - first, W = q->W, N = G * W, C = W == 1 ? 1 : 2 * W, D = d->D, S = 0, T = 0;
     int64_t width = d->H * (d->K + d->E), V = d->output.out;
+    float *closed = NULL;
     int64_t *lengths = malloc(sizeof(int64_t) * (size_t)G);
     for (int64_t b = 0; b < G; b++) {
         lengths[b] = q->begins[first + b + 1] - q->begins[first + b];
@@ -130,6 +148,7 @@ static void translate(const stack *e, const stack *d, const quest *q, int64_t fi
     if (q->matrix) {
         V = shortlist(list, seen, q, first, last, d->output.out);
         own.output = (dense){narrow(q->matrix, list, V, D), NULL, D, V};
+        closed = fences(list, V, seen, q, first, last);
         C = MIN(C, V);
     }
     /* the search */
@@ -152,6 +171,8 @@ static void translate(const stack *e, const stack *d, const quest *q, int64_t fi
         for (int64_t from = 0; from < rows; from += ROWS) {
             int64_t some = MIN(ROWS, rows - from);
             decoder_rows(logits, &own, &m, &at, from, some);
+            for (int64_t r = 0; closed && r < some; r++)
+                for (int64_t v = 0; v < V; v++) logits[r * V + v] += closed[sentence[from + r] * V + v];
             for (int64_t r = 0; r < some; r++)
                 likeliest(top + (from + r) * C, which + (from + r) * C, logits + r * V, q->never, q->matrix ? 0 : q->nevers, V, C);
         }
@@ -202,7 +223,7 @@ static void translate(const stack *e, const stack *d, const quest *q, int64_t fi
         }
     for (int64_t t = 0; t <= T && steps[t].parent; t++) free(steps[t].parent), free(steps[t].token), free(steps[t].gain);
     for (int64_t l = 0; l < d->layers; l++) free(layers[l].memory), free(layers[l].cache);
-    if (q->matrix) free((void *)own.output.packed);
+    if (q->matrix) free((void *)own.output.packed), free(closed);
     clear(at);
     free(lengths), free(source), free(layers), free(steps), free(ended), free(found), free(count), free(alive), free(sentence);
     free(begins), free(owner), free(which), free(origin), free(other), free(logits), free(top), free(score), free(scores);

@@ -32,8 +32,8 @@ from jumok.text.vocabulary import END
 FORMAT = 1  # of what is cached
 KEPT = 24  # exported models in the cache
 LONGEST_SOURCE = 2_048  # subwords; what is beyond is cut, as in the torch engine
-BATCH = 2_048  # source tokens decoded at once, greedily; a beam has so many fewer
-BEAM_BATCH = 512
+BATCH = 1_024  # source tokens decoded at once, greedily
+BEAM_BATCH = 512  # with a beam
 SHORT_BATCH = 256  # with a shortlist, which grows with the sentences that share it
 
 

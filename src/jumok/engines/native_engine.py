@@ -127,12 +127,8 @@ class NativeEngine:
 
 def listed(lexicon: Lexicon, matrix: np.ndarray, found: Bundle) -> Shortlist:
     """The shortlist as the search reads it; a token that both sides know may turn into itself."""
-    sources = [lexicon.of(number) for number in range(found.sizes[0])]
-    if found.vocabularies.joint:
-        sources = [[*dict.fromkeys([*targets, number])] for number, targets in enumerate(sources)]
-    begins = np.concatenate([[0], np.cumsum([len(targets) for targets in sources])]).astype(np.int64)
-    tokens = np.array([token for targets in sources for token in targets], np.int64)
-    return Shortlist(at(matrix), begins, tokens, np.asarray(lexicon.common, np.int64))
+    arrays = (np.ascontiguousarray(one, np.int64) for one in (lexicon.begins, lexicon.targets, lexicon.common))
+    return Shortlist(at(matrix), found.vocabularies.joint, *arrays)
 
 
 def places(weights: Tensors, model: TransformerConfig, side: str, length: int) -> np.ndarray | None:

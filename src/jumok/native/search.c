@@ -18,7 +18,7 @@ typedef struct {
     int64_t nevers;
     const float *matrix;                         /* (V, D): what a shortlist is taken from, or NULL */
     const int64_t *list_begins, *list, *common;  /* tokens that a source token may turn into, and those of all */
-    int64_t commons;
+    int64_t commons, same; /* same: both sides have one vocabulary, and a token may turn into itself */
     int64_t *ids, *sizes;                        /* (B, best, most), (B, best): 0 where there is none */
     float *gains, *totals;                       /* (B, best, most), (B, best) */
 } quest;
@@ -71,8 +71,10 @@ static int64_t merge(candidate *best, const float *scores, const float *top, con
 /* Mark (with `as`) the tokens that a sentence may turn into. */
 static void mark(char *seen, const quest *q, int64_t b, char as) {
     for (int64_t i = 0; i < q->commons; i++) seen[q->common[i]] = as;
-    for (int64_t i = q->begins[b]; i < q->begins[b + 1]; i++)
+    for (int64_t i = q->begins[b]; i < q->begins[b + 1]; i++) {
+        if (q->same) seen[q->tokens[i]] = as;
         for (int64_t k = q->list_begins[q->tokens[i]]; k < q->list_begins[q->tokens[i] + 1]; k++) seen[q->list[k]] = as;
+    }
     seen[q->end] = as;
     for (int64_t i = 0; i < q->nevers; i++) seen[q->never[i]] = 0;
 }

@@ -54,14 +54,16 @@ class Quest(ctypes.Structure):
         ("nevers", LONG),
         *((name, POINTER) for name in ("matrix", "list_begins", "list", "common")),
         ("commons", LONG),
+        ("same", LONG),
         *((name, POINTER) for name in ("ids", "sizes", "gains", "totals")),
     ]
 
 
 class Shortlist(NamedTuple):
-    """Tokens that each source token may turn into, and those that any may; `matrix` (V, D) is the output's."""
+    """Tokens that each source token may turn into, those that any may, and whether it may turn into itself."""
 
-    matrix: int  # where it lies
+    matrix: int  # where the output matrix (V, D) lies
+    same: bool
     begins: np.ndarray
     tokens: np.ndarray
     common: np.ndarray
@@ -106,10 +108,11 @@ def search(
     shape = (len(order), how.best, int(longest.max(initial=1)))
     ids, sizes = np.empty(shape, np.int64), np.zeros(shape[:2], np.int64)
     gains, totals = np.empty(shape, np.float32), np.zeros(shape[:2], np.float32)
-    lists = shortlist or Shortlist(0, *(np.empty(0, np.int64),) * 3)
+    lists = shortlist or Shortlist(0, False, *(np.empty(0, np.int64),) * 3)
     quest = Quest(
         len(order), how.beam, how.best, shape[2], how.exact, *ends, *map(at, (tokens, begins, longest)), *positions,
-        how.alpha, how.margin, at(banned), len(banned), lists.matrix or None, *map(at, lists[1:]), len(lists.common),
+        how.alpha, how.margin, at(banned), len(banned), lists.matrix or None, *map(at, lists[2:]), len(lists.common),
+        lists.same,
         *map(at, (ids, sizes, gains, totals)),
     )  # fmt: skip
     library.search_run(ctypes.byref(encoder), ctypes.byref(decoder), ctypes.byref(quest))

@@ -24,14 +24,13 @@ from jumok import bundle, caches, machine
 from jumok.bundle import Bundle
 from jumok.data.lexicon import shortlist_of
 from jumok.decoding.hypothesis import NEVER, Hypothesis, length_penalty
-from jumok.engines.options import ANYTHING, Options, Wish
+from jumok.engines.options import ANYTHING, LONGEST_SOURCE, Options, Wish
 from jumok.errors import DiskError, ModelFileError, UsageError
 from jumok.interop import ctranslate2 as interop
 from jumok.text.vocabulary import END
 
 FORMAT = 1  # of what is cached
 KEPT = 24  # exported models in the cache
-LONGEST_SOURCE = 2_048  # subwords; what is beyond is cut, as in the torch engine
 BATCH = 1_024  # source tokens decoded at once, greedily
 BEAM_BATCH = 512  # with a beam
 SHORT_BATCH = 256  # with a shortlist, which grows with the sentences that share it

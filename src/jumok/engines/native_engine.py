@@ -19,14 +19,12 @@ from jumok.bundle import Bundle, Tensors
 from jumok.config import TransformerConfig
 from jumok.data.lexicon import Lexicon, shortlist_of
 from jumok.decoding.hypothesis import NEVER, Hypothesis, ranked
-from jumok.engines.options import ANYTHING, Options, Wish
+from jumok.engines.options import ANYTHING, AT_ONCE, LONGEST_SOURCE, Options, Wish
 from jumok.errors import UsageError
 from jumok.native.searching import Dense, Layer, Norming, Search, Shortlist, Stack, at, search
 from jumok.text.vocabulary import END, START
 
 MARGIN = 3.0  # with a shortlist: a hypothesis e^3 times less likely than its sentence's best is given up (LOG.md)
-AT_ONCE = 1 << 23  # tokens of output that one call has place for
-LONGEST_SOURCE = 2_048  # subwords; what is beyond is cut, as in the torch engine
 
 
 def obstacle(model: TransformerConfig) -> str | None:

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from jumok.errors import UsageError
 
+LONGEST_SOURCE = 2_048  # subwords; what is beyond is cut, so that an absurd line cannot take the machine down
+AT_ONCE = 1 << 23  # tokens of output that one call of the kernels has place for
+
 
 @dataclass(frozen=True)
 class Options:

@@ -28,14 +28,12 @@ from jumok.decoding.search import (
     greedy,
     tokens_one_by_one,
 )
-from jumok.engines.options import ANYTHING, Options, Wish
+from jumok.engines.options import ANYTHING, AT_ONCE, LONGEST_SOURCE, Options, Wish
 from jumok.keys import generator
 from jumok.models.base import END, PAD, START, Attention, Seq2Seq, State
 from jumok.native.searching import Search
 
-AT_ONCE = 1 << 23  # tokens of output that one call has place for
 ROWS = 64  # pairs whose attention is held at once
-LONGEST_SOURCE = 2_048  # subwords; what is beyond is cut, so that an absurd line cannot take the machine down
 
 
 class TorchEngine:

@@ -108,6 +108,149 @@ static float *narrow(const float *all, const int64_t *list, int64_t count, int64
     return packed;
 }
 
+/* Sentences first … first + G - 1 on their way, N rows at most: their sources, the hypotheses that live, those that ended. */
+typedef struct {
+    const quest *q;
+    int64_t first, G, N, C, S, T, V; /* C candidates a row; the longest source and answer; tokens of the output */
+    stack decoder;                   /* with memories, caches and, with a shortlist, an output of the group's own */
+    desk at;
+    int64_t *lengths, *list;
+    float *closed, *logits, *top, *score, *scores;
+    int64_t *which, *origin, *other, *sentence, *owner; /* of rows, at this step and at the next */
+    int64_t living, rows, *alive, *begins;              /* sentences that live, and where their rows begin */
+    int64_t *count;                                     /* hypotheses of each sentence that have ended */
+    ending *ended;                                      /* the best of them (G, best) */
+    candidate *found;
+    past *steps;
+} group;
+
+static int64_t *whole_numbers(int64_t count) { return malloc(sizeof(int64_t) * (size_t)MAX(count, 1)); }
+
+static past step_of(int64_t rows) { return (past){whole_numbers(rows), whole_numbers(rows), room(rows)}; }
+
+/* Read the sources into the memories of the group's own decoder. */
+static void begin_sources(group *g, const stack *e, const stack *d) {
+    const quest *q = g->q;
+    int64_t width = d->H * (d->K + d->E), *source = whole_numbers(g->G * g->S);
+    layer *layers = malloc(sizeof(layer) * (size_t)d->layers);
+    memcpy(layers, d->each, sizeof(layer) * (size_t)d->layers);
+    for (int64_t l = 0; l < d->layers; l++)
+        layers[l].memory = room(g->G * g->S * width), layers[l].cache = room(g->N * g->T * width);
+    g->decoder = *d;
+    g->decoder.each = layers;
+    for (int64_t b = 0; b < g->G; b++)
+        memcpy(source + b * g->S, q->tokens + q->begins[g->first + b], sizeof(int64_t) * (size_t)g->lengths[b]);
+    desk at = desk_for(e, MAX(ROWS, g->S), g->S);
+    for (int64_t b = 0, next; b < g->G; b = next) {
+        int64_t rows = 0;
+        for (next = b; next < g->G && (next == b || rows + g->lengths[next] <= ROWS); next++) rows += g->lengths[next];
+        read_sentences(e, &g->decoder, &at, source, g->lengths, g->S, q->sources, b, next);
+    }
+    clear(at);
+    free(source);
+}
+
+/* One row for every sentence, which reads the first token. */
+static void begin_rows(group *g) {
+    const quest *q = g->q;
+    int64_t N = g->N, G = g->G;
+    g->at = desk_for(&g->decoder, MIN(N, ROWS), MAX(g->T, g->S));
+    g->steps = calloc((size_t)(g->T + 1), sizeof(past));
+    g->ended = malloc(sizeof(ending) * (size_t)(G * q->best));
+    g->found = malloc(sizeof(candidate) * (size_t)(2 * q->W));
+    g->count = calloc((size_t)G, sizeof(int64_t));
+    g->alive = whole_numbers(G), g->begins = whole_numbers(G + 1);
+    g->sentence = whole_numbers(N), g->owner = whole_numbers(N), g->which = whole_numbers(N * g->C);
+    g->origin = whole_numbers(N * g->T), g->other = whole_numbers(N * g->T);
+    g->logits = room(MIN(N, ROWS) * g->V), g->top = room(N * g->C), g->score = room(N), g->scores = room(N);
+    g->steps[0] = step_of(N);
+    g->living = g->rows = G;
+    for (int64_t b = 0; b < G; b++) {
+        g->alive[b] = g->sentence[b] = g->begins[b] = b;
+        g->score[b] = 0.0f, g->steps[0].token[b] = q->start;
+    }
+    g->begins[G] = G;
+}
+
+static void leave_group(group *g) {
+    for (int64_t t = 0; t <= g->T && g->steps[t].parent; t++)
+        free(g->steps[t].parent), free(g->steps[t].token), free(g->steps[t].gain);
+    for (int64_t l = 0; l < g->decoder.layers; l++) free(g->decoder.each[l].memory), free(g->decoder.each[l].cache);
+    if (g->q->matrix) free((void *)g->decoder.output.packed), free(g->closed);
+    clear(g->at);
+    free((void *)g->decoder.each), free(g->lengths), free(g->steps), free(g->ended), free(g->found), free(g->count);
+    free(g->alive), free(g->begins), free(g->sentence), free(g->owner), free(g->which), free(g->origin), free(g->other);
+    free(g->logits), free(g->top), free(g->score), free(g->scores);
+}
+
+/* The likeliest continuations of every row at position t. */
+static void look_ahead(group *g, int64_t t) {
+    const quest *q = g->q;
+    int64_t V = g->V, C = g->C, nevers = q->matrix ? 0 : q->nevers;
+    const float *position = q->targets ? q->targets + t * g->decoder.D : NULL;
+    moment m = {g->rows, t, g->T, g->S, g->steps[t].token, g->origin, g->sentence, g->lengths, position};
+    for (int64_t from = 0; from < g->rows; from += ROWS) {
+        int64_t some = MIN(ROWS, g->rows - from);
+        decoder_rows(g->logits, &g->decoder, &m, &g->at, from, some);
+        for (int64_t r = 0; r < some; r++) {
+            float *row = g->logits + r * V;
+            const float *closed = q->matrix ? g->closed + g->sentence[from + r] * V : NULL;
+            for (int64_t v = 0; closed && v < V; v++) row[v] += closed[v];
+            likeliest(g->top + (from + r) * C, g->which + (from + r) * C, row, q->never, nevers, V, C);
+        }
+    }
+    for (int64_t i = 0; q->matrix && i < g->rows * C; i++) g->which[i] = g->list[g->which[i]];
+}
+
+/* What becomes of the i-th living sentence at step t: the candidates that end it are kept, those that live on are the first
+ * `wide` of g->found.  Returns `wide`, 0 when the sentence is done. */
+static int64_t decide(group *g, int64_t i, int64_t t) {
+    const quest *q = g->q;
+    int64_t b = g->alive[i], limit = q->limits[g->first + b], from = g->begins[i], wide = 0, W = q->W;
+    candidate *found = g->found;
+    int64_t have = merge(found, g->score + from, g->top + from * g->C, g->which + from * g->C, g->begins[i + 1] - from, g->C,
+                         W == 1 ? 1 : 2 * W);
+    ending *best = g->ended + b * q->best;
+    for (int64_t c = 0; c < MIN(have, W); c++) {
+        if (found[c].token != q->end && t + 1 < limit) continue;
+        double worth = found[c].total / penalty(t + 1, q->alpha);
+        keep(best, g->count + b, q->best, (ending){worth, found[c].total, found[c].gain, t, from + found[c].row, found[c].token});
+    }
+    for (int64_t c = 0; c < have && wide < W; c++)
+        if (found[c].token != q->end) found[wide++] = found[c];
+    if (t + 1 >= limit || (W == 1 && g->count[b])) return 0;
+    if (wide && W > 1 && g->count[b] >= q->best) {
+        int64_t longest = q->exact || g->count[b] < W ? limit : t + 2;
+        if (best[q->best - 1].score >= found[0].total / penalty(longest, q->alpha)) return 0;
+    }
+    return wide;
+}
+
+/* The rows of the next step. */
+static void go_on(group *g, int64_t t) {
+    int64_t going = 0, after = 0, T = g->T;
+    past *next = g->steps + t + 1;
+    *next = step_of(g->N);
+    for (int64_t i = 0; i < g->living; i++) {
+        int64_t b = g->alive[i], from = g->begins[i], wide = decide(g, i, t);
+        const candidate *found = g->found;
+        if (!wide) continue;
+        g->begins[going] = after;
+        for (int64_t w = 0; w < wide && found[w].total >= found[0].total - g->q->margin; w++, after++) {
+            next->parent[after] = from + found[w].row, next->token[after] = found[w].token;
+            next->gain[after] = found[w].gain, g->scores[after] = found[w].total, g->owner[after] = b;
+            memcpy(g->other + after * T, g->origin + next->parent[after] * T, sizeof(int64_t) * (size_t)t);
+            g->other[after * T + t] = next->parent[after];
+        }
+        g->alive[going++] = b;
+    }
+    g->living = going, g->rows = g->begins[going] = after;
+    memcpy(g->sentence, g->owner, sizeof(int64_t) * (size_t)after);
+    memcpy(g->score, g->scores, sizeof(float) * (size_t)after);
+    int64_t *swap = g->origin;
+    g->origin = g->other, g->other = swap;
+}
+
 /* Write out a hypothesis by walking back from its end. */
 static void tell(const quest *q, int64_t place, const ending *one, const past *steps) {
     int64_t *ids = q->ids + place * q->most, row = one->row;
@@ -122,113 +265,29 @@ static void tell(const quest *q, int64_t place, const ending *one, const past *s
 
 /* Sentences first … last - 1 from source to translation. */
 static void translate(const stack *e, const stack *d, const quest *q, int64_t first, int64_t last, int64_t *list, char *seen) {
-    int64_t G = last - first, W = q->W, N = G * W, C = W == 1 ? 1 : 2 * W, D = d->D, S = 0, T = 0;
-    int64_t width = d->H * (d->K + d->E), V = d->output.out;
-    float *closed = NULL;
-    int64_t *lengths = malloc(sizeof(int64_t) * (size_t)G);
+    int64_t G = last - first, W = q->W;
+    group g = {.q = q, .first = first, .G = G, .N = G * W, .C = W == 1 ? 1 : 2 * W, .V = d->output.out, .list = list};
+    g.lengths = whole_numbers(G);
     for (int64_t b = 0; b < G; b++) {
-        lengths[b] = q->begins[first + b + 1] - q->begins[first + b];
-        S = MAX(S, lengths[b]), T = MAX(T, q->limits[first + b]);
+        g.lengths[b] = q->begins[first + b + 1] - q->begins[first + b];
+        g.S = MAX(g.S, g.lengths[b]), g.T = MAX(g.T, q->limits[first + b]);
     }
-    /* the source */
-    int64_t *source = malloc(sizeof(int64_t) * (size_t)(G * S));
-    for (int64_t b = 0; b < G; b++)
-        memcpy(source + b * S, q->tokens + q->begins[first + b], sizeof(int64_t) * (size_t)lengths[b]);
-    layer *layers = malloc(sizeof(layer) * (size_t)d->layers);
-    stack own = *d;
-    memcpy(layers, d->each, sizeof(layer) * (size_t)d->layers);
-    own.each = layers;
-    for (int64_t l = 0; l < d->layers; l++)
-        layers[l].memory = room(G * S * width), layers[l].cache = room(N * T * width);
-    desk reading = desk_for(e, MAX(ROWS, S), S);
-    for (int64_t b = 0, next; b < G; b = next) {
-        int64_t rows = 0;
-        for (next = b; next < G && (next == b || rows + lengths[next] <= ROWS); next++) rows += lengths[next];
-        read_sentences(e, &own, &reading, source, lengths, S, q->sources, b, next);
-    }
-    clear(reading);
+    begin_sources(&g, e, d);
     if (q->matrix) {
-        V = shortlist(list, seen, q, first, last, d->output.out);
-        own.output = (dense){narrow(q->matrix, list, V, D), NULL, D, V};
-        closed = fences(list, V, seen, q, first, last);
-        C = MIN(C, V);
+        g.V = shortlist(list, seen, q, first, last, d->output.out);
+        g.decoder.output = (dense){narrow(q->matrix, list, g.V, d->D), NULL, d->D, g.V};
+        g.closed = fences(list, g.V, seen, q, first, last);
+        g.C = MIN(g.C, g.V);
     }
-    /* the search */
-    desk at = desk_for(d, MIN(N, ROWS), MAX(T, S));
-    past *steps = calloc((size_t)(T + 1), sizeof(past));
-    ending *ended = malloc(sizeof(ending) * (size_t)(G * q->best));
-    candidate *found = malloc(sizeof(candidate) * (size_t)(2 * W));
-    int64_t *count = calloc((size_t)G, sizeof(int64_t)), *alive = malloc(sizeof(int64_t) * (size_t)G), living = G, rows = G;
-    int64_t *begins = malloc(sizeof(int64_t) * (size_t)(G + 1)); /* of the rows of each sentence that lives */
-    int64_t *sentence = malloc(sizeof(int64_t) * (size_t)N), *owner = malloc(sizeof(int64_t) * (size_t)N), *which = malloc(sizeof(int64_t) * (size_t)(N * C));
-    int64_t *origin = malloc(sizeof(int64_t) * (size_t)(N * T)), *other = malloc(sizeof(int64_t) * (size_t)(N * T));
-    float *logits = room(MIN(N, ROWS) * V), *top = room(N * C), *score = room(N), *scores = room(N);
-    steps[0] = (past){malloc(sizeof(int64_t) * (size_t)N), malloc(sizeof(int64_t) * (size_t)N), room(N)};
-    for (int64_t b = 0; b < G; b++) alive[b] = sentence[b] = begins[b] = b, score[b] = 0.0f, steps[0].token[b] = q->start;
-    begins[G] = G;
-    for (int64_t t = 0; living; t++) {
-        int64_t going = 0, after = 0;
-        const float *position = q->targets ? q->targets + t * D : NULL;
-        moment m = {rows, t, T, S, steps[t].token, origin, sentence, lengths, position};
-        for (int64_t from = 0; from < rows; from += ROWS) {
-            int64_t some = MIN(ROWS, rows - from);
-            decoder_rows(logits, &own, &m, &at, from, some);
-            for (int64_t r = 0; closed && r < some; r++)
-                for (int64_t v = 0; v < V; v++) logits[r * V + v] += closed[sentence[from + r] * V + v];
-            for (int64_t r = 0; r < some; r++)
-                likeliest(top + (from + r) * C, which + (from + r) * C, logits + r * V, q->never, q->matrix ? 0 : q->nevers, V, C);
-        }
-        if (q->matrix)
-            for (int64_t i = 0; i < rows * C; i++) which[i] = list[which[i]];
-        steps[t + 1] = (past){malloc(sizeof(int64_t) * (size_t)N), malloc(sizeof(int64_t) * (size_t)N), room(N)};
-        past *next = steps + t + 1;
-        for (int64_t i = 0; i < living; i++) {
-            int64_t b = alive[i], limit = q->limits[first + b], wide = 0, from = begins[i], each = begins[i + 1] - from;
-            int64_t have = merge(found, score + from, top + from * C, which + from * C, each, C, W == 1 ? 1 : 2 * W);
-            ending *best = ended + b * q->best;
-            for (int64_t c = 0; c < MIN(have, W); c++)
-                if (found[c].token == q->end || t + 1 >= limit) {
-                    double worth = found[c].total / penalty(t + 1, q->alpha);
-                    keep(best, count + b, q->best, (ending){worth, found[c].total, found[c].gain, t, from + found[c].row, found[c].token});
-                }
-            candidate kept[W];
-            for (int64_t c = 0; c < have && wide < W; c++)
-                if (found[c].token != q->end) kept[wide++] = found[c];
-            int done = t + 1 >= limit || !wide || (W == 1 && count[b]);
-            if (!done && W > 1 && count[b] >= q->best) {
-                int64_t longest = q->exact || count[b] < W ? limit : t + 2;
-                done = best[q->best - 1].score >= kept[0].total / penalty(longest, q->alpha);
-            }
-            if (done) continue;
-            begins[going] = after;
-            for (int64_t w = 0; w < wide && kept[w].total >= kept[0].total - q->margin; w++) {
-                int64_t r = after++;
-                next->parent[r] = from + kept[w].row, next->token[r] = kept[w].token, next->gain[r] = kept[w].gain;
-                scores[r] = kept[w].total;
-                memcpy(other + r * T, origin + next->parent[r] * T, sizeof(int64_t) * (size_t)t);
-                other[r * T + t] = next->parent[r];
-                owner[r] = b;
-            }
-            alive[going++] = b;
-        }
-        living = going, rows = after;
-        begins[living] = rows;
-        memcpy(sentence, owner, sizeof(int64_t) * (size_t)rows);
-        memcpy(score, scores, sizeof(float) * (size_t)rows);
-        int64_t *swap = origin;
-        origin = other, other = swap;
+    begin_rows(&g);
+    for (int64_t t = 0; g.living; t++) {
+        look_ahead(&g, t);
+        go_on(&g, t);
     }
     for (int64_t b = 0; b < G; b++)
-        for (int64_t k = 0; k < q->best; k++) {
-            q->sizes[(first + b) * q->best + k] = 0;
-            if (k < count[b]) tell(q, (first + b) * q->best + k, ended + b * q->best + k, steps);
-        }
-    for (int64_t t = 0; t <= T && steps[t].parent; t++) free(steps[t].parent), free(steps[t].token), free(steps[t].gain);
-    for (int64_t l = 0; l < d->layers; l++) free(layers[l].memory), free(layers[l].cache);
-    if (q->matrix) free((void *)own.output.packed), free(closed);
-    clear(at);
-    free(lengths), free(source), free(layers), free(steps), free(ended), free(found), free(count), free(alive), free(sentence);
-    free(begins), free(owner), free(which), free(origin), free(other), free(logits), free(top), free(score), free(scores);
+        for (int64_t k = 0; k < MIN(q->best, g.count[b]); k++)
+            tell(q, (first + b) * q->best + k, g.ended + b * q->best + k, g.steps);
+    leave_group(&g);
 }
 
 /* All sentences, in groups of a few rows: enough for the products, few enough for a short list and an even end. */

@@ -24,13 +24,15 @@ from jumok import bundle, caches, machine
 from jumok.bundle import Bundle
 from jumok.data.lexicon import shortlist_of
 from jumok.decoding.hypothesis import NEVER, Hypothesis, length_penalty
-from jumok.engines.options import ANYTHING, LONGEST_SOURCE, Options, Wish
-from jumok.errors import DiskError, ModelFileError, UsageError
+from jumok.engines.options import ANYTHING, LONGEST_SOURCE, Options, Wish, features
+from jumok.errors import DiskError, ModelFileError, UnknownName, UsageError
 from jumok.interop import ctranslate2 as interop
 from jumok.text.vocabulary import END
 
 FORMAT = 1  # of what is cached
 KEPT = 24  # exported models in the cache
+ABLE = ("minimum length", "ban on repeats", "prefix")  # of what may be asked beyond greedy and beam search
+PRECISIONS = ("int8", "float32")
 BATCH = 1_024  # source tokens decoded at once, greedily
 BEAM_BATCH = 512  # with a beam
 SHORT_BATCH = 256  # with a shortlist, which grows with the sentences that share it
@@ -51,6 +53,8 @@ class CTranslate2Engine:
     """Decodes with a model in CTranslate2's form."""
 
     def __init__(self, found: Bundle, *, precision: str = "int8", shortlist: bool = False) -> None:
+        if precision not in PRECISIONS:
+            raise UnknownName("precision", precision, PRECISIONS, where="in --precision")
         self.vocabularies = found.vocabularies
         self.precision = precision
         self.folder = exported(found, precision)
@@ -89,15 +93,7 @@ class CTranslate2Engine:
     @staticmethod
     def why_not(options: Options, wishes: Sequence[Wish] = ()) -> str | None:
         """What of a request only the torch engine can do; None if this one can do all of it."""
-        asked = {
-            "drawing": options.sample,
-            "exact search": options.exact,
-            "groups": options.groups > 1,
-            "coverage": options.coverage > 0.0,
-            "words that must be said": any(wish.require for wish in wishes),
-            "words that must not be said": any(wish.forbid for wish in wishes),
-        }
-        return next((name for name, true in asked.items() if true), None)
+        return next((name for name in features(options, wishes) if name not in ABLE), None)
 
     def decode(
         self,

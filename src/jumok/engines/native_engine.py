@@ -19,7 +19,7 @@ from jumok.bundle import Bundle, Tensors
 from jumok.config import TransformerConfig
 from jumok.data.lexicon import Lexicon, shortlist_of
 from jumok.decoding.hypothesis import NEVER, Hypothesis, ranked
-from jumok.engines.options import ANYTHING, AT_ONCE, LONGEST_SOURCE, Options, Wish
+from jumok.engines.options import AT_ONCE, LONGEST_SOURCE, Options, Wish, features
 from jumok.errors import UsageError
 from jumok.native.searching import Dense, Layer, Norming, Search, Shortlist, Stack, at, search
 from jumok.text.vocabulary import END, START
@@ -69,15 +69,7 @@ class NativeEngine:
     @staticmethod
     def why_not(options: Options, wishes: Sequence[Wish] = ()) -> str | None:
         """What of a request only the torch engine can do; None if this one can do all of it."""
-        asked = {
-            "drawing": options.sample,
-            "groups": options.groups > 1,
-            "coverage": options.coverage > 0.0,
-            "least length": options.shortest > 0,
-            "ban on repeats": options.no_repeat > 0,
-            "wishes": any(wish != ANYTHING for wish in wishes),
-        }
-        return next((name for name, true in asked.items() if true), None)
+        return next((name for name in features(options, wishes) if name != "exact search"), None)
 
     def submit(
         self,

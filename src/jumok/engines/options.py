@@ -1,5 +1,6 @@
 """What any engine may be asked: how to search, and what a translation must and must not have; no torch."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jumok.errors import UsageError
@@ -65,3 +66,19 @@ class Wish:
 
 
 ANYTHING = Wish()
+
+
+def features(options: Options, wishes: Sequence[Wish] = ()) -> list[str]:
+    """What is asked for beyond greedy and beam search, as one says it."""
+    asked = {
+        "drawing": options.sample,
+        "exact search": options.exact,
+        "groups": options.groups > 1,
+        "coverage": options.coverage > 0.0,
+        "minimum length": options.shortest > 0,
+        "ban on repeats": options.no_repeat > 0,
+        "prefix": any(wish.prefix for wish in wishes),
+        "words that must be said": any(wish.require for wish in wishes),
+        "words that must not be said": any(wish.forbid for wish in wishes),
+    }
+    return [name for name, true in asked.items() if true]

@@ -211,6 +211,27 @@ def test_weights_that_do_not_fit_are_refused_by_our_own_engine(own_micro):
             jumok.load(own_micro, engine=engine).translate("a")
 
 
+def test_nothing_beyond_the_recipe_is_read(own_micro, monkeypatch):
+    loaded = checkpoint.load(own_micro)
+    weights = checkpoint.weights(loaded.model) | {"giant": torch.zeros(50_000)}
+    checkpoint.export(own_micro / "model", weights, loaded.recipe, loaded.vocabularies, loaded.card)
+    found = bundle.tensors(bundle.read(own_micro))
+    real, taken = found.read, []
+    found.read = lambda name: taken.append(name) or real(name)
+    monkeypatch.setattr(bundle, "tensors", lambda _: found)
+    NativeEngine(bundle.read(own_micro))
+    assert set(taken) == set(checkpoint.weights(loaded.model))
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.bfloat16])
+def test_weights_of_another_type_are_refused(own_micro, kind):
+    loaded = checkpoint.load(own_micro)
+    weights = {name: tensor.to(kind) for name, tensor in checkpoint.weights(loaded.model).items()}
+    checkpoint.export(own_micro / "model", weights, loaded.recipe, loaded.vocabularies, loaded.card)
+    with pytest.raises(ModelFileError, match="is not float32"):
+        jumok.load(own_micro, engine="native").translate("a")
+
+
 # ------------------------------------------------------------------ which engine
 
 

@@ -4,7 +4,7 @@
 
 A folder is written beside its place, every file flushed, the manifest of sizes and hashes last, then renamed.
 Reading never runs code: sizes and hashes are compared first, what is left is TOML and JSON with closed schemas.
-Weights are read in checkpoint.py with torch, or in interop/ without it.
+Weights are read here as arrays, in checkpoint.py as tensors; shapes are compared before a byte of them is.
 """
 
 import difflib
@@ -14,14 +14,13 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
+from safetensors import SafetensorError, safe_open
 
 from jumok.config import Recipe, read_recipe
 from jumok.errors import DiskError, JumokError, ModelFileError
@@ -57,24 +56,43 @@ def read(path: str | Path) -> Bundle:
     return Bundle(recipe=recipe, vocabularies=vocabularies, card=card, folder=folder)
 
 
-class Tensors(dict[str, np.ndarray]):
-    """Weights by name, in floats; one that is missing or has another shape is refused by name."""
+class Tensors:
+    """Weights by name: outlines first, values when they are taken; one that does not fit is refused by name."""
+
+    def __init__(self, shapes: Mapping[str, Sequence[int]], read: Callable[[str], np.ndarray]) -> None:
+        self.shapes = {name: tuple(shape) for name, shape in shapes.items()}
+        self.read = read
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, np.ndarray]) -> "Tensors":
+        """Copies of arrays that are in memory."""
+        return cls(
+            {name: array.shape for name, array in arrays.items()}, lambda name: np.array(arrays[name], dtype=np.float32)
+        )
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.shapes
 
     def take(self, name: str, *shape: int) -> np.ndarray:
-        if name not in self or self[name].shape != shape:
-            found = self[name].shape if name in self else "missing"
+        """The tensor of this name, which must have this shape; nothing of another shape is read."""
+        if self.shapes.get(name) != shape:
+            found = self.shapes.get(name, "missing")
             raise ModelFileError(f"the weights do not fit the recipe: {name} is {found}, not {shape}")
-        return self[name]
+        return self.read(name)
 
 
 def tensors(found: Bundle) -> Tensors:
-    """The weights of a bundle."""
+    """The weights of a bundle; what the recipe does not imply is never read."""
+    path = found.folder / WEIGHTS
     try:
-        return Tensors(
-            {name: np.ascontiguousarray(value, np.float32) for name, value in load_file(found.folder / WEIGHTS).items()}
-        )
-    except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelFileError(f"cannot read the weights: {error}", where=f"in {found.folder}") from None
+        file = safe_open(str(path), framework="np")
+        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
+        other = next((name for name, part in slices.items() if part.get_dtype() != "F32"), None)
+    except (SafetensorError, OSError) as error:
+        raise ModelFileError(f"cannot read the weights: {error}", where=f"in {path}") from None
+    if other is not None:
+        raise ModelFileError(f"the weights do not fit the recipe: {other} is not float32", where=f"in {path}")
+    return Tensors({name: part.get_shape() for name, part in slices.items()}, file.get_tensor)
 
 
 def find(path: str | Path) -> Path:

@@ -32,7 +32,7 @@ from jumok.experiment import Experiment, Run
 from jumok.metrics import chrf_matrix
 from jumok.models.transformer import Transformer
 from jumok.text.drafts import Draft
-from jumok.text.lines import digest, write_lines
+from jumok.text.lines import digest, read_lines, write_lines
 from jumok.translator import Translation, Translator
 
 BEST = 5  # translations among which the lesson is chosen
@@ -170,10 +170,9 @@ class Lessons:
             yield nearest(translation, pair.target)
 
     def _rows(self, said: Path) -> Iterator[str]:
-        with open(said, encoding="utf-8", newline="\n") as lines:
-            for pair, line in zip(self.pairs(), lines, strict=True):
-                yield row(pair.source, pair.target)
-                yield row(pair.source, line.removesuffix("\n"))
+        for pair, line in zip(self.pairs(), read_lines(said), strict=True):
+            yield row(pair.source, pair.target)
+            yield row(pair.source, line)
 
     def _validating(self) -> Iterator[Pair]:
         if self.valid is not None:

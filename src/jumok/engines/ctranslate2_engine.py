@@ -72,18 +72,11 @@ class CTranslate2Engine:
         self.never = [[self.target[token]] for token in NEVER]
 
     def _start(self, workers: int, threads: int) -> Any:
-        torch = sys.modules.get(
-            "torch"
-        )  # where it is loaded, the engine would leave it with as many threads as it takes
+        torch = sys.modules.get("torch")  # where it is loaded, it would be left with as few threads as a worker has
         before = torch.get_num_threads() if torch is not None else 0
+        chosen = {"compute_type": self.precision, "inter_threads": workers, "intra_threads": threads}
         try:
-            return interop.library().Translator(
-                str(self.folder),
-                device="cpu",
-                compute_type=self.precision,
-                inter_threads=workers,
-                intra_threads=threads,
-            )
+            return interop.library().Translator(str(self.folder), "cpu", **chosen)
         except (RuntimeError, ValueError) as error:
             raise ModelFileError(f"CTranslate2 cannot read the model: {error}", where=f"in {self.folder}") from None
         finally:
@@ -95,18 +88,9 @@ class CTranslate2Engine:
         """What of a request only the torch engine can do; None if this one can do all of it."""
         return next((name for name in features(options, wishes) if name not in ABLE), None)
 
-    def decode(
-        self,
-        sources: Sequence[Sequence[int]],
-        options: Options,
-        *,
-        first: int = 0,
-        wishes: Sequence[Wish] | None = None,
-        details: bool = True,
-        progress: Callable[[int], None] = lambda sentences: None,
-    ) -> list[list[Hypothesis]]:
-        """Hypotheses of every source (ids without END), best first, in the order given."""
-        return self.submit(sources, options, wishes=wishes, details=details, progress=progress)()
+    def decode(self, sources: Sequence[Sequence[int]], options: Options, **more: Any) -> list[list[Hypothesis]]:
+        """Hypotheses of every source (ids without END), best first, in the order given; more as in `submit`."""
+        return self.submit(sources, options, **more)()
 
     def submit(
         self,

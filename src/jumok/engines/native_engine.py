@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from jumok import bundle, native
+from jumok import bundle, native, positions
 from jumok.bundle import Bundle, Tensors
 from jumok.config import TransformerConfig
 from jumok.data.lexicon import Lexicon, shortlist_of
@@ -105,13 +105,15 @@ class NativeEngine:
     def _run(self, read: list[list[int]], limits: list[int], how: Search) -> list[list[Any]]:
         longest = max(map(len, read)), max(limits)
         encoder, decoder = Stack.from_buffer_copy(self.encoder), Stack.from_buffer_copy(self.decoder)
-        vectors = [places(self.weights, self.model, *side) for side in zip(("source", "target"), longest, strict=True)]
-        turns = angles(self.model, max(longest))
+        vectors = [
+            positions.added(self.weights, self.model, *side) for side in zip(("source", "target"), longest, strict=True)
+        ]
+        turns = positions.turns(self.model, max(longest))
         encoder.turns = decoder.turns = None if turns is None else at(turns)
-        positions = tuple(None if table is None else at(table) for table in vectors)
+        first, second = (None if table is None else at(table) for table in vectors)
         return search(
             self.library, encoder, decoder, read, limits, how, ends=(START, END), never=NEVER,
-            positions=(positions[0], positions[1]), shortlist=self.lists,
+            positions=(first, second), shortlist=self.lists,
         )  # fmt: skip
 
 
@@ -119,33 +121,6 @@ def listed(lexicon: Lexicon, matrix: np.ndarray, found: Bundle) -> Shortlist:
     """The shortlist as the search reads it; a token that both sides know may turn into itself."""
     arrays = (np.ascontiguousarray(one, np.int64) for one in (lexicon.begins, lexicon.targets, lexicon.common))
     return Shortlist(at(matrix), found.vocabularies.joint, *arrays)
-
-
-def places(weights: Tensors, model: TransformerConfig, side: str, length: int) -> np.ndarray | None:
-    """The vectors (length, D) that are added to embeddings, or None."""
-    if model.positions in ("rotary", "none"):
-        return None
-    if model.positions == "learned":
-        table = weights.take(f"{side}.positions.weight", model.longest, model.d_model)
-        return np.ascontiguousarray(table[np.minimum(np.arange(length), len(table) - 1)])
-    return waves(length, model.d_model)
-
-
-def waves(length: int, width: int) -> np.ndarray:
-    """The paper's sinusoids (length, width), in double, then rounded."""
-    angle = np.arange(length)[:, None] / 10_000.0 ** (np.arange(0, width, 2) / width)
-    table = np.stack([np.sin(angle), np.cos(angle)], axis=-1).reshape(length, -1)[:, :width]
-    return np.ascontiguousarray(table, dtype=np.float32)
-
-
-def angles(model: TransformerConfig, length: int) -> np.ndarray | None:
-    """Cosine and signed sine (length, 2, K) by which queries and keys turn, or None."""
-    if model.positions != "rotary":
-        return None
-    pairs = waves(length, model.key_width).reshape(length, -1, 2)
-    sin, cos = pairs[:, :, 0], pairs[:, :, 1]
-    both = [np.stack([cos, cos], axis=-1), np.stack([-sin, sin], axis=-1)]
-    return np.ascontiguousarray(np.stack([one.reshape(length, -1) for one in both], axis=1))
 
 
 class Packer:
@@ -170,8 +145,9 @@ class Packer:
         return self.dense(self.weights.take(f"{name}.weight", rows, columns), bias)
 
     def norm(self, name: str) -> Norming:
-        width = self.model.d_model
-        return Norming(*(at(self.weights.take(f"{name}.{part}", width)) for part in ("weight", "bias")))
+        parts = [self.weights.take(f"{name}.{part}", self.model.d_model) for part in ("weight", "bias")]
+        self.kept += parts
+        return Norming(*map(at, parts))
 
     def layer(self, name: str, *, decoder: bool) -> Layer:
         model, width = self.model, self.model.d_model

@@ -21,6 +21,7 @@ from jumok.bundle import Tensors
 from jumok.config import TransformerConfig
 from jumok.data.lexicon import Lexicon, shortlist_of
 from jumok.errors import DiskError, UsageError
+from jumok.positions import added
 from jumok.text.vocabulary import SPECIALS, Vocabularies
 
 LONGEST = 2_048 + 64  # positions of a table; what is beyond, the engine would refuse
@@ -62,7 +63,7 @@ def obstacle(model: TransformerConfig) -> str | None:
 
 
 def export(
-    weights: Mapping[str, np.ndarray],
+    weights: Mapping[str, np.ndarray] | Tensors,
     model: TransformerConfig,
     vocabularies: Vocabularies,
     out: str | Path,
@@ -75,8 +76,7 @@ def export(
         raise UsageError(reason, where="in the recipe's [model]", hint="jumok translate uses the torch engine for it")
     if precision not in PRECISIONS:
         raise UsageError(f"no precision {precision!r}", where="in --precision", hint=f"one of {', '.join(PRECISIONS)}")
-    copies = Tensors({name: np.array(value, dtype=np.float32) for name, value in weights.items()})  # quantised in place
-    spec = specification(copies, model, vocabularies)
+    spec = specification(weights if isinstance(weights, Tensors) else Tensors.of(weights), model, vocabularies)
     spec.validate()
     spec.optimize(quantization=None if precision == "float32" else precision)
     place = Path(out)
@@ -146,7 +146,8 @@ def specification(weights: Tensors, model: TransformerConfig, vocabularies: Voca
         if rotary:
             side.__dict__.pop("position_encodings", None)
         else:
-            side.position_encodings.encodings = positions(weights, model, name)
+            table = added(weights, model, name, LONGEST)
+            side.position_encodings.encodings = np.zeros((LONGEST, width), np.float32) if table is None else table
     spec = specs.TransformerSpec(encoder, decoder)
     for register, vocabulary in (
         (spec.register_source_vocabulary, vocabularies.source),
@@ -155,18 +156,6 @@ def specification(weights: Tensors, model: TransformerConfig, vocabularies: Voca
         register(vocabulary.pieces(range(len(vocabulary))))
     spec.config.add_source_eos = True
     return spec
-
-
-def positions(weights: Mapping[str, np.ndarray], model: TransformerConfig, side: str) -> np.ndarray:
-    """The vectors that are added to embeddings (positions, D)."""
-    if model.positions == "learned":
-        table = weights[f"{side}.positions.weight"]
-        beyond = np.repeat(table[-1:], max(0, LONGEST - len(table)), axis=0)
-        return np.concatenate([table, beyond])
-    if model.positions == "none":
-        return np.zeros((LONGEST, model.d_model), dtype=np.float32)
-    angle = np.arange(LONGEST)[:, None] / 10_000.0 ** (np.arange(0, model.d_model, 2) / model.d_model)
-    return np.stack([np.sin(angle), np.cos(angle)], axis=-1).reshape(LONGEST, -1)[:, : model.d_model].astype(np.float32)
 
 
 class Writer:

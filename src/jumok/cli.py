@@ -243,22 +243,16 @@ def translate(
     from jumok import translating
 
     how = {"engine": engine, "precision": precision, "shortlist": shortlist, "device": device}
-    translating.translate(
-        lambda: loaded(model, others=others or (), **how),
-        text,
-        input=input,
-        output=output,
+    request = translating.Request(
+        text=text, input=input, output=output, alternatives=alternatives, stream=stream, resume=resume, as_json=as_json,
         search={
             "beam": beam, "length_penalty": length_penalty, "best": best, "sample": sample, "shortest": shortest,
             "no_repeat": no_repeat, "groups": groups, "diversity": diversity, "coverage": coverage,
         },
         draws={"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed},
         wishes={"prefix": prefix, "require": require, "forbid": forbid_words, "mbr": mbr, "align": align or None},
-        alternatives=alternatives,
-        stream=stream,
-        resume=resume,
-        as_json=as_json,
     )  # fmt: skip
+    request.run(lambda: loaded(model, others=others or (), **how))
 
 
 @app.command(short_help="The model's score of given translations.")

@@ -16,68 +16,57 @@ from jumok.text.drafts import Draft
 from jumok.text.lines import digest, read_lines, write_lines
 
 
-def translate(
-    load: Callable[[], Any],
-    text: list[str] | None,
-    *,
-    input: str | None,
-    output: str | None,
-    search: dict[str, Any],
-    draws: dict[str, Any],
-    wishes: dict[str, Any],
-    alternatives: int | None,
-    stream: bool,
-    resume: bool,
-    as_json: bool,
-) -> None:
-    """Check that the options go together, load the model, and translate sentences, a file or stdin."""
-    check(text, input, output, search, draws, wishes, alternatives, stream, resume, as_json)
-    translator = load()
-    lines, alone = source_lines(text, input)
-    options = search | draws
-    if stream:
-        stream_lines(translator, lines, options)
-    elif alternatives is not None:
-        prefix = wishes["prefix"] or ""
-        print_alternatives(translator, lines, prefix, alternatives, options, as_json=as_json)
-    else:
-        ranked = (search["best"] or 1) > 1
-        job = Job(translator, options | wishes | {"details": as_json}, as_json, ranked, align=bool(wishes["align"]))
-        job.run(lines, alone=alone, source=input, output=output, resume=resume)
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """All that was asked for at the command line: what to translate, where to, and how."""
 
+    text: list[str] | None
+    input: str | None
+    output: str | None
+    search: dict[str, Any]
+    draws: dict[str, Any]
+    wishes: dict[str, Any]
+    alternatives: int | None
+    stream: bool
+    resume: bool
+    as_json: bool
 
-def check(
-    text: list[str] | None,
-    input: str | None,
-    output: str | None,
-    search: dict[str, Any],
-    draws: dict[str, Any],
-    wishes: dict[str, Any],
-    alternatives: int | None,
-    stream: bool,
-    resume: bool,
-    as_json: bool,
-) -> None:
-    """Refuse options that would be ignored."""
-    best, as_option = search["best"], as_json or None
-    if not (search["sample"] or wishes["mbr"]):
-        forbid("without --sample or --mbr there is nothing to draw", draws)
-    if stream:
-        others = {"beam": search["beam"], "n_best": best, "json": as_option, "output": output}
-        forbid(
-            "--stream gives out one greedy translation as it is made", others | {"alternatives": alternatives} | wishes
-        )
-    if alternatives is not None:
-        others = {name: value for name, value in wishes.items() if name != "prefix"}
-        forbid("--alternatives shows ways to go on", others | {"n_best": best, "output": output})
-    if text:
-        forbid("the sentences are given already", {"input": input})
-    if resume:
-        ranked = best if not as_json else None
-        others = {"n_best": ranked, "alternatives": alternatives, "stream": stream or None}
-        forbid("--resume goes on with a file made from a file", others)
-        if output is None or input in (None, "-"):
-            raise UsageError("--resume needs --input and --output files", where="in --resume")
+    def run(self, load: Callable[[], Any]) -> None:
+        """Check that the options go together, load the model, and translate sentences, a file or stdin."""
+        self.check()
+        translator = load()
+        lines, alone = source_lines(self.text, self.input)
+        options = self.search | self.draws
+        if self.stream:
+            stream_lines(translator, lines, options)
+        elif self.alternatives is not None:
+            prefix = self.wishes["prefix"] or ""
+            print_alternatives(translator, lines, prefix, self.alternatives, options, as_json=self.as_json)
+        else:
+            ranked, align = (self.search["best"] or 1) > 1, bool(self.wishes["align"])
+            job = Job(translator, options | self.wishes | {"details": self.as_json}, self.as_json, ranked, align)
+            job.run(lines, alone=alone, source=self.input, output=self.output, resume=self.resume)
+
+    def check(self) -> None:
+        """Refuse options that would be ignored."""
+        best, wishes, alternatives = self.search["best"], self.wishes, self.alternatives
+        if not (self.search["sample"] or wishes["mbr"]):
+            forbid("without --sample or --mbr there is nothing to draw", self.draws)
+        if self.stream:
+            others = {"beam": self.search["beam"], "n_best": best, "json": self.as_json or None, "output": self.output}
+            why = "--stream gives out one greedy translation as it is made"
+            forbid(why, others | {"alternatives": alternatives} | wishes)
+        if alternatives is not None:
+            others = {name: value for name, value in wishes.items() if name != "prefix"}
+            forbid("--alternatives shows ways to go on", others | {"n_best": best, "output": self.output})
+        if self.text:
+            forbid("the sentences are given already", {"input": self.input})
+        if self.resume:
+            ranked = best if not self.as_json else None
+            others = {"n_best": ranked, "alternatives": alternatives, "stream": self.stream or None}
+            forbid("--resume goes on with a file made from a file", others)
+            if self.output is None or self.input in (None, "-"):
+                raise UsageError("--resume needs --input and --output files", where="in --resume")
 
 
 @dataclass(frozen=True)

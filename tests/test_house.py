@@ -32,7 +32,7 @@ ARCHITECTURE = [
     {"translator", "preparation", "validation", "ending"},
     {"experiment"},
     {"lab", "bench", "server", "demo", "doctor", "shell", "plan", "distillation"},
-    {"translating"},
+    {"translating", "verbs"},
     {"cli"},
 ]
 LEVEL = {unit: level for level, units in enumerate(ARCHITECTURE) for unit in units}
@@ -56,6 +56,7 @@ NO_TORCH = {
     "doctor",
     "shell",
     "translating",
+    "verbs",
     "cli",
 }
 

@@ -114,6 +114,11 @@ def chunks(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
         yield chunk
 
 
+def aside(text: str) -> None:
+    """A line for the person, beside the results."""
+    print(text, file=sys.stderr)
+
+
 def dumps(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 

@@ -1,0 +1,221 @@
+"""Verbs of two words: data, model, export and bench; and the options that all verbs share.
+
+As in cli.py, a verb turns options into calls, and what it calls is imported inside it.
+"""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # looking for them takes longer than a translation
+
+import typer
+
+from jumok.errors import UsageError
+from jumok.shell import aside, dumps, listed, numbers, place
+
+HELP = {"help_option_names": ["-h", "--help"]}
+data_app = typer.Typer(help="Look at text files.", no_args_is_help=True, rich_markup_mode=None, context_settings=HELP)
+model_app = typer.Typer(help="Look at models.", no_args_is_help=True, rich_markup_mode=None, context_settings=HELP)
+bench_app = typer.Typer(help="Measure speed.", no_args_is_help=True, rich_markup_mode=None, context_settings=HELP)
+export_app = typer.Typer(
+    help="Write models for other engines.", no_args_is_help=True, rich_markup_mode=None, context_settings=HELP
+)
+
+
+def option(metavar: str, help: str, *names: str) -> Any:
+    return typer.Option(*names, metavar=metavar, help=help)
+
+
+ModelPath = Annotated[str, typer.Argument(help="A run folder, or the model folder inside it.", metavar="MODEL")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object per line instead of text.")]
+ALL_ENGINES = "torch,native,native-shortlist,ctranslate2-float32,ctranslate2-int8,ctranslate2-int8-shortlist"
+File = str | None
+
+
+@data_app.command("check")
+def data_check(
+    files: Annotated[list[str], typer.Argument(help="Two parallel files, one table, or any text files.")],
+    as_json: Json = False,
+) -> None:
+    """Find what is wrong with text files: file, line, byte, what to do.  Exit code 64 if something is.
+
+    \b
+    jumok data check train.en train.de
+    """
+    from jumok.data.survey import check
+
+    findings = check(files)
+    for finding in findings:
+        print(
+            dumps(vars(finding))
+            if as_json
+            else f"{place(finding)}: {finding.severity}: {finding.problem}; {finding.hint}"
+        )
+    if any(finding.severity == "error" for finding in findings):
+        raise typer.Exit(64)
+    if not as_json:
+        print(f"{', '.join(files)}: {'fit for training' if not findings else 'usable; see the warnings'}")
+
+
+@data_app.command("stats")
+def data_stats(
+    files: Annotated[list[str], typer.Argument(help="Two parallel files, or one .tsv or .jsonl.")],
+    as_json: Json = False,
+) -> None:
+    """Count pairs, words, characters, lengths and repetitions.
+
+    \b
+    jumok data stats train.en train.de
+    """
+    from jumok.data.corpora import table_or_files
+    from jumok.data.survey import stats
+
+    found = stats(table_or_files(files))
+    print(dumps(found.to_json()) if as_json else "\n".join(found.lines()))
+
+
+@model_app.command("info")
+def model_info(model: ModelPath, as_json: Json = False) -> None:
+    """What a model is: recipe, sizes, how it was trained, its validation scores.
+
+    \b
+    jumok model info runs/tiny
+    """
+    from jumok.checkpoint import describe
+
+    found = describe(model)
+    print(dumps(found) if as_json else "\n".join(listed(found)))
+
+
+@model_app.command("average")
+def model_average(
+    run: Annotated[str, typer.Argument(help="A run folder with checkpoints.", metavar="RUN")],
+    last: Annotated[int, option("N", "How many of the last checkpoints.")] = 5,
+    out: Annotated[Path | None, option("FOLDER", "Where to write the model. Default: RUN/model.")] = None,
+) -> None:
+    """Make a model from the mean of a run's last checkpoints.
+
+    \b
+    jumok model average runs/base --last 5
+    """
+    from jumok.checkpoint import average_run
+
+    if last < 1:
+        raise UsageError(f"there is no mean of {last} checkpoints", where="in --last", hint="try: --last 5")
+    print(average_run(run, last=last, out=out))
+
+
+@model_app.command("shortlist")
+def model_shortlist(
+    model: ModelPath,
+    source: Annotated[File, option("FILE", "Text to learn from, if the model's own is gone.")] = None,
+    target: Annotated[File, option("FILE", "Its translation, line by line.")] = None,
+) -> None:
+    """Learn which words may turn into which, for --shortlist; models trained with this version have it already.
+
+    \b
+    jumok model shortlist runs/tiny
+    """
+    from jumok.preparation import add_shortlist
+
+    print(add_shortlist(model, source, target))
+
+
+@model_app.command("compare")
+def model_compare(
+    models: Annotated[list[str], typer.Argument(help="Run folders, or the model folders inside.", metavar="MODEL…")],
+    source: Annotated[str, option("FILE", "Sentences to translate.")],
+    target: Annotated[str, option("FILE", "Their reference translations.")],
+    engines: Annotated[str, option("NAMES", "Comma-separated.")] = ALL_ENGINES,
+    beams: Annotated[str, option("NUMBERS", "Comma-separated.")] = "1,5",
+    rounds: Annotated[int, option("N", "Times that every choice gets all sentences, in turn.")] = 3,
+    sentences: Annotated[int, option("N", "Take so many from the top of the files.")] = 1_000,
+    out: Annotated[Path | None, option("FILE", "Also draw it, as SVG.")] = None,
+    as_json: Json = False,
+) -> None:
+    """What quality costs: BLEU against speed and size over models, engines, precisions, beams and shortlists.
+
+    \b
+    jumok model compare runs/tiny runs/tiny-student --source val.en --target val.de --out front.svg
+    """
+    from jumok.bench.front import compare, picture, table
+    from jumok.text.lines import write_lines
+
+    figures = compare(
+        models, source=source, target=target, engines=engines.split(","), beams=numbers(beams, "beams"),
+        rounds=rounds, sentences=sentences, say=aside,
+    )  # fmt: skip
+    if out is not None:
+        write_lines(out, picture(figures).removesuffix("\n").split("\n"))
+    print(dumps(figures) if as_json else "\n".join(table(figures)))
+
+
+@export_app.command("ctranslate2")
+def export_ctranslate2(
+    model: ModelPath,
+    out: Annotated[Path, option("FOLDER", "Where to write it.")],
+    precision: Annotated[str, option("NAME", "float32, int8 or int16.")] = "float32",
+) -> None:
+    """Write a model for CTranslate2, the C++ engine; its probabilities stay the same.
+
+    \b
+    jumok export ctranslate2 runs/tiny --out tiny-ct2 --precision int8
+    """
+    from jumok.interop.ctranslate2 import export_bundle
+
+    print(export_bundle(model, out, precision=precision))
+
+
+@bench_app.command("train")
+def bench_train(
+    recipe: Annotated[str, option("NAME", "A recipe or a .toml file; its model and training are measured.")] = "tiny",
+    source: Annotated[File, option("FILE", "Text to train on; without it, the embedded phrasebook.")] = None,
+    target: Annotated[File, option("FILE", "Its translation, line by line.")] = None,
+    tokens: Annotated[int, option("N", "Tokens of an update, padding included.")] = 4_096,
+    warmup_updates: Annotated[int | None, option("N", "Updates before the clock counts; 10, large models 2.")] = None,
+    updates: Annotated[int | None, option("N", "Undisturbed updates that count; 60, large models 8.")] = None,
+    keep: Annotated[Path | None, option("FOLDER", "Keep vocabulary and encoded text there for the next time.")] = None,
+    set_: Annotated[list[str] | None, option("KEY=VALUE", "Change the recipe; repeatable.", "--set")] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure training: tokens/s, the share of the machine's matrix speed, padding, memory.
+
+    \b
+    jumok bench train --source train.en.gz --target train.de.gz
+    jumok bench train --recipe base --updates 6 --json >> results.jsonl
+    """
+    from jumok.bench.train import measure, table
+    from jumok.config import parse_assignment
+
+    figures = measure(
+        recipe, source=source, target=target, changes=dict(map(parse_assignment, set_ or [])), tokens=tokens,
+        warmup=warmup_updates, updates=updates, keep=keep, say=aside,
+    )  # fmt: skip
+    print(dumps(figures) if as_json else "\n".join(table(figures)))
+
+
+@bench_app.command("decode")
+def bench_decode(
+    model: ModelPath,
+    source: Annotated[str, option("FILE", "Sentences to translate.")],
+    target: Annotated[str, option("FILE", "Their reference translations.")],
+    engines: Annotated[str, option("NAMES", "Comma-separated; the first is what ratios refer to.")] = ALL_ENGINES,
+    beams: Annotated[str, option("NUMBERS", "Comma-separated.")] = "1,5",
+    rounds: Annotated[int, option("N", "Times that every engine gets all sentences, in turn.")] = 3,
+    sentences: Annotated[int, option("N", "Take so many from the top of the files.")] = 1_000,
+    as_json: Json = False,
+) -> None:
+    """Measure translating: sentences/s, milliseconds of one sentence, start-up, memory and BLEU of each engine.
+
+    \b
+    jumok bench decode runs/tiny --source test.en --target test.de
+    jumok bench decode runs/tiny --source test.en --target test.de --engines torch --beams 4 --json
+    """
+    from jumok.bench.decode import measure, table
+
+    figures = measure(
+        model, source=source, target=target, engines=engines.split(","), beams=numbers(beams, "beams"),
+        rounds=rounds, sentences=sentences, say=aside,
+    )  # fmt: skip
+    print(dumps(figures) if as_json else "\n".join(table(figures)))

@@ -3,6 +3,7 @@
     bench/equality --model runs/tiny --source val.en --sentences 1000
 
 The plain search reads source and output anew at every step, one sentence at a time, and keeps hypotheses as tuples.
+Required words and drawing are the engine's own search over such a step: what they find is proved in the tests.
 For every feature it says how many sentences are the same, and of the others whether their scores differ: two
 translations whose scores are equal to float32 are both right.  Ends with code 1 if any score differs.
 """
@@ -15,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
@@ -23,12 +25,16 @@ import torch
 
 from jumok import checkpoint, machine, native
 from jumok.bundle import read
+from jumok.decoding.constraints import constrained
 from jumok.decoding.hypothesis import NEVER, length_penalty
+from jumok.decoding.search import greedy
 from jumok.engines.native_engine import NativeEngine
 from jumok.engines.options import Options, Wish
 from jumok.engines.torch_engine import TorchEngine
 from jumok.models.base import END, START
 from jumok.text.lines import read_lines
+from jumok.text.vocabulary import Vocabulary
+from jumok.text.words import says
 
 Ids = tuple[int, ...]
 Forbids = Callable[[Ids, torch.Tensor], None]  # closes tokens (V,) that may not follow these
@@ -36,12 +42,23 @@ NEAR = 2e-4
 
 
 class Feature(NamedTuple):
-    """How the engines are asked, and the same for the plain search."""
+    """How the engines are asked, and the same for the plain search; wishes are made of another translation."""
 
     name: str
     options: Options
-    forbids: Callable[[], list[Forbids]]
-    prefix: int = 0  # so many words of another translation
+    forbids: Sequence[Forbids] = ()
+    prefix: int = 0  # so many of its tokens
+    require: int = 0  # so many of its words
+    forbid: int = 0
+
+    def wish(self, body: Ids, vocabulary: Vocabulary) -> Wish:
+        """What the translation of a sentence must and must not have; words at even places, from the end."""
+        words = [word for word in vocabulary.decode(body).split() if word.isalpha()][::-2]
+        return Wish(
+            prefix=body[: self.prefix] if len(body) > self.prefix else (),
+            require=tuple(tuple(vocabulary.encode(word)) for word in dict.fromkeys(words[: self.require])),
+            forbid=tuple(words[: self.forbid]),
+        )
 
 
 def too_short(length: int) -> Forbids:
@@ -72,14 +89,29 @@ def begins_with(prefix: Ids) -> Forbids:
 
 
 FEATURES = [
-    Feature("greedy", Options(beam=1), list),
-    Feature("beam 5", Options(beam=5, length_penalty=1.5), list),
-    Feature("beam 4, the paper's length penalty, 2 best", Options(beam=4, best=2), list),
-    Feature("beam 3 without the short cut", Options(beam=3, exact=True), list),
-    Feature("at least 12 tokens, beam 5", Options(beam=5, shortest=12), lambda: [too_short(12)]),
-    Feature("no two tokens twice, beam 5", Options(beam=5, no_repeat=2), lambda: [repeats(2)]),
-    Feature("a prefix, beam 5", Options(beam=5), list, prefix=3),
+    Feature("greedy", Options(beam=1)),
+    Feature("beam 5", Options(beam=5, length_penalty=1.5)),
+    Feature("beam 4, the paper's length penalty, 2 best", Options(beam=4, best=2)),
+    Feature("beam 3 without the short cut", Options(beam=3, exact=True)),
+    Feature("at least 12 tokens, beam 5", Options(beam=5, shortest=12), [too_short(12)]),
+    Feature("no two tokens twice, beam 5", Options(beam=5, no_repeat=2), [repeats(2)]),
+    Feature("a prefix, beam 5", Options(beam=5), prefix=3),
+    Feature("two forbidden words, beam 5", Options(beam=5), forbid=2),
+    Feature("two required words, beam 5", Options(beam=5), require=2),
+    Feature("3 groups of 2, all 6", Options(beam=6, groups=3, best=6)),
+    Feature("coverage 0.2, beam 5", Options(beam=5, coverage=0.2)),
+    Feature("2 drawn from the 20 likeliest", Options(sample=True, best=2, top_k=20)),
 ]
+
+
+class Anew(NamedTuple):
+    """A state that remembers nothing but what was said: every step begins at the first token."""
+
+    source: Ids
+    said: list[Ids]
+
+    def select(self, rows: torch.Tensor) -> Anew:
+        return Anew(self.source, [self.said[row] for row in rows.tolist()])
 
 
 class Plain:
@@ -87,14 +119,37 @@ class Plain:
 
     def __init__(self, path: str) -> None:
         torch.set_num_threads(1)
-        self.model = checkpoint.load(path).model
+        loaded = checkpoint.load(path)
+        self.model = loaded.model
+        self.surfaces = loaded.vocabularies.target.surfaces()
+        self.engine = TorchEngine(self.model, surfaces=lambda: self.surfaces)
 
-    def logs(self, source: Sequence[int], several: list[Ids], forbids: Sequence[Forbids]) -> torch.Tensor:
-        """Log-probabilities (W, V) after hypotheses of one length, read from their first token."""
+    def logits(self, source: Sequence[int], several: Sequence[Ids]) -> torch.Tensor:
+        """Logits (W, V) after hypotheses of one length, read from their first token."""
         with native.without(), torch.no_grad():
             read = torch.tensor([[*source, END]] * len(several))
             hidden = self.model.hidden(read, torch.tensor([[START, *ids] for ids in several]))
-            logs: torch.Tensor = self.model.project(hidden[:, -1]).log_softmax(dim=-1)
+            logits: torch.Tensor = self.model.project(hidden[:, -1])
+        return logits
+
+    def step(self, token: torch.Tensor, state: Anew) -> tuple[torch.Tensor, Anew]:
+        said = [(*ids, one) for ids, one in zip(state.said, token.tolist(), strict=True)]
+        return self.logits(state.source, [ids[1:] for ids in said]), Anew(state.source, said)
+
+    def unsaid(self, words: Sequence[str]) -> Forbids:
+        """No text with one of the words; looks at the likeliest tokens only, which are the ones that are taken."""
+
+        def close(ids: Ids, logs: torch.Tensor) -> None:
+            before = "".join(self.surfaces[token] for token in ids)
+            for token in logs.topk(100).indices.tolist():
+                if any(says(f" {before}{self.surfaces[token]}", word) for word in words):
+                    logs[token] = -float("inf")
+
+        return close
+
+    def logs(self, source: Sequence[int], several: list[Ids], forbids: Sequence[Forbids]) -> torch.Tensor:
+        """Log-probabilities (W, V) after hypotheses of one length; what is forbidden has none."""
+        logs = self.logits(source, several).log_softmax(dim=-1)
         for ids, row in zip(several, logs, strict=True):
             row[list(NEVER)] = -float("inf")
             for close in forbids:
@@ -135,9 +190,66 @@ class Plain:
                     break
         return [(ids, score) for score, ids in sorted(ended, key=lambda one: -one[0])[: o.best]]
 
-    def __call__(self, feature: Feature, source: Sequence[int], prefix: Ids) -> list[tuple[Ids, float]]:
-        o, limit = feature.options, len(source) + len(prefix) + feature.options.extra_length
-        forbids = [*feature.forbids(), *([begins_with(prefix)] if prefix else [])]
+    def groups(self, source: Sequence[int], limit: int, o: Options) -> list[tuple[Ids, float]]:
+        """Beams of one sentence that keep away from what those before them took at the same step."""
+        width = o.beam // o.groups
+        living: list[list[tuple[float, Ids]]] = [[(0.0, ())] for _ in range(o.groups)]
+        ended: list[list[tuple[float, Ids]]] = [[] for _ in range(o.groups)]
+        for t in range(limit):
+            taken: list[int] = []
+            for g in range(o.groups):
+                if not living[g]:
+                    continue
+                logs = self.logs(source, [ids for _, ids in living[g]], ())
+                ranks = logs + torch.tensor([[total] for total, _ in living[g]])
+                for token in taken:
+                    ranks[:, token] -= o.diversity
+                places = [divmod(place, logs.shape[1]) for place in ranks.flatten().topk(2 * width).indices.tolist()]
+                found = [
+                    (living[g][row][0] + float(logs[row, token]), (*living[g][row][1], token)) for row, token in places
+                ]
+                taken += [token for _, token in places[:width]]
+                last = t + 1 == limit
+                closing = [one for one in found[:width] if one[1][-1] == END or last]
+                ended[g] += [(total / length_penalty(len(ids), o.length_penalty), ids) for total, ids in closing]
+                living[g] = [one for one in found if one[1][-1] != END][:width]
+                if len(ended[g]) >= width:
+                    kept = sorted(ended[g], reverse=True)[width - 1][0]
+                    if kept >= max(total for total, _ in living[g]) / length_penalty(t + 2, o.length_penalty):
+                        living[g] = []
+                living[g] = [] if last else living[g]
+            if not any(living):
+                break
+        best = {ids: score for several in ended for score, ids in sorted(several, reverse=True)[:width]}
+        return sorted(best.items(), key=lambda one: -one[1])[: o.best]
+
+    def covered(self, source: Sequence[int], limit: int, o: Options) -> list[tuple[Ids, float]]:
+        """The whole beam, ranked by what its hypotheses look at."""
+        judged = []
+        for ids, score in self.beam(source, limit, replace(o, best=o.beam), ()):
+            body = ids[:-1] if ids[-1] == END else ids
+            with native.without(), torch.no_grad():
+                cross = self.model.attention(torch.tensor([[*source, END]]), torch.tensor([[START, *body]])).cross[0]
+            seen = cross[-2].mean(dim=0)[:, :-1].sum(dim=0).clamp(1e-9, 1.0)
+            judged.append((ids, score + o.coverage * float(seen.log().sum())))
+        return sorted(judged, key=lambda one: -one[1])[: o.best]
+
+    def __call__(self, feature: Feature, number: int, source: Sequence[int], wish: Wish) -> list[tuple[Ids, float]]:
+        o, limit = feature.options, len(source) + len(wish.prefix) + feature.options.extra_length
+        forbids = [*feature.forbids, *([begins_with(wish.prefix)] if wish.prefix else [])]
+        forbids += [self.unsaid(wish.forbid)] if wish.forbid else []
+        if wish.require:
+            how: dict[str, Any] = {"width": o.beam, "alpha": o.length_penalty, "inner": self.engine.inner}
+            found = constrained(self.step, Anew(tuple(source), [()]), [limit], [wish.require], **how)[0]
+            return [(one.ids, one.score) for one in found]
+        if o.sample:
+            choose, start = self.engine.draws(o, [number], limit), Anew(tuple(source), [()] * o.best)
+            drawn = greedy(self.step, start, [limit] * o.best, choose=choose, alpha=o.length_penalty)
+            return sorted(((one.ids, one.score) for one in drawn), key=lambda one: -one[1])
+        if o.groups > 1:
+            return self.groups(source, limit, o)
+        if o.coverage:
+            return self.covered(source, limit, o)
         if o.beam > 1:
             return self.beam(source, limit, o, forbids)
         return [
@@ -149,7 +261,7 @@ class Plain:
 SEARCHES: dict[str, Plain] = {}  # of this process
 
 
-def plainly(path: str, number: int, task: tuple[Sequence[int], Ids]) -> list[tuple[Ids, float]]:
+def plainly(path: str, number: int, task: tuple[int, Sequence[int], Wish]) -> list[tuple[Ids, float]]:
     if path not in SEARCHES:
         SEARCHES[path] = Plain(path)
     return SEARCHES[path](FEATURES[number], *task)
@@ -169,20 +281,20 @@ def compare(path: str, texts: list[str]) -> Iterator[tuple[str, str, dict[str, i
     """For every feature and engine: how many are the same, and the seconds of the plain search."""
     found = read(path)
     sources = found.vocabularies.source.encode_all(texts)
-    engines: dict[str, Any] = {"torch": TorchEngine(checkpoint.with_model(found).model), "native": NativeEngine(found)}
-    first = engines["torch"].decode(sources, Options(beam=1))
+    torch_engine = TorchEngine(checkpoint.with_model(found).model, surfaces=found.vocabularies.target.surfaces)
+    engines: dict[str, Any] = {"torch": torch_engine, "native": NativeEngine(found)}
+    first = torch_engine.decode(sources, Options(beam=1))
     with ProcessPoolExecutor(machine.cores()) as pool:
         for number, feature in enumerate(FEATURES):
-            prefixes = [one[0].body[: feature.prefix] if len(one[0].body) > feature.prefix else () for one in first]
+            wishes = [feature.wish(one[0].body, found.vocabularies.target) for one in first]
             began = time.perf_counter()
-            work = partial(plainly, path, number)
-            plain = list(pool.map(work, zip(sources, prefixes, strict=True), chunksize=10))
+            tasks = zip(range(len(sources)), sources, wishes, strict=True)
+            plain = list(pool.map(partial(plainly, path, number), tasks, chunksize=10))
             seconds = time.perf_counter() - began
-            wishes = [Wish(prefix=prefix) for prefix in prefixes] if feature.prefix else []
             for name, engine in engines.items():
                 if name == "native" and engine.why_not(feature.options, wishes) is not None:
                     continue
-                more = {"wishes": wishes} if wishes else {}
+                more = {} if name == "native" else {"wishes": wishes}
                 ours = engine.decode(sources, feature.options, **more)
                 kinds = [differences(*pair) for pair in zip(ours, plain, strict=True)]
                 yield feature.name, name, {kind: kinds.count(kind) for kind in ("same", "tie", "other")}, seconds

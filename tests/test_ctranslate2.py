@@ -9,7 +9,8 @@ from jumok import checkpoint
 from jumok.data import phrasebook
 from jumok.engines.torch_engine import TorchEngine
 from jumok.errors import UsageError
-from jumok.interop.ctranslate2 import export, obstacle
+from jumok.interop.ctranslate2 import export
+from jumok.interop.ctranslate2_library import obstacle
 from jumok.models import build
 from jumok.text.vocabulary import Vocabularies, Vocabulary
 from tests.helpers import VARIANTS, small

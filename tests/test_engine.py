@@ -11,6 +11,7 @@ import torch
 
 import jumok
 from jumok import bundle, caches, checkpoint
+from jumok import weights as stored
 from jumok.data.lexicon import FILE, Lexicon, shortlist_of
 from jumok.decoding.hypothesis import NEVER, length_penalty
 from jumok.engines import ctranslate2_engine, native_engine
@@ -215,10 +216,10 @@ def test_nothing_beyond_the_recipe_is_read(own_micro, monkeypatch):
     loaded = checkpoint.load(own_micro)
     weights = checkpoint.weights(loaded.model) | {"giant": torch.zeros(50_000)}
     checkpoint.export(own_micro / "model", weights, loaded.recipe, loaded.vocabularies, loaded.card)
-    found = bundle.tensors(bundle.read(own_micro))
+    found = stored.read(bundle.read(own_micro))
     real, taken = found.read, []
     found.read = lambda name: taken.append(name) or real(name)
-    monkeypatch.setattr(bundle, "tensors", lambda _: found)
+    monkeypatch.setattr(stored, "read", lambda _: found)
     NativeEngine(bundle.read(own_micro))
     assert set(taken) == set(checkpoint.weights(loaded.model))
 
@@ -284,14 +285,16 @@ def test_several_models_and_other_engines(micro):
         jumok.load(micro, engine="ctranslate2", precision="int3").translate("a")
 
 
-def test_translating_at_the_command_line_does_not_load_torch(micro):
+@pytest.mark.parametrize(("engine", "unwanted"), [("auto", {"torch"}), ("ctranslate2", {"torch", "numpy"})])
+def test_translating_at_the_command_line_loads_little(micro, engine, unwanted):
+    jumok.load(micro, engine=engine).translate("a")  # whatever is made once is there
     code = (
-        "import sys; sys.argv = ['jumok', 'translate', sys.argv[1], 'a b c', '--beam', '2']\n"
-        "from jumok.cli import run\n"
-        "code = run(); sys.exit(code or 7 * ('torch' in sys.modules))"
+        "import sys; sys.argv = ['jumok', 'translate', sys.argv[1], 'a b c', '--beam', '2', '--engine', sys.argv[2]]\n"
+        f"from jumok.cli import run\n"
+        f"code = run(); print(*{unwanted} & set(sys.modules), file=sys.stderr); sys.exit(code)"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(micro)], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    done = subprocess.run([sys.executable, "-c", code, str(micro), engine], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "\n")
     assert len(done.stdout.split("\n")) == 2
 
 

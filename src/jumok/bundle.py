@@ -1,10 +1,10 @@
-"""Folders that are whole or ignored, and what they say of a model; no torch.
+"""Folders that are whole or ignored, and what they say of a model; no torch, no numpy.
 
     RUN/model/{recipe.toml, vocabulary.model, model.safetensors, card.json, MANIFEST.json}
 
 A folder is written beside its place, every file flushed, the manifest of sizes and hashes last, then renamed.
 Reading never runs code: sizes and hashes are compared first, what is left is TOML and JSON with closed schemas.
-Weights are read here as arrays, in checkpoint.py as tensors; shapes are compared before a byte of them is.
+Weights are read as arrays in weights.py, as tensors in checkpoint.py.
 """
 
 import difflib
@@ -14,13 +14,10 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-from safetensors import SafetensorError, safe_open
 
 from jumok.config import Recipe, read_recipe
 from jumok.errors import DiskError, JumokError, ModelFileError
@@ -54,45 +51,6 @@ def read(path: str | Path) -> Bundle:
     if card.get("vocabulary") != vocabularies.digest:
         raise ModelFileError("the vocabulary is not the one this model was trained with", where=f"in {folder}")
     return Bundle(recipe=recipe, vocabularies=vocabularies, card=card, folder=folder)
-
-
-class Tensors:
-    """Weights by name: outlines first, values when they are taken; one that does not fit is refused by name."""
-
-    def __init__(self, shapes: Mapping[str, Sequence[int]], read: Callable[[str], np.ndarray]) -> None:
-        self.shapes = {name: tuple(shape) for name, shape in shapes.items()}
-        self.read = read
-
-    @classmethod
-    def of(cls, arrays: Mapping[str, np.ndarray]) -> "Tensors":
-        """Copies of arrays that are in memory."""
-        return cls(
-            {name: array.shape for name, array in arrays.items()}, lambda name: np.array(arrays[name], dtype=np.float32)
-        )
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.shapes
-
-    def take(self, name: str, *shape: int) -> np.ndarray:
-        """The tensor of this name, which must have this shape; nothing of another shape is read."""
-        if self.shapes.get(name) != shape:
-            found = self.shapes.get(name, "missing")
-            raise ModelFileError(f"the weights do not fit the recipe: {name} is {found}, not {shape}")
-        return self.read(name)
-
-
-def tensors(found: Bundle) -> Tensors:
-    """The weights of a bundle; what the recipe does not imply is never read."""
-    path = found.folder / WEIGHTS
-    try:
-        file = safe_open(str(path), framework="np")
-        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
-        other = next((name for name, part in slices.items() if part.get_dtype() != "F32"), None)
-    except (SafetensorError, OSError) as error:
-        raise ModelFileError(f"cannot read the weights: {error}", where=f"in {path}") from None
-    if other is not None:
-        raise ModelFileError(f"the weights do not fit the recipe: {other} is not float32", where=f"in {path}")
-    return Tensors({name: part.get_shape() for name, part in slices.items()}, file.get_tensor)
 
 
 def find(path: str | Path) -> Path:

@@ -14,7 +14,7 @@ from jumok import metrics
 from jumok.data.corpora import Pair, test_set
 from jumok.errors import DataError
 from jumok.text.lines import read_lines
-from jumok.text.vocabulary import SPACE
+from jumok.text.words import SPACE
 from jumok.viz import AttentionView
 
 

@@ -28,7 +28,7 @@ from jumok.ending import Finished
 from jumok.engines.torch_engine import TorchEngine
 from jumok.errors import DiskError, ModelFileError, Resumable, UsageError
 from jumok.events import EventLog, Sink, TensorBoardSink
-from jumok.interop.ctranslate2 import obstacle
+from jumok.interop.ctranslate2_library import obstacle
 from jumok.keys import key
 from jumok.models import build
 from jumok.models.transformer import Transformer

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from jumok.bundle import Tensors
 from jumok.config import TransformerConfig
+from jumok.weights import Tensors
 
 
 def added(weights: Tensors, model: TransformerConfig, side: str, length: int) -> np.ndarray | None:

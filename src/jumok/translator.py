@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import islice
+from math import exp
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
-
-import numpy as np
 
 from jumok import bundle
 from jumok.bundle import Bundle
@@ -306,7 +305,7 @@ class Translator:
 
         texts = [self.vocabularies.target.decode(h.body) for h in samples]
         times = Counter(texts)
-        likeness = chrf_matrix(list(times)) @ np.array(list(times.values())) / len(texts)
+        likeness = chrf_matrix(list(times)) @ list(times.values()) / len(texts)
         means = dict(zip(times, likeness.tolist(), strict=True))
         first = dict(reversed(list(zip(texts, samples, strict=True))))
         return [replace(first[text], score=means[text]) for text in sorted(first, key=lambda text: -means[text])]
@@ -337,7 +336,7 @@ class Translator:
             if stop < len(body) and numbers[stop] == numbers[stop - 1]:
                 continue
             if text := decode(body[start:stop]):  # a space alone belongs to the word behind it
-                found.append(Word(text, float(np.exp(sum(hypothesis.token_scores[start:stop])))))
+                found.append(Word(text, exp(sum(hypothesis.token_scores[start:stop]))))
                 start = stop
         return tuple(found)
 
@@ -428,7 +427,7 @@ class Translator:
 
         maps = self.engine.attention(source, target)
         vocabulary = self.vocabularies.target
-        encoder, decoder, cross = (m.float().cpu().numpy().astype(np.float32) for m in vars(maps).values())
+        encoder, decoder, cross = (m.float().cpu().numpy() for m in vars(maps).values())
         return AttentionView(
             source=tuple(self.vocabularies.source.pieces([*source, END])),
             target=tuple(vocabulary.pieces([*target, END])),

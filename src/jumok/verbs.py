@@ -162,9 +162,10 @@ def export_ctranslate2(
     \b
     jumok export ctranslate2 runs/tiny --out tiny-ct2 --precision int8
     """
+    from jumok import bundle
     from jumok.interop.ctranslate2 import export_bundle
 
-    print(export_bundle(model, out, precision=precision))
+    print(export_bundle(bundle.read(model), out, precision=precision))
 
 
 @bench_app.command("train")

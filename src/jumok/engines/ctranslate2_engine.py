@@ -22,11 +22,10 @@ from typing import Any
 
 from jumok import bundle, caches, machine
 from jumok.bundle import Bundle
-from jumok.data.lexicon import shortlist_of
 from jumok.decoding.hypothesis import NEVER, Hypothesis, length_penalty
 from jumok.engines.options import ANYTHING, LONGEST_SOURCE, Options, Wish, features
 from jumok.errors import DiskError, ModelFileError, UnknownName, UsageError
-from jumok.interop import ctranslate2 as interop
+from jumok.interop import ctranslate2_library as interop
 from jumok.text.vocabulary import END
 
 FORMAT = 1  # of what is cached
@@ -210,12 +209,10 @@ def exported(found: Bundle, precision: str) -> Path:
 
 def make(found: Bundle, place: Path, precision: str) -> None:
     """Export a model into a folder that appears whole."""
-    weights, shortlist = bundle.tensors(found), shortlist_of(found)
+    from jumok.interop.ctranslate2 import export_bundle  # with numpy, which translating does without
 
     def fill(folder: Path) -> None:
-        interop.export(
-            weights, found.recipe.model, found.vocabularies, folder, precision=precision, shortlist=shortlist
-        )
+        export_bundle(found, folder, precision=precision)
 
     bundle.make_whole(place, fill)
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from jumok import bundle, native, positions
-from jumok.bundle import Bundle, Tensors
+from jumok import native, positions
+from jumok import weights as stored
+from jumok.bundle import Bundle
 from jumok.config import TransformerConfig
 from jumok.data.lexicon import Lexicon, shortlist_of
 from jumok.decoding.hypothesis import NEVER, Hypothesis, ranked
@@ -23,6 +24,7 @@ from jumok.engines.options import AT_ONCE, LONGEST_SOURCE, Options, Wish, featur
 from jumok.errors import UsageError
 from jumok.native.searching import Dense, Layer, Norming, Search, Shortlist, Stack, at, search
 from jumok.text.vocabulary import END, START
+from jumok.weights import Tensors
 
 MARGIN = 3.0  # with a shortlist: a hypothesis e^3 times less likely than its sentence's best is given up (LOG.md)
 
@@ -46,7 +48,7 @@ class NativeEngine:
 
     def __init__(self, found: Bundle, *, shortlist: bool = False) -> None:
         model, self.symbols = found.recipe.model, found.sizes[0]
-        self.weights = bundle.tensors(found)
+        self.weights = stored.read(found)
         self.library = native.library()
         packer = Packer(self.library, self.weights, model)
         self.matrix = self.weights.take("matrix", found.sizes[1], model.d_model)

@@ -200,7 +200,7 @@ class TorchEngine:
     ) -> list[list[Hypothesis]]:
         each = options.best
         copies = torch.arange(len(limits), device=self.device).repeat_interleave(each)
-        choose = self._draw(options, numbers, max(limits))
+        choose = self.draws(options, numbers, max(limits))
         chosen, longest = [wishes[i] for i in copies.tolist()], [limits[i] for i in copies.tolist()]
         rules = self._rules(options, chosen)
         flat = greedy(self.model.step, state.select(copies), longest, choose=choose, rules=rules, **common)
@@ -280,7 +280,8 @@ class TorchEngine:
         found = self.decode([source] * len(wishes), replace(options, best=1), wishes=wishes)
         return sorted((hypotheses[0] for hypotheses in found), key=lambda h: -h.score)
 
-    def _draw(self, options: Options, numbers: list[int], limit: int) -> Choose:
+    def draws(self, options: Options, numbers: list[int], limit: int) -> Choose:
+        """Choose by chance, for `best` copies of every sentence, by its number in the user's file."""
         rows = [
             generator(options.seed, "sample", number, copy).random(limit, dtype=np.float32)
             for number in numbers
@@ -296,7 +297,7 @@ class TorchEngine:
         with torch.inference_mode():
             state = self.model.start(pad([ids], after=END).to(self.device))
         temperature = options.temperature if options.sample else 0.0
-        choose = self._draw(Options(**{**vars(options), "temperature": temperature, "best": 1}), [0], limits[0])
+        choose = self.draws(Options(**{**vars(options), "temperature": temperature, "best": 1}), [0], limits[0])
         for extended in tokens_one_by_one(self.model.step, state, limits, choose, device=self.device):
             token = extended[0][1]
             if token != END:

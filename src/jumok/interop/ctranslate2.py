@@ -1,7 +1,7 @@
 """A model for CTranslate2, the C++ engine: the same weights in its own file, the same probabilities; no torch.
 
-`obstacle` says what of a recipe the engine has no counterpart for; `export` writes a folder that
-`ctranslate2.Translator` reads.  Sources are pieces without END, which the engine adds; it begins with <s>.
+`export` writes a folder that `ctranslate2.Translator` reads.
+Sources are pieces without END, which the engine adds; it begins with <s>.
 
 What differs when it searches: it divides log P by n^alpha, not by the paper's ((5 + n) / 6)^alpha; our engine
 (engines/ctranslate2_engine.py) ranks what it finds by the paper's.
@@ -9,57 +9,24 @@ What differs when it searches: it divides log P by n^alpha, not by the paper's (
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from jumok import bundle
-from jumok.bundle import Tensors
+from jumok import weights as stored
+from jumok.bundle import Bundle
 from jumok.config import TransformerConfig
 from jumok.data.lexicon import Lexicon, shortlist_of
 from jumok.errors import DiskError, UsageError
+from jumok.interop.ctranslate2_library import VOCABULARY_MAP, library, obstacle
 from jumok.positions import added
 from jumok.text.vocabulary import SPECIALS, Vocabularies
+from jumok.weights import Tensors
 
 LONGEST = 2_048 + 64  # positions of a table; what is beyond, the engine would refuse
 PRECISIONS = ("float32", "int8", "int16")
-VOCABULARY_MAP = "vmap.txt"
-
-
-def library() -> Any:
-    """The package ctranslate2.
-
-    Importing it looks for other toolkits, and where torch is installed that takes two seconds: here it finds none of
-    those that are not loaded already.
-    """
-    hidden = [name for name in ("torch", "transformers", "huggingface_hub") if name not in sys.modules]
-    try:
-        for name in hidden:
-            sys.modules[name] = None  # type: ignore[assignment]  # an import of it fails at once
-        import ctranslate2
-        import ctranslate2.specs
-    finally:
-        for name in hidden:
-            del sys.modules[name]
-    return ctranslate2
-
-
-def obstacle(model: TransformerConfig) -> str | None:
-    """Why a model cannot be exported; None if it can."""
-    width = model.d_model // model.heads
-    reasons = {
-        f"norm={model.norm!r}": model.norm != "layer",
-        f"join={model.join!r}": model.join != "add",
-        f"score={model.score!r}": model.score == "additive",
-        f"activation={model.activation!r}": model.activation == "swiglu",
-        "residual=false": not model.residual,
-        "d_k or d_v other than d_model / heads": not (model.key_width == model.value_width == width)
-        or model.d_model % model.heads != 0,
-    }
-    return next((f"CTranslate2 has no {name}" for name, true in reasons.items() if true), None)
 
 
 def export(
@@ -90,17 +57,10 @@ def export(
     return place
 
 
-def export_bundle(path: str | Path, out: str | Path, *, precision: str = "float32") -> Path:
-    """Export the model of a run folder or of a bundle."""
-    found = bundle.read(path)
-    return export(
-        bundle.tensors(found),
-        found.recipe.model,
-        found.vocabularies,
-        out,
-        precision=precision,
-        shortlist=shortlist_of(found),
-    )
+def export_bundle(found: Bundle, out: str | Path, *, precision: str = "float32") -> Path:
+    """Export a bundle's model and its shortlist."""
+    weights, shortlist = stored.read(found), shortlist_of(found)
+    return export(weights, found.recipe.model, found.vocabularies, out, precision=precision, shortlist=shortlist)
 
 
 def vocabulary_map(lexicon: Lexicon, vocabularies: Vocabularies) -> Iterator[str]:
@@ -120,7 +80,8 @@ def vocabulary_map(lexicon: Lexicon, vocabularies: Vocabularies) -> Iterator[str
 
 def specification(weights: Tensors, model: TransformerConfig, vocabularies: Vocabularies) -> Any:
     """The model as CTranslate2 describes one."""
-    specs, kinds = library().specs.transformer_spec, library().specs.common_spec.Activation
+    package = library("specs")
+    specs, kinds = package.specs.transformer_spec, package.specs.common_spec.Activation
     rotary = model.key_width if model.positions == "rotary" else None
     common: dict[str, Any] = {
         "num_heads": model.heads, "pre_norm": model.norm_place == "pre", "rotary_dim": rotary,

@@ -14,7 +14,8 @@ from itertools import accumulate
 
 import numpy as np
 
-SPACE = "\u2581"  # SentencePiece's mark for a space: a subword that has it begins a word
+from jumok.text.words import SPACE
+
 MOST = 16  # cuts of one word to choose from, the likeliest
 LONGEST = 12  # subwords drawn together where a language has no spaces
 REMEMBERED = 50_000  # words whose cuts are kept

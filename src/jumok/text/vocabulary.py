@@ -13,12 +13,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import sentencepiece
 
 from jumok.errors import DataError, DiskError, JumokError, ModelFileError, UsageError
-from jumok.text.sampling import SPACE, Sampler
+from jumok.text.words import SPACE
+
+if TYPE_CHECKING:
+    from jumok.text.sampling import Sampler
 
 PAD, UNKNOWN, START, END = 0, 1, 2, 3
 RESERVED = ("<sep>", "<cls>", "<mask>", "<extra>")  # ids 4 … 7
@@ -125,7 +128,9 @@ class Vocabulary:
         return self._sampler.draw(sentences, strength=strength, key=key)
 
     @cached_property
-    def _sampler(self) -> Sampler:
+    def _sampler(self) -> "Sampler":
+        from jumok.text.sampling import Sampler  # with numpy, which only training needs
+
         fixed = self._processor.is_byte
         pieces = [self._processor.id_to_piece(i) for i in range(len(self))]
         whole = [None if i < SPECIALS or fixed(i) else piece for i, piece in enumerate(pieces)]

@@ -2,6 +2,8 @@
 
 import re
 
+SPACE = "\u2581"  # SentencePiece's mark for a space: a subword that has it begins a word
+
 
 def parts(before: str, after: str) -> bool:
     """Whether a word ends between two characters."""

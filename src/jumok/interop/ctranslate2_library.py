@@ -1,0 +1,47 @@
+"""The package ctranslate2, loaded without the toolkits that it knows, and the recipes it has a counterpart for.
+
+No torch and no numpy: translating a sentence waits for neither.
+"""
+
+import sys
+from importlib import import_module
+from typing import Any
+
+from jumok.config import TransformerConfig
+
+VOCABULARY_MAP = "vmap.txt"
+
+
+def library(*submodules: str) -> Any:
+    """The package ctranslate2, and parts of it that it loads only when they are asked for.
+
+    Importing it looks for other toolkits, and where torch is installed that takes two seconds: here it finds none of
+    those that are not loaded already.
+    """
+    hidden = [name for name in ("torch", "transformers", "huggingface_hub") if name not in sys.modules]
+    try:
+        for name in hidden:
+            sys.modules[name] = None  # type: ignore[assignment]  # an import of it fails at once
+        import ctranslate2
+
+        for name in submodules:
+            import_module(f"ctranslate2.{name}")
+    finally:
+        for name in hidden:
+            del sys.modules[name]
+    return ctranslate2
+
+
+def obstacle(model: TransformerConfig) -> str | None:
+    """Why a model cannot be exported; None if it can."""
+    width = model.d_model // model.heads
+    reasons = {
+        f"norm={model.norm!r}": model.norm != "layer",
+        f"join={model.join!r}": model.join != "add",
+        f"score={model.score!r}": model.score == "additive",
+        f"activation={model.activation!r}": model.activation == "swiglu",
+        "residual=false": not model.residual,
+        "d_k or d_v other than d_model / heads": not (model.key_width == model.value_width == width)
+        or model.d_model % model.heads != 0,
+    }
+    return next((f"CTranslate2 has no {name}" for name, true in reasons.items() if true), None)

@@ -7,10 +7,58 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests import reliability
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: the models of tests are too small for threads
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="the large counts, and write docs/RELIABILITY.md")
+
+
+@pytest.fixture
+def tries(request: pytest.FixtureRequest) -> Callable[[int, int], int]:
+    """How often to try something: the first number on every push, the second with --long."""
+
+    def count(quick: int, long: int) -> int:
+        request.node.tried = (long if request.config.getoption("--long") else quick, quick)
+        return int(request.node.tried[0])
+
+    return count
+
+
+@pytest.fixture
+def kept(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Say which promise a test has seen kept; `count` is how often, unless `tries` knows."""
+
+    def say(promise: str, what: str, *, count: int | None = None, figures: str = "") -> None:
+        tried = (count, count) if count is not None else getattr(request.node, "tried", (1, 1))
+        one = reliability.Kept(promise, what, *tried, figures, request.node.nodeid.split("[")[0])
+        request.node.user_properties.append(reliability.to_property(one))
+
+    return say
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """What was promised and tried; after a long run, the page."""
+    calls = [one for kind in ("passed", "failed") for one in terminalreporter.stats.get(kind, []) if one.when == "call"]
+    found, failed = reliability.read(calls)
+    if not found:
+        return
+    terminalreporter.section("promises")
+    for line in reliability.table(found):
+        terminalreporter.write_line(line)
+    if config.getoption("--long"):
+        from jumok import machine
+
+        path = Path(__file__).parent.parent / "docs" / "RELIABILITY.md"
+        reliability.write(path, reliability.page(found, failed, str(machine.describe())))
+        terminalreporter.write_line(f"written: {path}")
+
 
 MICRO = {  # a recipe that trains in a second
     "data.corpus": "copy",

@@ -1,0 +1,97 @@
+"""Promises and how often they were tried: what tests say of the contract, as a table and as docs/RELIABILITY.md.
+
+    def test_…(tries, kept):
+        for n in range(tries(5, 100)):      # on every push 5, with ./test --long 100
+            …
+        kept("T1", "killed with SIGKILL at a random moment, then continued", figures="0 bytes differ")
+
+A test that fails keeps nothing, and the page says so.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+PROMISES = {
+    "T1": "Killed at any instant, training resumes and ends with the same bytes",
+    "T2": "At most one checkpoint interval is repeated; no pair is skipped or seen twice in an epoch",
+    "T3": "A checkpoint on disk is whole or ignored; a full disk never destroys the last good one",
+    "T4": "A loss or gradient that is not finite is skipped, counted and shown",
+    "T5": "SIGTERM or Ctrl-C in any phase: saved and gone within 10 seconds",
+    "M1": "Loading a model never runs code, never reads the network, never takes more memory than its recipe implies",
+    "D1": "Nothing in a text file is silently re-aligned or dropped",
+    "S5": "The same text gives the same translation, whatever else is in the batch",
+}
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One promise, tried so many times."""
+
+    promise: str
+    what: str
+    tries: int
+    quick: int  # tries on every push
+    figures: str = ""
+    test: str = ""
+
+    def cells(self, date: str) -> Sequence[str]:
+        counts = f"{self.tries:,}" if self.tries == self.quick else f"{self.tries:,} (every push {self.quick:,})"
+        return (self.what, counts, self.figures or "0 failed", f"`{self.test}`", date)
+
+
+def read(reports: Iterable[object]) -> tuple[list[Kept], list[str]]:
+    """What tests kept, by promise, and the names of those that should have and failed."""
+    found, failed = [], []
+    for report in reports:
+        told = [value for name, value in getattr(report, "user_properties", []) if name == "kept"]
+        if getattr(report, "outcome", "") == "passed":
+            found += [Kept(**one) for one in told]
+        elif getattr(report, "outcome", "") == "failed":
+            failed.append(getattr(report, "nodeid", ""))
+    merged: dict[tuple[str, ...], Kept] = {}  # what a test with several parameters says several times
+    for one in found:
+        same = (one.promise, one.what, one.figures, one.test)
+        before = merged.get(same, replace(one, tries=0, quick=0))
+        merged[same] = replace(one, tries=before.tries + one.tries, quick=before.quick + one.quick)
+    order = list(PROMISES)
+    return sorted(merged.values(), key=lambda one: (order.index(one.promise), one.test, one.what)), failed
+
+
+def to_property(kept: Kept) -> tuple[str, dict[str, object]]:
+    return ("kept", asdict(kept))
+
+
+def page(found: Sequence[Kept], failed: Sequence[str], machine: str) -> str:
+    """docs/RELIABILITY.md."""
+    date = datetime.now(UTC).strftime("%Y-%m-%d")
+    lines = [
+        "# What is promised, and how often it was tried",
+        "",
+        "Written by the tests: `./test --long` writes this page, `./test` tries the same with the smaller counts and",
+        f"prints them. {machine}.",
+    ]
+    if failed:
+        lines += ["", f"**{len(failed)} tests failed in this run**: " + ", ".join(f"`{name}`" for name in failed)]
+    for promise, text in PROMISES.items():
+        rows = [one for one in found if one.promise == promise]
+        if rows:
+            lines += [
+                "",
+                f"## {promise}: {text}",
+                "",
+                "| what is done | tries | result | test | date |",
+                "|---" * 5 + "|",
+            ]
+            lines += ["| " + " | ".join(row.cells(date)) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def table(found: Sequence[Kept]) -> list[str]:
+    """The same for a terminal."""
+    return [f"{one.promise}  {one.tries:>7,}  {one.what}: {one.figures or '0 failed'}" for one in found]
+
+
+def write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from jumok.display import TrainingDisplay, clock
-from jumok.errors import DiskError, JumokError, UnknownName
-from jumok.events import EventLog, TensorBoardSink, read_events
+from jumok.errors import JumokError, UnknownName
+from jumok.events import EventLog, LossLog, TensorBoardSink, read_events
 from jumok.keys import generator, key
 
 STEP = {"epoch": 0, "rate": 0.1, "norm": 1.0, "tokens": 50, "horizon": 100, "skipped": 0}
@@ -62,10 +62,60 @@ def test_a_log_cut_off_anywhere_loses_one_event_at_most_and_none_that_comes_late
     assert steps[-1] == "later"
 
 
-def test_a_log_that_cannot_be_written_is_a_disk_error(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(DiskError, match="event log"):
-        EventLog(tmp_path / "file" / "events.jsonl")("stage", text="x")
+def test_what_the_disk_does_not_take_waits_and_is_written_when_there_is_room(tmp_path):
+    place, seen = tmp_path / "run", []
+    place.write_text("in the way")
+    log = EventLog(place / "events.jsonl", [seen.append])
+    log("stage", text="first")
+    log("step", step=1)
+    place.unlink()
+    log("stage", text="second")
+    log.close()
+    texts = [event.get("text", event.get("step")) for event in read_events(place / "events.jsonl")]
+    assert [text if isinstance(text, int) else text.split(" (")[0] for text in texts] == [
+        "first", "the event log cannot be written", 1, "second", "the event log is whole again",
+    ]  # fmt: skip
+    assert len(seen) == len(texts)
+
+
+def test_a_write_that_was_cut_short_is_gone_on_with(tmp_path, monkeypatch):
+    real, taken = os.write, []
+
+    def short(file, content):
+        taken.append(min(7, len(content)))
+        if len(taken) == 3:
+            raise OSError(28, "No space left on device")
+        return real(file, bytes(content[:7]))
+
+    monkeypatch.setattr(os, "write", short)
+    log = EventLog(tmp_path / "events.jsonl")
+    log("stage", text="a")
+    log("stage", text="b")
+    log.close()
+    assert next(event["text"] for event in read_events(tmp_path / "events.jsonl")) == "a"
+    assert len(taken) > 10
+    assert all(json.loads(line) for line in (tmp_path / "events.jsonl").read_text().split("\n")[:-1])
+
+
+def test_a_loss_log_that_is_cut_back_and_goes_on_has_the_bytes_of_one_that_was_not(tmp_path):
+    def lines(log, steps):
+        for step in steps:
+            log(step=step, epoch=0, loss=1 / (step + 3), rate=1e-4, norm=math.inf, tokens=9, skipped=0)
+
+    whole, broken = LossLog(tmp_path / "whole.tsv"), LossLog(tmp_path / "broken.tsv")
+    assert whole.begin(0)
+    assert broken.begin(0)
+    lines(whole, range(1, 9))
+    lines(broken, range(1, 4))
+    size = broken.sync()
+    lines(broken, range(4, 7))
+    broken.close()
+    again = LossLog(tmp_path / "broken.tsv")
+    assert again.begin(size)
+    lines(again, range(4, 9))
+    assert again.sync() == whole.sync()
+    assert (tmp_path / "whole.tsv").read_bytes() == (tmp_path / "broken.tsv").read_bytes()
+    assert not LossLog(tmp_path / "broken.tsv").begin(10**6)  # a checkpoint that knows of more than there is
 
 
 def test_tensorboard_gets_the_numbers_of_steps_and_validations(tmp_path):

@@ -56,7 +56,7 @@ def read(path: str | Path) -> Bundle:
 def find(path: str | Path) -> Path:
     """The bundle of a run or of a bundle's own folder."""
     path = Path(path)
-    for folder in (path / "model", path):
+    for folder in (path / "model", path, path / "model.before"):  # the last, if killed while the first was replaced
         if (folder / MANIFEST).exists() or (folder / WEIGHTS).exists():
             return folder
     if checkpoints(path):
@@ -113,6 +113,17 @@ def make_whole(place: Path, fill: Callable[[Path], None]) -> None:
         if before.exists() and not place.exists():
             before.rename(place)
         for rest in (beside, before):
+            shutil.rmtree(rest, ignore_errors=True)
+
+
+def tidy(folder: Path) -> None:
+    """Put right what a process that was killed has left: a folder that was being replaced is there again."""
+    for before in folder.glob("*.before"):
+        place = before.with_name(before.name.removesuffix(".before"))
+        if not place.exists():
+            before.rename(place)
+    for pattern in ("*.before", "*.partial"):
+        for rest in folder.glob(pattern):
             shutil.rmtree(rest, ignore_errors=True)
 
 

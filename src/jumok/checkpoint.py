@@ -1,6 +1,6 @@
 """A run on disk: recipe, vocabulary, weights and state; whole or ignored, never half.
 
-    RUN/recipe.toml  vocabulary.model  events.jsonl  tensorboard/
+    RUN/recipe.toml  vocabulary.model  events.jsonl  losses.tsv  tensorboard/
         checkpoints/step-00001200/{model,optimizer,mean}.safetensors  state.json  MANIFEST.json
         model/{recipe.toml, vocabulary.model, model.safetensors, card.json, MANIFEST.json}
 
@@ -8,10 +8,13 @@ How a folder is whole or ignored is in bundle.py; here are its tensors.  Reading
 implies: shapes are compared before bytes are read.
 """
 
+import errno
 import json
+import os
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -111,6 +114,12 @@ class Checkpoint:
     def step(self) -> int:
         return int(self.state["progress"]["step"])
 
+    @property
+    def losses(self) -> int:
+        """Bytes of the loss log when it was saved."""
+        size = self.state.get("losses", 0)
+        return size if isinstance(size, int) and size >= 0 else 0
+
     def tensors(self, name: str, expected: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
         """One of its safetensors files; with `expected` it must hold just these names, shapes and types."""
         return read_tensors(self.folder / name, expected)
@@ -123,9 +132,25 @@ class RunFolder:
         self.path = Path(path)
         self.checkpoints = self.path / "checkpoints"
         self.events = self.path / "events.jsonl"
+        self.losses = self.path / "losses.tsv"
         self.tensorboard = self.path / "tensorboard"
         self.data = self.path / "data"
         self.bundle = self.path / "model"
+
+    def claim(self) -> None:
+        """Make the folder, and put right what a killed run has left in it."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            if not os.access(self.path, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            for folder in (self.path, self.checkpoints, self.data):
+                bundle.tidy(folder)
+        except OSError as error:
+            raise self._refused(error) from None
+
+    def _refused(self, error: OSError) -> DiskError:
+        hint = f"try: ls -ld {shlex.quote(str(self.path.parent))}, or another --out"
+        return DiskError(f"cannot write the run: {error.strerror}", where=f"in {self.path}", hint=hint)
 
     def begin(self, recipe: Recipe) -> None:
         """Make the folder and write the resolved recipe."""
@@ -133,8 +158,7 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             write_file(self.path / "recipe.toml", recipe.to_toml().encode())
         except OSError as error:
-            hint = f"try: ls -ld {shlex.quote(str(self.path.parent))}, or another --out"
-            raise DiskError(f"cannot write the run: {error.strerror}", where=f"in {self.path}", hint=hint) from None
+            raise self._refused(error) from None
 
     def begun(self) -> bool:
         """Whether a run has been here."""
@@ -150,13 +174,25 @@ class RunFolder:
     def save(
         self, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any], *, keep: int, best: int
     ) -> Path:
-        """Write a checkpoint, then drop all but the newest `keep` and the best."""
+        """Write a checkpoint, then drop all but the newest `keep` and the best.
+
+        Those of a stop between two validations go first, so that the others are those of a run that never stopped.
+        """
         place = self.checkpoints / f"step-{step:08d}"
         write_whole(place, tensors, {"state.json": json.dumps(state, indent=1).encode()})
-        old = [path for path in self.steps() if step_of(path) < step and step_of(path) != best]
-        for path in old[: max(0, len(old) - keep + 1)]:
+        passing = set(self.passing())
+        old = [path for path in self.steps() if step_of(path) < step and step_of(path) != best and path not in passing]
+        kept = keep if place in passing else keep - 1
+        for path in [*(passing - {place}), *old[: max(0, len(old) - kept)]]:
             shutil.rmtree(path, ignore_errors=True)
         return place
+
+    def passing(self) -> Iterator[Path]:
+        """Checkpoints that were not due: saved because somebody stopped the run."""
+        for path in self.steps():
+            with suppress(ModelFileError):
+                if read_json(path / "state.json").get("passing"):
+                    yield path
 
     def newest(self) -> tuple[Checkpoint | None, list[JumokError]]:
         """The newest checkpoint that verifies, and why each newer one was refused."""
@@ -165,9 +201,12 @@ class RunFolder:
         return (found[0] if found else None), refused
 
     def last(
-        self, count: int, *, until: int | None = None, refused: list[JumokError] | None = None
+        self, count: int, *, until: int | None = None, due: bool = False, refused: list[JumokError] | None = None
     ) -> list[Checkpoint]:
-        """The newest `count` checkpoints that verify, newest first; why others do not is added to `refused`."""
+        """The newest `count` checkpoints that verify, newest first; why others do not is added to `refused`.
+
+        With `due`, only those that every run of the recipe has, stopped or not.
+        """
         found: list[Checkpoint] = []
         for folder in reversed(self.steps()):
             if len(found) == count:
@@ -175,7 +214,8 @@ class RunFolder:
             if until is not None and step_of(folder) > until:
                 continue
             try:
-                found.append(self.read(folder))
+                one = self.read(folder)
+                found += [] if due and one.state.get("passing") else [one]
             except ModelFileError as error:
                 if refused is not None:
                     refused.append(error)

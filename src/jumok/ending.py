@@ -81,7 +81,7 @@ def candidates(
         yield earlier.candidate(folder, model)
     if mean is not None:
         yield "running mean", {name: mean.tensors[name].clone() for name in expected}
-    kept = [one.tensors("model.safetensors", expected) for one in folder.last(average, until=progress.step)]
+    kept = [one.tensors("model.safetensors", expected) for one in folder.last(average, until=progress.step, due=True)]
     if len(kept) > 1:
         yield f"mean of the last {len(kept)} checkpoints", checkpoint.average(kept)
     if not whole:

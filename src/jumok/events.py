@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from jumok.errors import DiskError
 
@@ -18,34 +18,125 @@ Event = dict[str, Any]
 Sink = Callable[[Event], None]
 
 
+class Journal:
+    """A file that only grows.  What the disk does not take waits in memory and is tried again: nobody stops for it.
+
+    A full disk may leave half a write behind; the other half is the first thing that is written when there is room.
+    """
+
+    MOST = 1 << 26  # bytes that wait; a disk that has been full for so long loses what comes after
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.problem = ""  # why something waits
+        self._file = -1
+        self._waiting = bytearray()
+        self._tried = 0.0
+
+    def write(self, content: bytes, *, within: float = 1.0) -> None:
+        """Add to the end, on the disk within so many seconds if anything else is written meanwhile."""
+        if len(self._waiting) < self.MOST:
+            self._waiting += content
+        if time.monotonic() - self._tried >= within:
+            self.flush()
+
+    def flush(self) -> bool:
+        """Hand over all that waits; whether the disk took it."""
+        self._tried = time.monotonic()
+        try:
+            if self._waiting and self._file < 0:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+            while self._waiting:
+                taken = os.write(self._file, self._waiting)
+                del self._waiting[:taken]
+            self.problem = ""
+        except OSError as error:
+            self.problem = error.strerror or str(error)
+        return not self._waiting
+
+    def sync(self) -> int:
+        """Bytes of the file, all of which are safe on the disk; a `DiskError` if they are not."""
+        if not self.flush():
+            raise refused(self.path, self.problem)
+        if self._file < 0:
+            return 0
+        try:
+            os.fsync(self._file)
+            return os.fstat(self._file).st_size
+        except OSError as error:
+            raise refused(self.path, error.strerror) from None
+
+    def close(self) -> None:
+        self.flush()
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+def refused(path: Path, why: str | None) -> DiskError:
+    return DiskError(f"cannot write {path.name}: {why}", where=f"in {path.parent}", hint="try: df -h; free some space")
+
+
 class EventLog:
     """Appends events to a file and hands each to the sinks; flushed at most once a second, and at every rare event."""
 
     def __init__(self, path: str | Path, sinks: list[Sink] | None = None) -> None:
         self.path, self.sinks = Path(path), sinks or []
-        self._file: IO[str] | None = None
-        self._flushed = 0.0
+        self._journal = Journal(path)
+        self._begun = False
 
     def __call__(self, event: str, **values: Any) -> None:
         happening = {"event": event, "time": round(time.time(), 3), **values}
-        try:
-            if self._file is None:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._file = open(self.path, "a", encoding="utf-8")  # noqa: SIM115 - closed in close()
-                self._file.write("" if _ends_whole(self.path) else "\n")
-            self._file.write(json.dumps(_plain(happening), ensure_ascii=False) + "\n")
-            if event != "step" or time.monotonic() - self._flushed > 1.0:
-                self._file.flush()
-                self._flushed = time.monotonic()
-        except OSError as error:
-            raise DiskError(f"cannot write the event log: {error.strerror}", where=f"in {self.path}") from None
+        before = self._journal.problem
+        if not self._begun:
+            self._journal.write(b"" if _ends_whole(self.path) else b"\n")
+            self._begun = True
+        line = json.dumps(_plain(happening), ensure_ascii=False).encode() + b"\n"
+        self._journal.write(line, within=1.0 if event == "step" else 0.0)
         for sink in self.sinks:
             sink(happening)
+        if bool(before) != bool(self._journal.problem):
+            now = "is whole again" if before else f"cannot be written ({self._journal.problem}); it waits in memory"
+            self("note", text=f"the event log {now}")
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._journal.close()
+
+
+class LossLog:
+    """One line an update, the same bytes however often a run was interrupted: a resumed run cuts off what it repeats.
+
+    >>> losses.begin(0); losses(step=1, epoch=0, loss=9.1, rate=1e-4, norm=1.0, tokens=900, skipped=0); losses.sync()
+    """
+
+    COLUMNS = ("step", "epoch", "loss", "rate", "norm", "tokens", "skipped")
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._journal = Journal(path)
+
+    def begin(self, size: int) -> bool:
+        """Keep the first `size` bytes, which a checkpoint knows of; False if the file has fewer.  0 begins anew."""
+        try:
+            there = self.path.stat().st_size if self.path.exists() else 0
+            if there:
+                os.truncate(self.path, size if size <= there else 0)
+        except OSError as error:
+            raise refused(self.path, error.strerror) from None
+        if size == 0 or size > there:
+            self._journal.write("\t".join(self.COLUMNS).encode() + b"\n")
+        return size <= there
+
+    def __call__(self, **values: Any) -> None:
+        self._journal.write("\t".join(repr(values[name]) for name in self.COLUMNS).encode() + b"\n")
+
+    def sync(self) -> int:
+        """Bytes of the log, safe on the disk."""
+        return self._journal.sync()
+
+    def close(self) -> None:
+        self._journal.close()
 
 
 def read_events(path: str | Path) -> Iterator[Event]:
@@ -61,15 +152,17 @@ def read_events(path: str | Path) -> Iterator[Event]:
 
 
 class TensorBoardSink:
-    """Writes the numbers of steps and validations for TensorBoard."""
+    """Writes the numbers of steps and validations for TensorBoard, in a file of its own for every attempt."""
 
     def __init__(self, folder: str | Path) -> None:
         from tensorboard.compat.proto.event_pb2 import Event as Record
         from tensorboard.compat.proto.summary_pb2 import Summary
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+        from tensorboard.summary.writer.record_writer import RecordWriter
 
         self._record, self._summary = Record, Summary
-        self._writer = EventFileWriter(str(folder))
+        self._journal = Journal(Path(folder) / f"events.out.tfevents.{time.time():.0f}.{os.getpid()}")
+        self._writer = RecordWriter(self._journal)
+        self._write(Record(wall_time=time.time(), file_version="brain.Event:2"))
 
     def __call__(self, event: Event) -> None:
         if event["event"] not in ("step", "validation"):
@@ -80,11 +173,13 @@ class TensorBoardSink:
             for name, value in event.items()
             if type(value) in (int, float) and name not in ("time", "step", "horizon", "seconds", "wall")
         ]
-        record = self._record(wall_time=event["time"], step=event["step"], summary=self._summary(value=values))
-        self._writer.add_event(record)
+        self._write(self._record(wall_time=event["time"], step=event["step"], summary=self._summary(value=values)))
+
+    def _write(self, record: Any) -> None:
+        self._writer.write(record.SerializeToString())
 
     def close(self) -> None:
-        self._writer.close()
+        self._journal.close()
 
 
 def _plain(value: Any) -> Any:
@@ -96,7 +191,10 @@ def _plain(value: Any) -> Any:
 
 def _ends_whole(path: Path) -> bool:
     """Whether the last line of a log was written to its end; a run that was killed may have left half a line."""
-    with open(path, "rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - 1))
-        return file.read() in (b"", b"\n")
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - 1))
+            return file.read() in (b"", b"\n")
+    except OSError:  # there is none yet
+        return True

@@ -27,7 +27,7 @@ from jumok.data.corpora import Corpus
 from jumok.ending import Finished
 from jumok.engines.torch_engine import TorchEngine
 from jumok.errors import DiskError, ModelFileError, Resumable, UsageError
-from jumok.events import EventLog, Sink, TensorBoardSink
+from jumok.events import EventLog, LossLog, Sink, TensorBoardSink
 from jumok.interop.ctranslate2_library import obstacle
 from jumok.keys import key
 from jumok.models import build
@@ -37,7 +37,7 @@ from jumok.training import loop, optim
 from jumok.training.objectives import next_token
 from jumok.training.pace import ByClock, ByCount, Costs, Limits, Pace, Progress
 from jumok.training.schedule import Course, Schedule
-from jumok.training.team import Team
+from jumok.training.team import Stopped, Team
 from jumok.translator import Translator
 from jumok.validation import Judge, spread
 
@@ -72,16 +72,18 @@ def train(
     sinks: Sequence[Sink] = (),
     stop: Callable[[], bool] = lambda: False,
     began: float | None = None,
+    exact: bool = False,
     **choices: Any,
 ) -> Run:
     """Train a translator from two text files; the other choices are those of `choose`.
 
-    Minutes count from `began` on the clock of `time.monotonic`, or from this call.
+    Minutes count from `began` on the clock of `time.monotonic`, or from this call.  `exact` refuses to continue a run
+    where it could not end with the bytes of a run that was never interrupted.
     """
     recipe = choose(source, target, minutes=minutes, **choices)
     out = out or Path("runs") / recipe.name
     more = minutes is not None
-    return Experiment(recipe, out, device=device, sinks=sinks, stop=stop, began=began, more=more).run()
+    return Experiment(recipe, out, device=device, sinks=sinks, stop=stop, began=began, more=more, exact=exact).run()
 
 
 def choose(
@@ -123,6 +125,7 @@ class Experiment:
         stop: Callable[[], bool] = lambda: False,
         began: float | None = None,
         more: bool = False,
+        exact: bool = False,
         vocabularies: Vocabularies | None = None,
         inherit: Callable[[Transformer], None] = lambda model: None,
     ) -> None:
@@ -130,9 +133,10 @@ class Experiment:
         self.recipe, self.folder = recipe, RunFolder(out)
         self.given, self.inherit = vocabularies, inherit
         self.device, self.stop = torch.device(device), stop
-        self.report = EventLog(self.folder.events, list(sinks))
+        self.report, self.losses = EventLog(self.folder.events, list(sinks)), LossLog(self.folder.losses)
         self.began = time.monotonic() if began is None else began
         self.more = more  # minutes given to a finished run come on top
+        self.exact = exact
         self.before = 0.0  # seconds of earlier attempts
         self.earlier: Finished | None = None  # the finished run that this one continues
         self.known: dict[tuple[str, int], dict[str, float]] = {}  # scores by name of the weights and number of pairs
@@ -147,13 +151,25 @@ class Experiment:
             self._claim_folder()
             if (done := self.already()) is not None:
                 return done
-            corpora.keep_stdin(given, self.recipe.data)
+            corpora.keep_stdin(given, self.recipe.data, tick=self.tick)
             self.prepare()
             with closing(TensorBoardSink(self.folder.tensorboard)) as board:
                 self.report.sinks.append(board)
                 return self.learn()
+        except Stopped:
+            raise Resumable(
+                "stopped before the first update; what was made so far is kept",
+                where=f"in {self.folder.path}",
+                hint="run the same command again to continue",
+            ) from None
         finally:
+            self.losses.close()
             self.report.close()
+
+    def tick(self) -> None:
+        """What long work calls now and then: it ends here when somebody asked the run to stop."""
+        if self.stop():
+            raise Stopped
 
     def clock(self) -> float:
         """Seconds since the run began, over all its attempts."""
@@ -185,22 +201,23 @@ class Experiment:
     def prepare(self) -> None:
         """Vocabulary, token store and validation set, made once and found again by a resumed run."""
         self.prepared = preparation.prepare(
-            self.recipe, self.folder, *self.texts(), report=self.report, vocabularies=self.given
+            self.recipe, self.folder, *self.texts(), report=self.report, vocabularies=self.given, tick=self.tick
         )
         self.corpus, self.vocabularies, self.store, self.valid = self.prepared
 
     def texts(self) -> tuple[Corpus, Corpus | None]:
         """The training text, and the validation text if there is one."""
-        return corpora.resolve(self.recipe.data, self.recipe.seed)
+        return corpora.resolve(self.recipe.data, self.recipe.seed, tick=self.tick)
 
     def _claim_folder(self) -> None:
-        """A folder that holds another run is not touched."""
+        """A folder that holds another run is not touched, and one that cannot be written is no use."""
         if self.folder.begun() and self.folder.steps() and comparable(self.folder.recipe()) != comparable(self.recipe):
             raise UsageError(
                 "this folder holds a run with another recipe",
                 where=f"in {self.folder.path}",
                 hint="try: another --out, or the same recipe to continue that run",
             )
+        self.folder.claim()
 
     # ------------------------------------------------------------------ batches to weights
 
@@ -243,7 +260,8 @@ class Experiment:
         self.schedule = Schedule(training.schedule, recipe.model.d_model, training.warmup, training.peak)
         source, target = self.store.tokens()
         valid = [self.valid[row] for row in spread(len(self.valid), training.valid_pairs)]
-        self.judge = Judge(TorchEngine(self.model, device=self.device), self.vocabularies, valid, ratio=target / source)
+        engine = TorchEngine(self.model, device=self.device)
+        self.judge = Judge(engine, self.vocabularies, valid, ratio=target / source, tick=self.tick)
 
     def drive(self, pace: Pace, progress: Progress, stop: Callable[[], bool]) -> loop.Outcome:
         """The training loop with all its arguments."""
@@ -258,7 +276,7 @@ class Experiment:
                 largest_gradient=self.recipe.training.clip,
                 dropout=self.dropout_share,
                 mean=self.mean,
-                report=lambda **values: self.report("step", **values),
+                report=self.updated,
                 validate=self.validate,
                 save=self.save,
                 stop=stop,
@@ -355,11 +373,13 @@ class Experiment:
         for error in refused:
             self.report("note", text=f"refused a checkpoint: {error.what} ({error.where})")
         if found is None:
+            self.losses.begin(0)
             return Progress()
         if found.state.get("vocabulary") != self.vocabularies.digest:
             raise ModelFileError("the checkpoint belongs to another vocabulary", where=f"in {found.folder}")
-        if found.state.get("data") != self.corpus.digest:
-            self.report("note", text="the training text is not the one this run began with")
+        self.compare(found)
+        if not self.losses.begin(found.losses):
+            self.report("note", text=f"{self.folder.losses.name} is shorter than the checkpoint knows; it begins anew")
         expected = checkpoint.weights(self.model)
         checkpoint.set_weights(self.model, found.tensors("model.safetensors", expected))
         self.optimizer.restore(found.tensors("optimizer.safetensors"))
@@ -369,6 +389,35 @@ class Experiment:
         progress = Progress.from_json(found.state["progress"])
         self.before = progress.wall
         return progress
+
+    def surroundings(self) -> dict[str, Any]:
+        """All that the bytes of the result depend on besides the recipe."""
+        return {
+            "data": self.corpus.digest,
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+            "kernels": native.library() is not None,
+            "device": str(self.device),
+        }
+
+    def compare(self, found: checkpoint.Checkpoint) -> None:
+        """Say where a checkpoint comes from other surroundings than these; an exact run does not go on there."""
+        now = self.surroundings()
+        other = [name for name, value in now.items() if found.state.get(name, value) != value]
+        if not other:
+            return
+        words = {"data": "the training text is another"}
+        told = ", ".join(words.get(name, f"{name} {found.state[name]}, now {now[name]}") for name in other)
+        what = f"this run began elsewhere ({told}): it will not end with the same bytes"
+        if self.exact:
+            hint = "try: the same text, machine and threads as before, or the same without --exact"
+            raise UsageError(what, where=f"in {found.folder}", hint=hint)
+        self.report("note", text=what)
+
+    def updated(self, **values: Any) -> None:
+        """Book an update."""
+        self.losses(**{name: values[name] for name in LossLog.COLUMNS})
+        self.report("step", **values)
 
     def save(self, progress: Progress) -> None:
         """Write a checkpoint; a disk that refuses three in a row ends the run."""
@@ -380,16 +429,14 @@ class Experiment:
             tensors["mean.safetensors"] = {name: self.mean.tensors[name] for name in checkpoint.weights(self.model)}
         state = {
             "progress": progress.to_json(),
+            "passing": progress.validated < progress.step,
             "vocabulary": self.vocabularies.digest,
-            "data": self.corpus.digest,
             "version": jumok.__version__,
-            "torch": torch.__version__,
-            "threads": torch.get_num_threads(),
-            "kernels": native.library() is not None,
-            "device": str(self.device),
+            **self.surroundings(),
         }
         keep = max(2, self.recipe.training.average)
         try:
+            state["losses"] = self.losses.sync()
             self.folder.save(progress.step, tensors, state, keep=keep, best=progress.best_step)
         except DiskError as error:
             self.unsaved += 1

@@ -128,7 +128,7 @@ class Probe(Experiment):
     """The first seconds of a run, elsewhere."""
 
     def __init__(self, recipe: Recipe, scratch: str | Path, run: RunFolder, *, device: str, began: float) -> None:
-        super().__init__(recipe, scratch, device=device, sinks=[self.hear], stop=self.enough, began=began)
+        super().__init__(recipe, scratch, device=device, sinks=[self.hear], began=began)
         self.real = run
         self.steps: list[tuple[float, int]] = []  # seconds and target tokens of each update
         self.count, self.counted = 0, False

@@ -3,6 +3,7 @@
 import heapq
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -27,12 +28,12 @@ class Prepared(NamedTuple):
     store: store.Store
     valid: list[Pair]
 
-    def shortlist(self) -> bytes:
+    def shortlist(self, tick: Callable[[], None] = lambda: None) -> bytes:
         """What each source subword may turn into, learnt once and kept beside the token store."""
         kept = self.store.folder / lexicon.FILE
         if not kept.is_file():
             sizes = len(self.vocabularies.source), len(self.vocabularies.target)
-            bundle.write_file(kept, lexicon.learn(self.store, sizes).to_bytes())
+            bundle.write_file(kept, lexicon.learn(self.store, sizes, tick=tick).to_bytes())
         return kept.read_bytes()
 
 
@@ -44,13 +45,17 @@ def prepare(
     *,
     report: Report,
     vocabularies: Vocabularies | None = None,
+    tick: Callable[[], None] = lambda: None,
 ) -> Prepared:
-    """Everything under the run's folder; a resumed run finds its vocabulary and its store there."""
+    """Everything under the run's folder; a resumed run finds its vocabulary and its store there.
+
+    `tick` is called now and then, and may end it all by an exception of its own; what is whole by then is kept.
+    """
     report("stage", text=f"Reading {corpus.name}")
     texts, count = survey(corpus, recipe)
     share = 0.0 if valid is not None else held_out_share(recipe, count)
     if vocabularies is None:
-        vocabularies = kept_vocabulary(recipe, folder) or learn_vocabulary(texts, recipe, corpus.name, report)
+        vocabularies = kept_vocabulary(recipe, folder) or learn_vocabulary(texts, recipe, corpus.name, report, tick)
     folder.begin(recipe)
     vocabularies.save(folder.path)
     validating = list(valid) if valid is not None else [pair for pair in corpus if corpora.held_out(pair.source, share)]
@@ -62,7 +67,7 @@ def prepare(
     built = store.build(training, vocabularies, filters, folder.data, identity=f"{corpus.digest}:{share}")
     prepared = Prepared(corpus, vocabularies, built, validating)
     _tell(prepared, count, share, report)
-    prepared.shortlist()  # now, so that its seconds are known to whoever plans the rest
+    prepared.shortlist(tick)  # now, so that its seconds are known to whoever plans the rest
     return prepared
 
 
@@ -99,18 +104,23 @@ def kept_vocabulary(recipe: Recipe, folder: RunFolder) -> Vocabularies | None:
     return Vocabularies.load(folder.path)
 
 
-def learn_vocabulary(texts: tuple[list[str], list[str]], recipe: Recipe, name: str, report: Report) -> Vocabularies:
+def learn_vocabulary(
+    texts: tuple[list[str], list[str]],
+    recipe: Recipe,
+    name: str,
+    report: Report,
+    tick: Callable[[], None] = lambda: None,
+) -> Vocabularies:
     """A new vocabulary of both sides, or one of each."""
     config = recipe.vocabulary
     kind = "joint" if config.joint else "separate"
     report("stage", text=f"Learning a {kind} vocabulary of {config.size:,} subwords ({config.kind})")
     source, target = texts
-    where = f"in {name}"
+    learn = partial(Vocabulary.train, size=config.size, kind=config.kind, where=f"in {name}", tick=tick)
     if config.joint:
-        joint = Vocabulary.train([*source, *target], size=config.size, kind=config.kind, where=where)
+        joint = learn([*source, *target])
         return Vocabularies(joint, joint)
-    sides = (Vocabulary.train(side, size=config.size, kind=config.kind, where=where) for side in (source, target))
-    return Vocabularies(*sides)
+    return Vocabularies(learn(source), learn(target))
 
 
 def _tell(made: Prepared, count: int, share: float, report: Report) -> None:

@@ -17,6 +17,7 @@ from jumok.text.vocabulary import Vocabularies
 
 PROBES = (8, 64)  # pairs that are enough to see what validating costs: few, and if these are quick, more
 QUICK = 1.0  # seconds
+SOME = 96  # pairs of like length that are judged together
 
 
 class Judge:
@@ -26,8 +27,17 @@ class Judge:
     again as this and 10 more: nobody waits for what an untrained model says until it is stopped.
     """
 
-    def __init__(self, engine: TorchEngine, vocabularies: Vocabularies, pairs: Sequence[Pair], *, ratio: float) -> None:
-        self.engine, self.vocabularies, self.pairs = engine, vocabularies, pairs
+    def __init__(
+        self,
+        engine: TorchEngine,
+        vocabularies: Vocabularies,
+        pairs: Sequence[Pair],
+        *,
+        ratio: float,
+        tick: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`tick` is called now and then, and may end a validation by an exception of its own."""
+        self.engine, self.vocabularies, self.pairs, self.tick = engine, vocabularies, pairs, tick
         self.sources = vocabularies.source.encode_all([pair.source for pair in pairs])
         self.targets = vocabularies.target.encode_all([pair.target for pair in pairs])
         self.limits = [round(1.5 * max(1.0, ratio) * len(ids)) + 10 for ids in self.sources]
@@ -41,11 +51,17 @@ class Judge:
 
     def scores(self, rows: Sequence[int], limits: Sequence[int]) -> tuple[dict[str, float], list[str]]:
         """Scores on these pairs and their translations, none longer than its limit."""
-        sources, targets = [self.sources[row] for row in rows], [self.targets[row] for row in rows]
-        scored = self.engine.score(list(zip(sources, targets, strict=True)))
-        loss, tokens = -sum(h.log_probability for h in scored), sum(len(h.ids) for h in scored)
-        found = self.engine.decode(sources, Options(beam=1), limits=limits)
-        texts = [self.vocabularies.target.decode(hypotheses[0].body) for hypotheses in found]
+        order = sorted(range(len(rows)), key=lambda place: -len(self.sources[rows[place]]))
+        loss, tokens, texts = 0.0, 0, [""] * len(rows)
+        for start in range(0, len(order), SOME):
+            self.tick()
+            some = order[start : start + SOME]
+            sources, targets = ([side[rows[place]] for place in some] for side in (self.sources, self.targets))
+            for scored in self.engine.score(list(zip(sources, targets, strict=True))):
+                loss, tokens = loss - scored.log_probability, tokens + len(scored.ids)
+            found = self.engine.decode(sources, Options(beam=1), limits=[limits[place] for place in some])
+            for place, hypotheses in zip(some, found, strict=True):
+                texts[place] = self.vocabularies.target.decode(hypotheses[0].body)
         bleu = metrics.bleu(texts, [self.pairs[row].target for row in rows], tokenize="auto").value
         return {"loss": loss / tokens, "perplexity": metrics.perplexity(loss, tokens), "bleu": bleu}, texts
 

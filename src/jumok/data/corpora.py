@@ -5,13 +5,14 @@ and which validate is decided here; whether a pair is fit for training is decide
 """
 
 import hashlib
-import shutil
+import io
+import select
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from jumok.config import DataConfig
 from jumok.errors import DataError, DiskError, UnknownName, UsageError
@@ -35,8 +36,12 @@ class Corpus:
     read: Callable[[], Iterator[tuple[str, str]]]
     digest: str
 
+    tick: Callable[[], None] = lambda: None  # called now and then by whoever walks; may end the walk by an exception
+
     def __iter__(self) -> Iterator[Pair]:
         for line, (source, target) in enumerate(self.read(), start=1):
+            if line % 1_024 == 0:
+                self.tick()
             yield Pair(source, target, line)
 
 
@@ -79,8 +84,8 @@ MADE_HERE: dict[str, Callable[[DataConfig, int], tuple[Corpus, Corpus | None]]] 
 }
 
 
-def resolve(data: DataConfig, seed: int) -> tuple[Corpus, Corpus | None]:
-    """The training corpus a recipe names and its validation corpus, if it names one."""
+def resolve(data: DataConfig, seed: int, *, tick: Callable[[], None] = lambda: None) -> tuple[Corpus, Corpus | None]:
+    """The training corpus a recipe names and its validation corpus, if it names one; walking them calls `tick`."""
     if sum(map(bool, (data.corpus, data.source or data.target, data.table))) != 1:
         raise UsageError(
             "name the training text once: two files, one table, or a corpus made by jumok",
@@ -97,7 +102,7 @@ def resolve(data: DataConfig, seed: int) -> tuple[Corpus, Corpus | None]:
         raise UsageError("name the validation text once: two files, or one table", where="in data")
     if data.valid_source or data.valid_target or data.valid_table:
         valid = _from_paths(data.valid_source, data.valid_target, data.valid_table, "valid-source", "valid-target")
-    return train, valid
+    return replace(train, tick=tick), None if valid is None else replace(valid, tick=tick)
 
 
 def _from_paths(source: str | None, target: str | None, table: str | None, first: str, second: str) -> Corpus:
@@ -131,19 +136,36 @@ def without_stdin(data: DataConfig, folder: Path) -> DataConfig:
     return data.model_copy(update=copies)
 
 
-def keep_stdin(data: DataConfig, copied: DataConfig) -> None:
-    """Write standard input to where `copied` says it is, if `data` names it at all."""
+def keep_stdin(data: DataConfig, copied: DataConfig, *, tick: Callable[[], None] = lambda: None) -> None:
+    """Write standard input to where `copied` says it is, if `data` names it at all; `tick` is called while it comes."""
     for field, path in copied:
         if getattr(data, field) != "-":
             continue
         try:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             with open(path, "wb") as file:
-                shutil.copyfileobj(sys.stdin.buffer, file)
+                for block in _blocks(sys.stdin.buffer, tick):
+                    file.write(block)
         except OSError as error:
             raise DiskError(
                 f"cannot keep standard input: {error.strerror}", where=f"in {path}", hint="try: df -h"
             ) from None
+
+
+def _blocks(stream: BinaryIO, tick: Callable[[], None]) -> Iterator[bytes]:
+    """What comes in, as it comes; somebody who types slowly, or not at all, keeps nobody from leaving."""
+    try:
+        pipe = select.select([stream], [], [], 0)
+    except (OSError, ValueError, TypeError):  # not one that can be waited for
+        pipe = None
+    while True:
+        tick()
+        if pipe is not None and not select.select([stream], [], [], 0.5)[0]:
+            continue
+        block = stream.read1(1 << 20) if isinstance(stream, io.BufferedReader) else stream.read(1 << 20)
+        if not block:
+            return
+        yield block
 
 
 def held_out(source: str, share: float) -> bool:

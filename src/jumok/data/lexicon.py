@@ -9,6 +9,7 @@ Shapes   L links (a target subword and a source subword of the same pair) · U d
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,13 +59,22 @@ class Lexicon:
 
 
 def learn(
-    store: Store, sizes: tuple[int, int], *, each: int = 100, common: int = 1_000, least: float = 1e-3
+    store: Store,
+    sizes: tuple[int, int],
+    *,
+    each: int = 100,
+    common: int = 1_000,
+    least: float = 1e-3,
+    tick: Callable[[], None] = lambda: None,
 ) -> Lexicon:
-    """The `each` likeliest targets of every source subword that have at least the probability `least`."""
+    """The `each` likeliest targets of every source subword that have at least the probability `least`.
+
+    `tick` is called now and then, and may end it by an exception of its own.
+    """
     rows = sample(store)
     source, target = (flat(side, rows) for side in (store.source, store.target))
     frequent = np.bincount(target.ids, minlength=sizes[1])
-    pairs, probability = model_1(source, target, sizes)
+    pairs, probability = model_1(source, target, sizes, tick=tick)
     of, to = pairs // sizes[1], pairs % sizes[1]
     order = np.lexsort((-probability, of))
     of, to, probability = of[order], to[order], probability[order]
@@ -103,7 +113,12 @@ def flat(side: Side, rows: np.ndarray) -> Flat:
 
 
 def model_1(
-    source: Flat, target: Flat, sizes: tuple[int, int], *, rounds: int = ROUNDS
+    source: Flat,
+    target: Flat,
+    sizes: tuple[int, int],
+    *,
+    rounds: int = ROUNDS,
+    tick: Callable[[], None] = lambda: None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The different links (U,) as source · V + target, and the probability (U,) of the target given the source."""
     choices = source.lengths + 1  # nothing is one of them
@@ -118,6 +133,7 @@ def model_1(
     of = pairs // sizes[1]
     probability = np.ones(len(pairs))
     for _ in range(rounds):
+        tick()
         weight = probability[link]
         weight /= np.bincount(position, weight, minlength=len(target.ids))[position]
         expected = np.bincount(link, weight, minlength=len(pairs))  # (U,)

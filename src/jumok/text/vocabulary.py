@@ -5,28 +5,26 @@ PAD 0, UNKNOWN 1, START 2, END 3, and four kept for later models.  decode(encode
 """
 
 import hashlib
-import io
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import sentencepiece
 
 from jumok.errors import DataError, DiskError, JumokError, ModelFileError, UsageError
+from jumok.text.learning import END, PAD, RESERVED, SPECIALS, START, UNKNOWN, learn, learn_apart
 from jumok.text.words import SPACE
 
 if TYPE_CHECKING:
     from jumok.text.sampling import Sampler
 
-PAD, UNKNOWN, START, END = 0, 1, 2, 3
-RESERVED = ("<sep>", "<cls>", "<mask>", "<extra>")  # ids 4 … 7
-SPECIALS = 4 + len(RESERVED)
-LONGEST = 4_096  # characters SentencePiece learns from at once; it would pass over a longer line in silence
+__all__ = ["END", "PAD", "RESERVED", "SPECIALS", "START", "UNKNOWN", "Vocabularies", "Vocabulary", "normalize"]
+Learn = Callable[[Sequence[str], int, str], bytes]
 
 
 def normalize(text: str) -> str:
@@ -56,21 +54,29 @@ class Vocabulary:
 
     @classmethod
     def train(
-        cls, sentences: Iterable[str], *, size: int, kind: Literal["unigram", "bpe"] = "unigram", where: str = ""
+        cls,
+        sentences: Iterable[str],
+        *,
+        size: int,
+        kind: Literal["unigram", "bpe"] = "unigram",
+        where: str = "",
+        tick: Callable[[], None] | None = None,
     ) -> "Vocabulary":
         """Learn `size` subwords from sentences, all of which are held in memory meanwhile.
 
-        A size that the text does not allow is a `UsageError` that proposes one that it does.
+        A size that the text does not allow is a `UsageError` that proposes one that it does.  With a `tick`, which is
+        called meanwhile and may end it by an exception of its own, another process does the work.
         """
         lines = [line for line in map(normalize, sentences) if line]
         if not lines:
             raise DataError(
                 "there is no text to learn a vocabulary from", where=where, hint="try: jumok data check FILES"
             )
+        work: Learn = learn if tick is None else partial(learn_apart, tick=tick)
         try:
-            return cls(_learn(lines, size, kind))
+            return cls(work(lines, size, kind))
         except RuntimeError as error:
-            raise _explain(error, lines, size, kind, where) from None
+            raise _explain(error, work, lines, size, kind, where) from None
 
     @classmethod
     def load(cls, path: str | Path) -> "Vocabulary":
@@ -188,25 +194,7 @@ class Vocabularies:
                 raise DiskError(f"cannot write the vocabulary: {error.strerror}", where=f"in {path}") from None
 
 
-def _learn(lines: Sequence[str], size: int, kind: str) -> bytes:
-    """SentencePiece's trainer; what it complains of is a RuntimeError.
-
-    Every character gets a symbol where they leave most of the vocabulary free, else the rarest ones stay bytes.
-    """
-    characters = len(set().union(*lines))
-    coverage = 1.0 if 2 * characters < size - SPECIALS - 256 else 0.9995
-    slices = (line[start : start + LONGEST] for line in lines for start in range(0, len(line), LONGEST))
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=slices, model_writer=model, vocab_size=size, model_type=kind,
-        character_coverage=coverage, byte_fallback=True, normalization_rule_name="identity",
-        pad_id=PAD, unk_id=UNKNOWN, bos_id=START, eos_id=END, control_symbols=list(RESERVED),
-        max_sentence_length=4 * LONGEST, num_threads=4, minloglevel=2,
-    )  # fmt: skip
-    return model.getvalue()
-
-
-def _explain(error: RuntimeError, lines: Sequence[str], size: int, kind: str, where: str) -> JumokError:
+def _explain(error: RuntimeError, learn: Learn, lines: Sequence[str], size: int, kind: str, where: str) -> JumokError:
     """What SentencePiece's trainer complains of, as something to do."""
     if least := re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error)):
         what = f"a vocabulary of {size:,} is too small for the characters of the text"
@@ -219,7 +207,7 @@ def _explain(error: RuntimeError, lines: Sequence[str], size: int, kind: str, wh
     while most := re.search(r"value <= (\d+)", str(error)):
         proposal = int(most[1])  # with fewer symbols some characters may stay bytes, and then even fewer fit: try it
         try:
-            _learn(lines, proposal, kind)
+            learn(lines, proposal, kind)
             break
         except RuntimeError as another:
             error = another

@@ -15,7 +15,7 @@ from jumok.errors import JumokError
 from jumok.keys import key
 from jumok.training.optim import RunningMean
 from jumok.training.pace import Limits, Pace, Progress
-from jumok.training.team import Team
+from jumok.training.team import Stopped, Team
 
 PATIENCE_FOR_NUMBERS = 10  # updates in a row without a finite loss before the run stops
 
@@ -45,37 +45,47 @@ def train(
     dropout: Callable[[int], float] = lambda epoch: 1.0,
     clock: Callable[[], float] = time.monotonic,
 ) -> Outcome:
-    """Update until a limit is reached or `stop` says so; the last state is always saved."""
+    """Update until a limit is reached or `stop` says so; the last state is always saved.
+
+    What `stop` cuts short counts as never begun: an update, or a validation, which the resumed run begins with.
+    """
     outside = clock() - progress.seconds
     saved = progress.step
     pace.start(progress)
-    while (reason := ended(pace, progress, stop)) is None:
-        began = clock()
-        team.train()
-        places, micro = zip(*(next(batches) for _ in range(accumulate)), strict=True)
-        progress.step += 1
-        progress.epoch, progress.index = places[-1]
-        keys = [key(seed, "dropout", progress.step, number) for number in range(accumulate)]
-        rate = pace.schedule.rate(progress.step, progress.course)
-        loss, norm, tokens = team.update(
-            micro, keys, rate=rate, largest_gradient=largest_gradient, dropout=dropout(progress.epoch)
-        )
-        account(progress, loss, norm, tokens, micro)
-        if mean is not None and progress.skipped_in_row == 0:
-            mean.update(team.model, progress.step)
-        progress.wall = clock()
-        progress.seconds = progress.wall - outside
-        pace.updated(progress, progress.wall - began)
-        report(
-            step=progress.step, epoch=progress.epoch, loss=loss, rate=rate, norm=norm, tokens=tokens,
-            seconds=progress.seconds, wall=progress.wall, horizon=progress.course.horizon, skipped=progress.skipped,
-        )  # fmt: skip
-        if pace.due(progress):
+    try:
+        while True:
+            if progress.validated < progress.step and pace.due(progress):
+                check(progress, pace, validate, save, clock)
+                saved = progress.step
+            if (reason := ended(pace, progress, stop)) is not None:
+                break
+            began = clock()
+            team.train()
+            step = progress.step + 1
+            places, micro = zip(*(next(batches) for _ in range(accumulate)), strict=True)
+            epoch, index = places[-1]
+            keys = [key(seed, "dropout", step, number) for number in range(accumulate)]
+            rate = pace.schedule.rate(step, progress.course)
+            loss, norm, tokens = team.update(
+                micro, keys, rate=rate, largest_gradient=largest_gradient, dropout=dropout(epoch), stop=stop
+            )
+            progress.step, progress.epoch, progress.index = step, epoch, index
+            account(progress, loss, norm, tokens, micro)
+            if mean is not None and progress.skipped_in_row == 0:
+                mean.update(team.model, step)
+            progress.wall = clock()
+            progress.seconds = progress.wall - outside
+            pace.updated(progress, progress.wall - began)
+            report(
+                step=step, epoch=epoch, loss=loss, rate=rate, norm=norm, tokens=tokens, seconds=progress.seconds,
+                wall=progress.wall, horizon=progress.course.horizon, skipped=progress.skipped,
+            )  # fmt: skip
+        if progress.validated < progress.step and reason != "stopped":
             check(progress, pace, validate, save, clock)
             saved = progress.step
-    if saved != progress.step and reason != "stopped":
-        check(progress, pace, validate, save, clock)
-    elif saved != progress.step:
+    except Stopped:
+        reason = "stopped"
+    if saved != progress.step and reason == "stopped":
         save(progress)
     return Outcome(reason, progress)
 

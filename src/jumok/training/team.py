@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import copy
 import math
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Generic, TypeVar
 
 import torch
@@ -24,8 +25,14 @@ from jumok.nn.layers import Dropouts
 from jumok.training.objectives import Objective
 from jumok.training.optim import Optimizer
 
+NEVER: Callable[[], bool] = lambda: False  # noqa: E731 - nobody asks to stop
+LOOK = 0.2  # seconds between looks at who asks to stop
 T = TypeVar("T")
 Model = TypeVar("Model", bound=nn.Module)
+
+
+class Stopped(Exception):
+    """Somebody asked to stop, and what was being done was left; weights and optimiser are as they were before it."""
 
 
 class Team(Generic[Model]):
@@ -39,9 +46,8 @@ class Team(Generic[Model]):
         self.objectives = [objective(one) for one in self.models]
         self.gradients = [Gradients(list(one.parameters())) for one in self.models]
         self.dropouts = [Dropouts(one) for one in self.models]
-        self.pool = (
-            ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) if workers > 1 else None
-        )
+        threads = 1 if workers > 1 else torch.get_num_threads()
+        self.pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(threads,))
 
     def train(self) -> None:
         """All dropout on."""
@@ -57,19 +63,21 @@ class Team(Generic[Model]):
         rate: float,
         largest_gradient: float,
         dropout: float = 1.0,
+        stop: Callable[[], bool] = NEVER,
     ) -> tuple[float, float, int]:
         """One update from the mean loss over all tokens of the micro-batches: (loss, gradient norm, tokens).
 
-        A loss or gradient that is not finite changes nothing.
+        A loss or gradient that is not finite changes nothing.  `Stopped` may be raised as long as nothing has changed.
         """
         tokens = sum(batch.tokens for batch in batches)
+        left = threading.Event()
 
         def work(me: int) -> float:
             total = 0.0
             self.gradients[me].begin()
             for batch, number in zip(batches, keys, strict=True):
                 share = batch.share(me, self.workers)
-                if share.tokens:
+                if share.tokens and not left.is_set():
                     self.dropouts[me].start(key(number, "worker", me), dropout)
                     loss, _ = self.objectives[me](share)
                     loss.backward()
@@ -77,9 +85,12 @@ class Team(Generic[Model]):
             return total
 
         try:
-            total = sum(self.together(work))
+            total = sum(self.together(work, stop))
+        except Stopped:  # the others are still at it, and nobody waits for them
+            left.set()
+            raise
         finally:  # also after an error the parameters are ordinary ones again
-            found = [gradients.end() for gradients in self.gradients]
+            found = [] if left.is_set() else [gradients.end() for gradients in self.gradients]
         optimizer = self.optimizer
         optimizer.collect(found)
         norm = math.sqrt(sum(self.together(lambda me: optimizer.gather(me, self.workers)))) / tokens
@@ -89,14 +100,16 @@ class Team(Generic[Model]):
             self.together(lambda me: optimizer.apply(me, self.workers))
         return total / tokens, norm, tokens
 
-    def together(self, job: Callable[[int], T]) -> list[T]:
+    def together(self, job: Callable[[int], T], stop: Callable[[], bool] = NEVER) -> list[T]:
         """job(0), job(1), … at the same time, each on one core; one worker alone uses all threads of torch."""
-        if self.pool is None:
-            return [job(0)]
         threads = torch.get_num_threads()
-        torch.set_num_threads(1)
+        torch.set_num_threads(threads if self.workers == 1 else 1)  # also for threads that torch starts meanwhile
         try:
-            return list(self.pool.map(job, range(self.workers)))
+            futures = [self.pool.submit(job, me) for me in range(self.workers)]
+            while wait(futures, timeout=LOOK).not_done:
+                if stop():
+                    raise Stopped
+            return [future.result() for future in futures]
         finally:
             torch.set_num_threads(threads)
 

@@ -125,6 +125,7 @@ def jumok(capsys, monkeypatch) -> Callable[..., Answer]:
 
     def run(*arguments: object, stdin: bytes = b"") -> Answer:
         monkeypatch.setattr(sys, "argv", ["jumok", *map(str, arguments)])
+        monkeypatch.setattr("jumok.cli.leave", sys.exit)
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
         capsys.readouterr()
         with pytest.raises(SystemExit) as left:

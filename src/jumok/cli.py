@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 import jumok
-from jumok.errors import DiskError, JumokError, UnknownName, UsageError
+from jumok.errors import DiskError, JumokError, Resumable, UnknownName, UsageError
 from jumok.shell import (
     aside,
     check_device,
@@ -106,12 +106,14 @@ def train(
     until_bleu: Annotated[float | None, option("BLEU", "Stop when validation BLEU reaches this.")] = None,
     compile: Annotated[bool, typer.Option("--compile", help="Compile the model with torch.compile.")] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Only probe, 20 seconds, and say what to expect.")] = False,
+    exact: Annotated[bool, typer.Option("--exact", help="Continue only if the result will be the same bytes.")] = False,
     set_: Annotated[list[str] | None, option("KEY=VALUE", "Change the recipe; repeatable.", "--set")] = None,
     device: Device = "cpu",
 ) -> None:
     """Train a translator; the same command continues a run that was stopped.
 
     With --minutes the finished model is there within this time, start included; a finished run trains so many more.
+    Ctrl-C or SIGTERM saves and ends with code 75.  However it ended, the run goes on as if it had not been interrupted.
 
     \b
     jumok train --source train.en --target train.de
@@ -137,7 +139,7 @@ def train(
         print("\n".join(probe(experiment.choose(**choices), out, device=device, began=began).lines()))
         return
     with watching() as (sinks, stop):
-        run = experiment.train(**choices, out=out, device=device, sinks=sinks, stop=stop, began=began)
+        run = experiment.train(**choices, out=out, device=device, sinks=sinks, stop=stop, began=began, exact=exact)
     print(run.folder)
 
 
@@ -363,6 +365,15 @@ def main() -> None:
     except BrokenPipeError:  # the reader has seen enough, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         code = 0
+    leave(code)
+
+
+def leave(code: int) -> None:
+    """End the process; one that was stopped waits for nobody: threads may still be busy with what nobody wants."""
+    if code in (Resumable.code, 130):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
     sys.exit(code)
 
 

@@ -151,6 +151,16 @@ def read_events(path: str | Path) -> Iterator[Event]:
                 yield event
 
 
+def history(path: str | Path) -> list[Event]:
+    """The events of a run as if it had never been interrupted: what an attempt repeats replaces what was there."""
+    found: list[Event] = []
+    for event in read_events(path):
+        if event["event"] == "begin":
+            found = [one for one in found if one.get("step", 0) <= event.get("step", 0)]
+        found.append(event)
+    return found
+
+
 class TensorBoardSink:
     """Writes the numbers of steps and validations for TensorBoard, in a file of its own for every attempt."""
 

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from jumok.errors import DataError, UnknownName, UsageError
@@ -16,7 +16,8 @@ from jumok.errors import DataError, UnknownName, UsageError
 
 @contextmanager
 def watching() -> Iterator[tuple[list[Any], Callable[[], bool]]]:
-    """A training display on stderr and a stop that Ctrl-C or SIGTERM asks for; a second Ctrl-C leaves at once."""
+    """A training display on stderr and a stop that Ctrl-C, SIGTERM or a closed terminal asks for; a second Ctrl-C
+    leaves at once."""
     from jumok.display import TrainingDisplay
 
     asked: list[int] = []
@@ -25,9 +26,11 @@ def watching() -> Iterator[tuple[list[Any], Callable[[], bool]]]:
         if asked and number == signal.SIGINT:
             raise KeyboardInterrupt
         asked.append(number)
-        print("\nstopping after this step; everything will be saved (Ctrl-C again to leave at once)", file=sys.stderr)
+        with suppress(OSError):  # nobody may be there to read it
+            print("\nstopping; everything will be saved (Ctrl-C again to leave at once)", file=sys.stderr)
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {number: signal.signal(number, ask) for number in numbers}
     display = TrainingDisplay()
     try:
         yield [display], lambda: bool(asked)

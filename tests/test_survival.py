@@ -1,0 +1,383 @@
+"""What was promised of training is tried: processes are killed, disks are full, and the bytes at the end are the same.
+
+Contract: T1, T2, T3, T5.  Every run is a process of its own (tests/zygote.py) with a disk that fails on command.
+"""
+
+import errno
+import hashlib
+import random
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jumok.events import history, read_events
+from tests.zygote import Zygote, obstacle
+
+pytestmark = pytest.mark.skipif(obstacle() is not None, reason=str(obstacle()))
+
+RECIPE = """
+name = "micro"
+[data]
+corpus = "copy"
+pairs = 300
+tokens_per_batch = 128
+hold_out = 30
+[vocabulary]
+size = 280
+sampling = 0.5
+[model]
+encoder_layers = 1
+decoder_layers = 1
+d_model = 16
+d_ff = 32
+heads = 2
+dropout = 0.2
+[training]
+steps = 40
+schedule = "linear"
+peak = 0.01
+warmup = 2
+tokens_per_update = 256
+validate_every = 8
+average = 2
+valid_pairs = 5
+ema = 0.9
+word_dropout = 0.1
+[decoding]
+beam = 2
+extra_length = 5
+"""
+LAST, EVERY = 40, 8
+BYTES = [
+    *(f"checkpoints/step-{LAST:08d}/{name}.safetensors" for name in ("model", "optimizer", "mean")),
+    "model/model.safetensors",
+    "losses.tsv",
+]
+
+
+class Place:
+    """Where runs of one recipe are made."""
+
+    def __init__(self, folder: Path, zygote: Zygote) -> None:
+        self.folder, self.zygote, self.count = folder, zygote, 0
+        (folder / "micro.toml").write_text(RECIPE)
+        whole = self.train(folder / "whole")
+        assert whole.code == 0, whole.err
+        self.whole = sums(folder / "whole")
+        self.seconds = min(self.train(self.fresh()).seconds for _ in range(2))
+
+    def train(self, out: Path, *more: str, **faults):
+        return self.zygote.run(["train", "--recipe", self.folder / "micro.toml", "--out", out, *more], **faults)
+
+    def fresh(self, *, prepared: bool = True) -> Path:
+        """A new folder; `prepared` has the vocabulary and the token store already."""
+        self.count += 1
+        out = self.folder / f"run-{self.count}"
+        if prepared:
+            away = shutil.ignore_patterns("checkpoints", "model", "events.jsonl", "losses.tsv", "tensorboard")
+            shutil.copytree(self.folder / "whole", out, ignore=away)
+        return out
+
+    def finish(self, out: Path) -> None:
+        """Continue a run to its end, which must be that of the run that was never interrupted."""
+        ended = self.train(out)
+        assert ended.code == 0, ended.err
+        assert sums(out) == self.whole
+        steps = [event["step"] for event in history(out / "events.jsonl") if event["event"] == "step"]
+        assert steps == list(range(1, LAST + 1))
+        leftovers = [path.name for path in out.rglob("*") if path.suffix in (".partial", ".before", ".tmp")]
+        assert leftovers == []
+
+
+def sums(out: Path) -> dict[str, str]:
+    return {name: hashlib.sha256((out / name).read_bytes()).hexdigest() for name in BYTES}
+
+
+def repeated(out: Path) -> int:
+    """The most updates that an attempt had to make again."""
+    most, reached = 0, 0
+    for event in read_events(out / "events.jsonl"):
+        if event["event"] == "begin":
+            most, reached = max(most, reached - event["step"]), event["step"]
+        elif event["event"] == "step":
+            reached = event["step"]
+    return most
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("survival")
+    with Zygote(folder) as zygote:
+        yield Place(folder, zygote)
+
+
+# ---------------------------------------------------------------------- killed
+
+
+def test_killed_at_random_moments_a_run_ends_with_the_same_bytes(place, tries, kept):
+    count, killed, most = tries(5, 100), 0, 0
+    for number in range(count):
+        rng = random.Random(number)
+        out = place.fresh(prepared=number % 5 > 0)
+        for _ in range(rng.choice([1, 1, 2, 3])):
+            ended = place.train(out, after=(rng.uniform(0.05, place.seconds), signal.SIGKILL))
+            killed += ended.signal == signal.SIGKILL
+        place.finish(out)
+        most = max(most, repeated(out))
+        assert most <= EVERY
+        shutil.rmtree(out)
+    figures = f"killed {killed} times, 0 bytes differ in weights, optimiser, running mean, loss log and finished model"
+    kept("T1", "kill -9 at random moments, one to three times a run, then continued", figures=figures)
+    kept("T2", "updates made again after kill -9", figures=f"at most {most}, of {EVERY} between checkpoints")
+
+
+MIDDLE = f"*/step-{2 * EVERY:08d}.partial"
+POINTS = {
+    "before the folder of a checkpoint is made": [f"mkdir|{MIDDLE}|1|kill-before"],
+    "in the middle of the weights": [f"write|{MIDDLE}/.tmp*|1|kill-after"],
+    "before the optimiser": [f"write|{MIDDLE}/.tmp*|2|kill-before"],
+    "in the middle of the optimiser": [f"write|{MIDDLE}/.tmp*|2|kill-after"],
+    "before the running mean": [f"write|{MIDDLE}/.tmp*|3|kill-before"],
+    "in the middle of the running mean": [f"write|{MIDDLE}/.tmp*|3|kill-after"],
+    "before state.json": [f"open|{MIDDLE}/state.json.tmp|1|kill-before"],
+    "after state.json is safe": [f"fsync|{MIDDLE}/state.json.tmp|1|kill-after"],
+    "before the weights are safe": [f"fsync|{MIDDLE}/model.safetensors|1|kill-before"],
+    "in the middle of the manifest": [f"write|{MIDDLE}/MANIFEST.json.tmp|1|kill-after"],
+    "after the manifest": [f"rename|{MIDDLE}/MANIFEST.json|1|kill-after"],
+    "after the folder is safe": [f"fsync|{MIDDLE}|1|kill-after"],
+    "before the folder has its name": [f"rename|*/step-{2 * EVERY:08d}|1|kill-before"],
+    "after the folder has its name": [f"rename|*/step-{2 * EVERY:08d}|1|kill-after"],
+    "before an old checkpoint is dropped": [f"unlink|*/step-{EVERY:08d}/*|1|kill-before"],
+    "in the middle of dropping it": [f"unlink|*/step-{EVERY:08d}/*|2|kill-after"],
+    "before the loss log is written": ["write|*/losses.tsv|2|kill-before"],
+    "after the loss log is written": ["fsync|*/losses.tsv|2|kill-after"],
+    "in the middle of the event log": ["write|*/events.jsonl|9|short", "write|*/events.jsonl|10|kill-before"],
+    "before the finished model has its name": ["rename|*/model|1|kill-before"],
+    "after the finished model has its name": ["rename|*/model|1|kill-after"],
+}
+CALLS = {
+    "at the first update": ("jumok.training.team:Team.update", 1),
+    "in the middle of an epoch": ("jumok.training.loop:account", 5),
+    "between the micro-batches of an update": ("jumok.nn.layers:Dropouts.start", 2 * 2 * 9 + 3),
+    "in a validation": ("jumok.validation:metrics.bleu", 2),
+    "after a validation, before saving": ("jumok.experiment:Experiment.save", 3),
+    "while candidates for the finished model are judged": ("jumok.experiment:Experiment.scores", 6),
+}
+
+
+@pytest.mark.parametrize("name", [*POINTS, *CALLS])
+def test_killed_at_a_named_point_a_run_ends_with_the_same_bytes(place, kept, name):
+    out = place.fresh()
+    harm = {"faults": POINTS[name]} if name in POINTS else {"kill_at": CALLS[name]}
+    ended = place.train(out, **harm)
+    assert ended.signal == signal.SIGKILL, ended
+    place.finish(out)
+    kept("T1", "kill -9 at named points of saving, updating, validating and exporting, then continued", count=1)
+
+
+def test_killed_at_the_edge_of_an_epoch_a_run_ends_with_the_same_bytes(place, kept):
+    steps = [event for event in history(place.folder / "whole" / "events.jsonl") if event["event"] == "step"]
+    edge = next(event["step"] for event in steps if event["epoch"] == 1)
+    for update in (edge - 1, edge, edge + 1):
+        out = place.fresh()
+        assert place.train(out, kill_at=("jumok.training.loop:account", update)).signal == signal.SIGKILL
+        place.finish(out)
+    kept("T1", "kill -9 around the edge of an epoch, then continued", count=3)
+
+
+@pytest.mark.parametrize("pattern", ["*/vocabulary.model", "*/data/????????????????", "*/shortlist.safetensors"])
+@pytest.mark.parametrize("moment", ["kill-before", "kill-after"])
+def test_killed_while_text_is_prepared_a_run_ends_with_the_same_bytes(place, kept, pattern, moment):
+    out = place.fresh(prepared=False)
+    assert place.train(out, faults=[f"rename|{pattern}|1|{moment}"]).signal == signal.SIGKILL
+    place.finish(out)
+    kept("T1", "kill -9 while vocabulary, token store and shortlist are made, then continued", count=1)
+
+
+def test_a_run_until_bleu_ends_with_the_same_bytes(place, tries, kept):
+    learns = ["--until-bleu", "2", "--steps", "300", "--set", "model.d_model=32", "--set", "training.peak=0.03"]
+    whole = place.fresh(prepared=False)
+    ended = place.train(whole, *learns)
+    assert ended.code == 0, ended.err
+    assert "(bleu)" in ended.err, ended.err
+    last = max(int(path.name.removeprefix("step-")) for path in (whole / "checkpoints").glob("step-????????"))
+    names = [name.replace(f"{LAST:08d}", f"{last:08d}") for name in BYTES]
+    for number in range(count := tries(1, 10)):
+        out = place.fresh(prepared=False)
+        moment = random.Random(number).uniform(0.3, ended.seconds)
+        place.train(out, *learns, after=(moment, signal.SIGKILL))
+        assert place.train(out, *learns).code == 0
+        assert all((whole / name).read_bytes() == (out / name).read_bytes() for name in names)
+    assert count
+    kept("T1", "kill -9 in a run that ends at a BLEU (--until-bleu), then continued", figures="0 bytes differ")
+
+
+def test_a_run_by_minutes_has_the_bytes_that_follow_from_its_plans(place, tries, kept):
+    """When a run by minutes ends depends on the clock; what it learns depends on what it decided, and nothing else."""
+    for number in range(tries(1, 10)):
+        out, again = place.fresh(), place.fresh()
+        rng = random.Random(number)
+        for _ in range(2):
+            place.train(out, "--minutes", "0.1", after=(rng.uniform(0.5, 4.0), signal.SIGKILL))
+        ended = place.train(out, "--minutes", "0.1")
+        assert ended.code == 0, ended.err
+        replayed = place.train(again, "--minutes", "0.1", first=("tests.replayed:install", str(out)))
+        assert replayed.code == 0, replayed.err
+        newest = max((out / "checkpoints").glob("step-????????"))
+        for name in ("model", "optimizer", "mean"):
+            file = f"checkpoints/{newest.name}/{name}.safetensors"
+            assert (out / file).read_bytes() == (again / file).read_bytes(), file
+        assert (out / "losses.tsv").read_bytes() == (again / "losses.tsv").read_bytes()
+    what = "kill -9 twice in a run by --minutes, then continued; beside a run that follows its plans without a clock"
+    kept("T1", what, figures="0 bytes differ in weights, optimiser, running mean and loss log")
+
+
+# ---------------------------------------------------------------------- stopped
+
+PHASES = {
+    "reading": ("jumok.preparation:survey", 1),
+    "learning the vocabulary": ("jumok.text.vocabulary:learn_apart", 1),
+    "tokenising": ("jumok.data.store:_write", 1),
+    "the first update": ("jumok.training.team:Team.update", 1),
+    "an update": ("jumok.training.team:Team.update", 12),
+    "validating": ("jumok.validation:Judge.scores", 2),
+    "saving": ("jumok.checkpoint:write_whole", 2),
+    "choosing the finished model": ("jumok.ending:candidates", 1),
+}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda one: one.name)
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_run_that_is_stopped_in_any_phase_saves_and_leaves_within_ten_seconds(place, kept, phase, number):
+    out = place.fresh(prepared=phase not in list(PHASES)[:3])
+    ended = place.train(out, pause_at=PHASES[phase], after=(0.0, number))
+    assert ended.code in (75, 0), ended
+    if phase not in ("choosing the finished model", "saving"):
+        assert ended.code == 75
+    assert ended.seconds < 10.0
+    before = [path.name for path in sorted((out / "checkpoints").glob("step-????????"))]
+    place.finish(out)
+    assert repeated(out) == 0, before
+    kept("T5", "SIGTERM, Ctrl-C and a closed terminal in eight phases: exit code 75, nothing to repeat", count=1)
+
+
+def test_a_second_ctrl_c_leaves_at_once(place, kept):
+    out = place.fresh()
+    twice = ("tests.test_survival:interrupt_twice", "")
+    ended = place.train(out, first=twice)
+    assert ended.code == 130, ended
+    place.finish(out)
+    kept("T5", "a second Ctrl-C: exit code 130, and the run goes on from its last checkpoint", count=1)
+
+
+def interrupt_twice(_: str) -> None:
+    """In the process of a run: Ctrl-C, and again while it is being saved."""
+    import os
+
+    from tests.zygote import hook
+
+    hook("jumok.training.team:Team.update", 12, lambda: os.kill(os.getpid(), signal.SIGINT))
+    hook("jumok.checkpoint:write_whole", 2, lambda: os.kill(os.getpid(), signal.SIGINT))
+
+
+# ---------------------------------------------------------------------- the disk
+
+FAILURES = {"full": errno.ENOSPC, "over quota": errno.EDQUOT, "read-only": errno.EROFS, "broken": errno.EIO}
+
+
+def good(out: Path) -> list[Path]:
+    """Checkpoints that verify, oldest first."""
+    from jumok.checkpoint import RunFolder
+
+    return [one.folder for one in reversed(RunFolder(out).last(100))]
+
+
+@pytest.mark.parametrize("kind", ["once", "for good", "short"])
+def test_a_disk_that_fails_at_the_nth_write_costs_no_checkpoint_and_no_byte(place, tries, kept, kind):
+    numbers = range(1, 41, 40 // tries(5, 40))
+    for n in numbers:
+        out = place.fresh()
+        rule = {"once": f"{n}|{errno.ENOSPC}", "for good": f"{n}+|{errno.ENOSPC}", "short": f"{n}|short"}[kind]
+        ended = place.train(out, faults=[f"write|{out}/*|{rule}"])
+        assert ended.code in ((0,) if kind == "short" else (0, 74)), (n, ended)
+        if ended.code == 74:
+            assert "No space left" in ended.err
+            assert len(ended.err[ended.err.index("jumok: ") :].strip().split("\n")) <= 3
+        place.finish(out)
+        shutil.rmtree(out)
+    what = {"once": "a disk full at the nth write, once", "for good": "a disk full from the nth write on, then freed"}
+    kept("T3", what.get(kind, "the nth write is cut short"), figures="0 bytes differ, 0 checkpoints lost")
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.parametrize("call", ["open", "write", "fsync", "rename", "mkdir"])
+def test_three_failures_in_a_row_end_a_run_with_74_and_the_last_good_checkpoint_stays(place, kept, call, failure):
+    out = place.fresh()
+    pattern = "*/checkpoints/step-????????" if call == "rename" else "*/checkpoints/step-????????.partial*"
+    first = {"open": 3, "write": 8, "fsync": 7, "rename": 2, "mkdir": 2}[call]  # the first checkpoint is saved
+    ended = place.train(out, faults=[f"{call}|{pattern}|{first}+|{FAILURES[failure]}"])
+    assert ended.code == 74, ended
+    assert ended.err.count("training goes on from memory") == 2
+    assert [path.name for path in good(out)] == [f"step-{EVERY:08d}"]
+    steps = [event["step"] for event in read_events(out / "events.jsonl") if event["event"] == "step"]
+    assert steps == list(range(1, 4 * EVERY + 1))
+    place.finish(out)
+    kept("T3", "checkpoints refused by a disk that is full, over quota, read-only or broken, at five calls", count=1)
+
+
+def test_a_disk_that_is_really_full_costs_no_checkpoint(place, kept, tmp_path):
+    import subprocess
+
+    small = tmp_path / "small"
+    small.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", small], check=False, capture_output=True)
+    if made.returncode:
+        pytest.skip("no small disk can be mounted here")
+    try:
+        out = small / "run"
+        shutil.copytree(place.fresh(), out)
+        ended = place.train(out)
+        assert ended.code == 74, ended
+        assert good(out)
+        subprocess.run(["mount", "-o", "remount,size=20m", small], check=True)
+        place.finish(out)
+    finally:
+        subprocess.run(["umount", small], check=True)
+    kept("T3", "a real disk of 400 kB fills up; with more room the run goes on", count=1, figures="0 bytes differ")
+
+
+# ---------------------------------------------------------------------- elsewhere
+
+
+@pytest.mark.parametrize(
+    ("change", "words"), [("threads", "threads 2, now 1"), ("data", "the training text is another")]
+)
+def test_a_run_that_goes_on_elsewhere_says_so_in_a_line_and_an_exact_one_does_not(place, kept, change, words):
+    out = place.fresh()
+    assert place.train(out, kill_at=("jumok.training.loop:account", 12)).signal == signal.SIGKILL
+    first = ("tests.test_survival:elsewhere", change)
+    ended = place.train(out, "--exact", first=first)
+    assert ended.code == 2, ended
+    assert words in ended.err
+    assert "--exact" in ended.err
+    ended = place.train(out, first=first)
+    assert ended.code == 0, ended
+    [note] = [line for line in ended.err.split("\n") if "began elsewhere" in line]
+    assert words in note
+    kept("T1", "a run that goes on with other threads or another text: told in a line, refused by --exact", count=1)
+
+
+def elsewhere(change: str) -> None:
+    """In the process of a run: other surroundings."""
+    import torch
+
+    from jumok.experiment import Experiment
+
+    if change == "threads":
+        torch.set_num_threads(1)
+        return
+    real = Experiment.surroundings
+    Experiment.surroundings = lambda self: real(self) | {"data": "another"}  # type: ignore[method-assign]

@@ -150,8 +150,8 @@ POINTS = {
     "after the folder is safe": [f"fsync|{MIDDLE}|1|kill-after"],
     "before the folder has its name": [f"rename|*/step-{2 * EVERY:08d}|1|kill-before"],
     "after the folder has its name": [f"rename|*/step-{2 * EVERY:08d}|1|kill-after"],
-    "before an old checkpoint is dropped": [f"unlink|*/step-{EVERY:08d}/*|1|kill-before"],
-    "in the middle of dropping it": [f"unlink|*/step-{EVERY:08d}/*|2|kill-after"],
+    "before an old checkpoint is dropped": [f"unlink|*/step-{2 * EVERY:08d}/*|1|kill-before"],
+    "in the middle of dropping it": [f"unlink|*/step-{2 * EVERY:08d}/*|2|kill-after"],
     "before the loss log is written": ["write|*/losses.tsv|2|kill-before"],
     "after the loss log is written": ["fsync|*/losses.tsv|2|kill-after"],
     "in the middle of the event log": ["write|*/events.jsonl|9|short", "write|*/events.jsonl|10|kill-before"],
@@ -198,7 +198,7 @@ def test_killed_while_text_is_prepared_a_run_ends_with_the_same_bytes(place, kep
 
 
 def test_a_run_until_bleu_ends_with_the_same_bytes(place, tries, kept):
-    learns = ["--until-bleu", "2", "--steps", "300", "--set", "model.d_model=32", "--set", "training.peak=0.03"]
+    learns = ["--until-bleu", "0.9", "--steps", "300", "--set", "model.d_model=32", "--set", "training.peak=0.03"]
     whole = place.fresh(prepared=False)
     ended = place.train(whole, *learns)
     assert ended.code == 0, ended.err
@@ -249,19 +249,19 @@ PHASES = {
 }
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda one: one.name)
 @pytest.mark.parametrize("phase", PHASES)
-def test_a_run_that_is_stopped_in_any_phase_saves_and_leaves_within_ten_seconds(place, kept, phase, number):
-    out = place.fresh(prepared=phase not in list(PHASES)[:3])
-    ended = place.train(out, pause_at=PHASES[phase], after=(0.0, number))
-    assert ended.code in (75, 0), ended
-    if phase not in ("choosing the finished model", "saving"):
-        assert ended.code == 75
-    assert ended.seconds < 10.0
-    before = [path.name for path in sorted((out / "checkpoints").glob("step-????????"))]
-    place.finish(out)
-    assert repeated(out) == 0, before
-    kept("T5", "SIGTERM, Ctrl-C and a closed terminal in eight phases: exit code 75, nothing to repeat", count=1)
+def test_a_run_that_is_stopped_in_any_phase_saves_and_leaves_within_ten_seconds(place, tries, kept, phase):
+    slowest = 0.0
+    for number in [signal.SIGTERM, signal.SIGINT, signal.SIGHUP][: tries(1, 3)]:
+        out = place.fresh(prepared=phase not in list(PHASES)[:3])
+        ended = place.train(out, pause_at=PHASES[phase], after=(0.0, number))
+        assert ended.code == 75 or (ended.code == 0 and phase in ("choosing the finished model", "saving")), ended
+        assert ended.seconds < 10.0
+        slowest = max(slowest, ended.seconds)
+        place.finish(out)
+        assert repeated(out) == 0
+    what = "SIGTERM (every push), Ctrl-C and a closed terminal while "
+    kept("T5", what + phase, figures=f"exit code 75 after {slowest:.1f} s, nothing repeated, 0 bytes differ")
 
 
 def test_a_second_ctrl_c_leaves_at_once(place, kept):
@@ -312,20 +312,19 @@ def test_a_disk_that_fails_at_the_nth_write_costs_no_checkpoint_and_no_byte(plac
     kept("T3", what.get(kind, "the nth write is cut short"), figures="0 bytes differ, 0 checkpoints lost")
 
 
-@pytest.mark.parametrize("failure", FAILURES)
 @pytest.mark.parametrize("call", ["open", "write", "fsync", "rename", "mkdir"])
-def test_three_failures_in_a_row_end_a_run_with_74_and_the_last_good_checkpoint_stays(place, kept, call, failure):
-    out = place.fresh()
-    pattern = "*/checkpoints/step-????????" if call == "rename" else "*/checkpoints/step-????????.partial*"
-    first = {"open": 3, "write": 8, "fsync": 7, "rename": 2, "mkdir": 2}[call]  # the first checkpoint is saved
-    ended = place.train(out, faults=[f"{call}|{pattern}|{first}+|{FAILURES[failure]}"])
-    assert ended.code == 74, ended
-    assert ended.err.count("training goes on from memory") == 2
-    assert [path.name for path in good(out)] == [f"step-{EVERY:08d}"]
-    steps = [event["step"] for event in read_events(out / "events.jsonl") if event["event"] == "step"]
-    assert steps == list(range(1, 4 * EVERY + 1))
-    place.finish(out)
-    kept("T3", "checkpoints refused by a disk that is full, over quota, read-only or broken, at five calls", count=1)
+def test_three_failures_in_a_row_end_a_run_with_74_and_the_last_good_checkpoint_stays(place, tries, kept, call):
+    for failure in list(FAILURES.values())[: tries(1, 4)]:
+        out = place.fresh()
+        later = "*/checkpoints/step-000000[1-9]?" + ("" if call == "rename" else ".partial*")  # the first one is saved
+        ended = place.train(out, faults=[f"{call}|{later}|1+|{failure}"])
+        assert ended.code == 74, ended
+        assert ended.err.count("training goes on from memory") == 2
+        assert [path.name for path in good(out)] == [f"step-{EVERY:08d}"]
+        steps = [event["step"] for event in read_events(out / "events.jsonl") if event["event"] == "step"]
+        assert steps == list(range(1, 4 * EVERY + 1))
+        place.finish(out)
+    kept("T3", "three checkpoints refused: a disk full (every push), over quota, read-only, broken, at five calls")
 
 
 def test_a_disk_that_is_really_full_costs_no_checkpoint(place, kept, tmp_path):

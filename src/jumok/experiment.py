@@ -158,7 +158,7 @@ class Experiment:
                 return self.learn()
         except Stopped:
             raise Resumable(
-                "stopped before the first update; what was made so far is kept",
+                "stopped; all that was made so far is kept",
                 where=f"in {self.folder.path}",
                 hint="run the same command again to continue",
             ) from None

@@ -120,12 +120,10 @@ def train(
     jumok train --source train.en --target train.de --minutes 10 --plan
     jumok train --source train.en.gz --target train.ko.gz --recipe small --minutes 60 --out runs/enko
     cat pairs.tsv | jumok train --table - --set model.dropout=0.3 --set vocabulary.size=4000
+    torchrun --nproc-per-node 2 --max-restarts 3 -m jumok.cli train --source train.en --target train.de
     """
-    from jumok import experiment, machine
     from jumok.config import parse_assignment
-    from jumok.plan import probe
 
-    check_device(device)
     changes = dict(map(parse_assignment, set_ or []))
     changes |= {"training.compile": True} if compile else {}
     changes |= {} if until_bleu is None else {"training.until_bleu": until_bleu}
@@ -134,13 +132,22 @@ def train(
         "valid_target": valid_target, "valid_table": valid_table, "recipe": recipe, "minutes": minutes,
         "steps": steps, "epochs": epochs, "changes": changes,
     }  # fmt: skip
-    began = machine.process_began()
-    if plan:
-        print("\n".join(probe(experiment.choose(**choices), out, device=device, began=began).lines()))
-        return
-    with watching() as (sinks, stop):
-        run = experiment.train(**choices, out=out, device=device, sinks=sinks, stop=stop, began=began, exact=exact)
-    print(run.folder)
+    with watching() as (sinks, stop):  # from here on signals are heard, also while torch is being loaded
+        from jumok import experiment, machine
+        from jumok.plan import probe
+        from jumok.training.distributed import join
+
+        check_device(device)
+        began = machine.process_began()
+        if plan:
+            print("\n".join(probe(experiment.choose(**choices), out, device=device, began=began).lines()))
+            return
+        world = join(os.environ, device)
+        choices |= {"stop": stop, "began": began, "exact": exact, "world": world}
+        run = experiment.train(**choices, out=out, device=device, sinks=sinks)
+        world.leave()
+    if world.first:
+        print(run.folder)
 
 
 @app.command(short_help="Train a student: as good as its teacher, several times as fast.")

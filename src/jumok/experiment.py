@@ -27,13 +27,14 @@ from jumok.data.corpora import Corpus
 from jumok.ending import Finished
 from jumok.engines.torch_engine import TorchEngine
 from jumok.errors import DiskError, ModelFileError, Resumable, UsageError
-from jumok.events import EventLog, LossLog, Sink, TensorBoardSink
+from jumok.events import EventLog, LossLog, Silence, Sink, TensorBoardSink
 from jumok.interop.ctranslate2_library import obstacle
 from jumok.keys import key
 from jumok.models import build
 from jumok.models.transformer import Transformer
 from jumok.text.vocabulary import Vocabularies
 from jumok.training import loop, optim
+from jumok.training.distributed import ALONE, Agreed, World
 from jumok.training.objectives import next_token
 from jumok.training.pace import ByClock, ByCount, Costs, Limits, Pace, Progress
 from jumok.training.schedule import Course, Schedule
@@ -73,17 +74,21 @@ def train(
     stop: Callable[[], bool] = lambda: False,
     began: float | None = None,
     exact: bool = False,
+    world: World = ALONE,
     **choices: Any,
 ) -> Run:
     """Train a translator from two text files; the other choices are those of `choose`.
 
     Minutes count from `began` on the clock of `time.monotonic`, or from this call.  `exact` refuses to continue a run
-    where it could not end with the bytes of a run that was never interrupted.
+    where it could not end with the bytes of a run that was never interrupted.  Several processes train together in a
+    `world` (training/distributed.py).
     """
     recipe = choose(source, target, minutes=minutes, **choices)
     out = out or Path("runs") / recipe.name
     more = minutes is not None
-    return Experiment(recipe, out, device=device, sinks=sinks, stop=stop, began=began, more=more, exact=exact).run()
+    return Experiment(
+        recipe, out, device=device, sinks=sinks, stop=stop, began=began, more=more, exact=exact, world=world
+    ).run()
 
 
 def choose(
@@ -126,6 +131,7 @@ class Experiment:
         began: float | None = None,
         more: bool = False,
         exact: bool = False,
+        world: World = ALONE,
         vocabularies: Vocabularies | None = None,
         inherit: Callable[[Transformer], None] = lambda model: None,
     ) -> None:
@@ -133,7 +139,9 @@ class Experiment:
         self.recipe, self.folder = recipe, RunFolder(out)
         self.given, self.inherit = vocabularies, inherit
         self.device, self.stop = torch.device(device), stop
-        self.report, self.losses = EventLog(self.folder.events, list(sinks)), LossLog(self.folder.losses)
+        self.world = world
+        self.report: EventLog | Silence = EventLog(self.folder.events, list(sinks)) if world.first else Silence()
+        self.losses: LossLog | Silence = LossLog(self.folder.losses) if world.first else Silence()
         self.began = time.monotonic() if began is None else began
         self.more = more  # minutes given to a finished run come on top
         self.exact = exact
@@ -148,12 +156,13 @@ class Experiment:
         try:
             given = self.recipe.data
             self.recipe = self.recipe.model_copy(update={"data": corpora.without_stdin(given, self.folder.data)})
-            self._claim_folder()
+            self.world.in_turn(self._claim_folder)
             if (done := self.already()) is not None:
                 return done
-            corpora.keep_stdin(given, self.recipe.data, tick=self.tick)
-            self.prepare()
-            with closing(TensorBoardSink(self.folder.tensorboard)) as board:
+            if self.world.first:
+                corpora.keep_stdin(given, self.recipe.data, tick=self.tick)
+            self.world.in_turn(self.prepare)
+            with closing(TensorBoardSink(self.folder.tensorboard) if self.world.first else Silence()) as board:
                 self.report.sinks.append(board)
                 return self.learn()
         except Stopped:
@@ -201,8 +210,9 @@ class Experiment:
     def prepare(self) -> None:
         """Vocabulary, token store and validation set, made once and found again by a resumed run."""
         self.prepared = preparation.prepare(
-            self.recipe, self.folder, *self.texts(), report=self.report, vocabularies=self.given, tick=self.tick
-        )
+            self.recipe, self.folder, *self.texts(), report=self.report, vocabularies=self.given, tick=self.tick,
+            write=self.world.first,
+        )  # fmt: skip
         self.corpus, self.vocabularies, self.store, self.valid = self.prepared
 
     def texts(self) -> tuple[Corpus, Corpus | None]:
@@ -217,7 +227,8 @@ class Experiment:
                 where=f"in {self.folder.path}",
                 hint="try: another --out, or the same recipe to continue that run",
             )
-        self.folder.claim()
+        if self.world.first:
+            self.folder.claim()
 
     # ------------------------------------------------------------------ batches to weights
 
@@ -233,7 +244,8 @@ class Experiment:
         name = self.recipe.name
         self.report("begin", recipe=name, parameters=parameters, step=progress.step, version=jumok.__version__)
         self.pace = self.paced(progress)
-        outcome = self.drive(self.pace, progress, self.stop)
+        pace, stop = (self.pace, self.stop) if self.world.size == 1 else (Agreed(self.pace, self.world), self.agreed)
+        outcome = self.drive(pace, progress, stop)
         if outcome.reason == "stopped":
             self.report("note", text=f"stopped at step {outcome.progress.step:,}; everything is saved")
             raise Resumable(
@@ -241,7 +253,12 @@ class Experiment:
                 where=f"in {self.folder.path}",
                 hint="run the same command again to continue",
             )
-        return self.finish(outcome.reason, outcome.progress)
+        scores = self.finish(outcome.reason, outcome.progress).scores if self.world.first else {}
+        return Run(self.folder.path, self.world.share(scores))
+
+    def agreed(self) -> bool:
+        """Whether any process was asked to stop."""
+        return self.world.any(self.stop())
 
     def assemble(self) -> None:
         """Everything that training needs, as new."""
@@ -251,7 +268,7 @@ class Experiment:
         self.inherit(self.model)
         self.optimizer = optim.Optimizer(self.model, training)
         self.mean = optim.RunningMean(self.model, training.ema) if training.ema else None
-        self.team = Team(self.model, self.objective, self.optimizer, self.workers())
+        self.team = Team(self.model, self.objective, self.optimizer, self.workers(), self.world)
         batch_tokens = min(recipe.data.tokens_per_batch, training.tokens_per_update)
         self.feed = Batches(
             self.store, tokens=batch_tokens, seed=recipe.seed, vocabularies=self.vocabularies, noise=self.noise
@@ -369,7 +386,9 @@ class Experiment:
 
     def resume(self) -> Progress:
         """Restore the newest checkpoint that verifies; say which were refused and why."""
-        found, refused = self.folder.newest()
+        found, refused = self.folder.newest() if self.world.first else (None, [])
+        if (name := self.world.share(None if found is None else found.folder.name)) is not None and found is None:
+            found = self.folder.read(self.folder.checkpoints / name)
         for error in refused:
             self.report("note", text=f"refused a checkpoint: {error.what} ({error.where})")
         if found is None:
@@ -395,7 +414,7 @@ class Experiment:
         return {
             "data": self.corpus.digest,
             "torch": torch.__version__,
-            "threads": torch.get_num_threads(),
+            "threads": torch.get_num_threads() * self.world.size,
             "kernels": native.library() is not None,
             "device": str(self.device),
         }
@@ -421,6 +440,8 @@ class Experiment:
 
     def save(self, progress: Progress) -> None:
         """Write a checkpoint; a disk that refuses three in a row ends the run."""
+        if not self.world.first:
+            return
         tensors = {
             "model.safetensors": checkpoint.weights(self.model),
             "optimizer.safetensors": self.optimizer.tensors(),
@@ -451,7 +472,10 @@ class Experiment:
 
     def validate(self, progress: Progress) -> dict[str, float]:
         """Loss, perplexity and greedy BLEU on the validation set; one fixed sentence shows how it is getting on."""
+        if not self.world.first:
+            return self.world.share({})
         scores, sample = self.scores(progress.pairs)
+        self.world.share(scores)
         self.known[f"checkpoint {progress.step}", progress.pairs] = scores
         better = scores["bleu"] > progress.best_bleu
         self.report(

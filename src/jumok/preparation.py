@@ -46,8 +46,10 @@ def prepare(
     report: Report,
     vocabularies: Vocabularies | None = None,
     tick: Callable[[], None] = lambda: None,
+    write: bool = True,
 ) -> Prepared:
-    """Everything under the run's folder; a resumed run finds its vocabulary and its store there.
+    """Everything under the run's folder; a resumed run finds its vocabulary and its store there.  Who does not `write`
+    finds all of it there.
 
     `tick` is called now and then, and may end it all by an exception of its own; what is whole by then is kept.
     """
@@ -56,8 +58,9 @@ def prepare(
     share = 0.0 if valid is not None else held_out_share(recipe, count)
     if vocabularies is None:
         vocabularies = kept_vocabulary(recipe, folder) or learn_vocabulary(texts, recipe, corpus.name, report, tick)
-    folder.begin(recipe)
-    vocabularies.save(folder.path)
+    if write:
+        folder.begin(recipe)
+        vocabularies.save(folder.path)
     validating = list(valid) if valid is not None else [pair for pair in corpus if corpora.held_out(pair.source, share)]
     validating = [pair for pair in validating if pair.source.strip() and pair.target.strip()]
     if not validating:

@@ -15,7 +15,7 @@ from jumok.errors import JumokError
 from jumok.keys import key
 from jumok.training.optim import RunningMean
 from jumok.training.pace import Limits, Pace, Progress
-from jumok.training.team import Stopped, Team
+from jumok.training.team import NEVER, Stopped, Team
 
 PATIENCE_FOR_NUMBERS = 10  # updates in a row without a finite loss before the run stops
 
@@ -67,8 +67,9 @@ def train(
             keys = [key(seed, "dropout", step, number) for number in range(accumulate)]
             rate = pace.schedule.rate(step, progress.course)
             loss, norm, tokens = team.update(
-                micro, keys, rate=rate, largest_gradient=largest_gradient, dropout=dropout(epoch), stop=stop
-            )
+                micro, keys, rate=rate, largest_gradient=largest_gradient, dropout=dropout(epoch),
+                stop=stop if team.world.size == 1 else NEVER,
+            )  # fmt: skip
             progress.step, progress.epoch, progress.index = step, epoch, index
             account(progress, loss, norm, tokens, micro)
             if mean is not None and progress.skipped_in_row == 0:

@@ -22,6 +22,7 @@ from jumok.data.batches import Batch
 from jumok.keys import key
 from jumok.nn import fused
 from jumok.nn.layers import Dropouts
+from jumok.training.distributed import ALONE, World
 from jumok.training.objectives import Objective
 from jumok.training.optim import Optimizer
 
@@ -39,9 +40,14 @@ class Team(Generic[Model]):
     """A model, its replicas, and a thread for each."""
 
     def __init__(
-        self, model: Model, objective: Callable[[Model], Objective], optimizer: Optimizer, workers: int
+        self,
+        model: Model,
+        objective: Callable[[Model], Objective],
+        optimizer: Optimizer,
+        workers: int,
+        world: World = ALONE,
     ) -> None:
-        self.model, self.optimizer, self.workers = model, optimizer, workers
+        self.model, self.optimizer, self.workers, self.world = model, optimizer, workers, world
         self.models = [model, *(replica(model) for _ in range(workers - 1))]
         self.objectives = [objective(one) for one in self.models]
         self.gradients = [Gradients(list(one.parameters())) for one in self.models]
@@ -70,22 +76,22 @@ class Team(Generic[Model]):
         A loss or gradient that is not finite changes nothing.  `Stopped` may be raised as long as nothing has changed.
         """
         tokens = sum(batch.tokens for batch in batches)
-        left = threading.Event()
+        left, everybody = threading.Event(), self.workers * self.world.size
 
         def work(me: int) -> float:
-            total = 0.0
+            total, number_of_all = 0.0, self.world.rank * self.workers + me
             self.gradients[me].begin()
             for batch, number in zip(batches, keys, strict=True):
-                share = batch.share(me, self.workers)
+                share = batch.share(number_of_all, everybody)
                 if share.tokens and not left.is_set():
-                    self.dropouts[me].start(key(number, "worker", me), dropout)
+                    self.dropouts[me].start(key(number, "worker", number_of_all), dropout)
                     loss, _ = self.objectives[me](share)
                     loss.backward()
                     total += loss.item()
             return total
 
         try:
-            total = sum(self.together(work, stop))
+            totals = self.together(work, stop)
         except Stopped:  # the others are still at it, and nobody waits for them
             left.set()
             raise
@@ -93,12 +99,25 @@ class Team(Generic[Model]):
             found = [] if left.is_set() else [gradients.end() for gradients in self.gradients]
         optimizer = self.optimizer
         optimizer.collect(found)
-        norm = math.sqrt(sum(self.together(lambda me: optimizer.gather(me, self.workers)))) / tokens
+        squares = self.together(lambda me: optimizer.gather(me, self.workers))
+        if self.world.size > 1:
+            totals, squares = self.with_others(totals, found[0])
+        total, norm = sum(totals), math.sqrt(sum(squares)) / tokens
         if math.isfinite(total) and math.isfinite(norm):
             clip = min(1.0, largest_gradient / (norm + 1e-6)) if largest_gradient else 1.0
             optimizer.begin(rate, clip / tokens)
             self.together(lambda me: optimizer.apply(me, self.workers))
         return total / tokens, norm, tokens
+
+    def with_others(self, totals: Sequence[float], gradients: list[Tensor]) -> tuple[list[float], list[float]]:
+        """Losses of all workers of all processes, and squares of the norm of all gradients, which are added up."""
+        mine, everybody = self.world.rank * self.workers, self.workers * self.world.size
+        losses = torch.zeros(everybody, dtype=torch.float64)
+        losses[mine : mine + self.workers] = torch.tensor(totals, dtype=torch.float64)
+        flat = self.gradients[0].flat
+        self.world.add([losses, flat] if len(flat) else [losses, *gradients])
+        self.optimizer.collect([gradients])
+        return losses.tolist(), [self.optimizer.gather(part, everybody) for part in range(everybody)]
 
     def together(self, job: Callable[[int], T], stop: Callable[[], bool] = NEVER) -> list[T]:
         """job(0), job(1), … at the same time, each on one core; one worker alone uses all threads of torch."""

@@ -187,7 +187,7 @@ BAD = {
     "Windows-1252": converted(QUOTED.encode("cp1252"), f"WINDOWS-1252{GUESS}", QUOTED, {"not UTF-8": (1, 0)}),
     "CP949": converted(KOREAN.encode("cp949"), f"CP949{GUESS}", KOREAN, {"not UTF-8": (1, 0)}),
     "half UTF-8, half Latin-1": Bad(
-        target="schöne\n".encode() + "Grüße\n".encode("latin-1") + b"drei\n",
+        target="schöne\n".encode() + "Grüße für Öfen\n".encode("latin-1") + b"drei\n",
         found={"not UTF-8": (2, 10)}, reads="not UTF-8", where="line 2, byte 10",
         fixed=[("one", "schöne"), THREE], done={"pair dropped: not UTF-8": 1},
     ),

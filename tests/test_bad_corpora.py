@@ -215,7 +215,7 @@ def test_what_fix_has_made_is_made_anew_and_what_others_have_made_is_not_touched
 def test_originals_are_never_written_over(pair, tmp_path):
     (tmp_path / "link").symlink_to(tmp_path)
     for out in (tmp_path, tmp_path / "link", tmp_path / "fixed" / ".."):
-        with pytest.raises(UsageError, match="originals"):
+        with pytest.raises(UsageError, match="originals are never changed"):
             fix.fix(pair, out)
 
 
@@ -308,9 +308,21 @@ def test_the_blocks_that_a_file_is_read_in_change_nothing(tmp_path):
         b"one\rtwo\r",
     ):
         path.write_bytes(raw)
-        whole = list(repair.read_repaired(path, repair.Log()))
+        log = repair.Log()
+        whole = list(repair.read_repaired(path, log))
         for block in (4, 5, 7, 16):
-            assert list(repair.read_repaired(path, repair.Log(), block=block)) == whole
+            again = repair.Log()
+            assert list(repair.read_repaired(path, again, block=block)) == whole
+            assert again.changes == log.changes
+
+
+def test_empty_lines_are_all_counted_however_many_there_are(tmp_path):
+    path = tmp_path / "text"
+    for count in (1, 20, 21, 22, 3_000_000):
+        path.write_bytes(b"\n" * count + b"text\n")
+        findings = survey.check([str(path)])
+        assert sum(finding.count for finding in findings) == count
+        assert len(findings) == min(count, 21)
 
 
 def test_a_few_nul_in_a_text_do_not_make_it_utf_16(tmp_path):

@@ -4,6 +4,7 @@ import builtins
 import gzip
 import json
 import os
+import random
 import shlex
 import signal
 import tracemalloc
@@ -14,6 +15,7 @@ import pytest
 from jumok.data import corpora, fix, survey
 from jumok.errors import DataError, DiskError, UsageError
 from jumok.text import encodings, files, repair
+from jumok.text.lines import read_lines
 from tests.bad_corpora import ALL, BAD, SOURCE, TARGET, Bad
 from tests.conftest import MICRO
 from tests.test_lines import PACK
@@ -327,7 +329,12 @@ def test_empty_lines_are_all_counted_however_many_there_are(tmp_path):
 
 def test_a_few_nul_in_a_text_do_not_make_it_utf_16(tmp_path):
     path = tmp_path / "text"
-    for raw in (b"ab\0\n" * 10, b"a long line with one\0NUL in it\n", "가\0나\n".encode() * 8):
+    for raw in (
+        b"ab\0\n" * 10,
+        b"1 text\n2 text \xff\xc3\n3 text\0\n4 text\n",
+        b"a long line with one\0NUL in it\n",
+        "가\0나\n".encode() * 8,
+    ):
         path.write_bytes(raw)
         assert encodings.examine(path).encoding == "UTF-8"
 
@@ -349,6 +356,55 @@ def test_memory_and_time_do_not_grow_with_what_a_bomb_unpacks_to(tmp_path, monke
     finally:
         tracemalloc.stop()
     assert peak < 150e6  # a block of a million empty lines as a list, whatever follows it
+
+
+JUNK = [
+    b"\xff", b"\xc3", b"\xed\xa0\x80", b"\0", b"\0" * 60, b"\x07", b"\r", b" ", b"\t", "\ufeff".encode(),
+    "\u2028".encode(), "\x85".encode(), "é가".encode(), "e\u0301".encode(), "Öfen für".encode("latin-1"),
+    "안녕".encode("cp949"),
+]  # fmt: skip
+
+
+def damaged(draw: random.Random, count: int) -> bytes:
+    """Lines that begin with their number, with junk behind some of them, some of them empty, in one form or another."""
+    share = draw.choice((0.0, 0.05, 0.5))
+    ends = draw.choice(([b"\n"], [b"\r\n"], [b"\n", b"\r\n"], [b"\n"]))
+    text = b""
+    for number in range(count):
+        line = b"%d text " % number if draw.random() > share / 4 else draw.choice((b"", b" ", b"\t"))
+        junk = draw.choices(JUNK, k=draw.randint(1, 3)) if draw.random() < share and line.strip() else []
+        text += line + b"".join(junk) + draw.choice(ends)
+    form = draw.choice(("", "", "mark", "utf-16"))
+    if form == "utf-16":
+        return text.decode("utf-8", "ignore").encode("utf-16")
+    return (b"\xef\xbb\xbf" if form else b"") + text + draw.choice((b"", b"", b"\n"))
+
+
+def test_whatever_is_wrong_no_pair_is_re_aligned_and_every_pair_is_kept_or_reported(tmp_path, tries, kept, monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # thousands of them would take minutes
+    pairs = dropped = 0
+    reasons = set()
+    for number in range(tries(100, 5_000)):
+        signal.alarm(SECONDS)
+        draw = random.Random(number)
+        count = draw.randint(1, 30)
+        paths = [tmp_path / "a.en", tmp_path / "a.de"]
+        for path in paths:
+            path.write_bytes(damaged(draw, count))
+        try:
+            made = fix.fix([str(path) for path in paths], tmp_path / "out")
+        except DataError as error:
+            reasons.add(error.what.split(" of ")[0])
+            continue
+        sides = [[int(line.split()[0]) for line in read_lines(path)] for path in made.made]
+        assert sides[0] == sides[1] == sorted(set(sides[0]))
+        told = [change.line - 1 for change in made.log.changes if change.what.startswith("pair dropped")]
+        assert sorted(sides[0] + told) == list(range(made.read))
+        assert count <= made.read <= count + 1  # both may end in an empty line
+        pairs, dropped = pairs + made.read, dropped + made.dropped
+    assert reasons == {"nothing is left"}
+    figures = f"{pairs:,} pairs, {dropped:,} dropped and reported, 0 re-aligned"
+    kept("D1", "corpora damaged at random, put right by --fix", figures=figures)
 
 
 @pytest.mark.slow

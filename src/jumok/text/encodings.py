@@ -3,7 +3,8 @@
 Contract: D1.  Reading (lines.py) takes UTF-8 without a mark and nothing else; only `--fix` asks here.  What is certain
 is told from what is guessed:
 
-certain  a byte order mark; UTF-16 or UTF-32 without one, if in one order alone all of the file is assigned characters
+certain  a byte order mark; UTF-16 or UTF-32 without one, if in one order alone the whole file is assigned characters
+         and its bytes 0x0A and 0x20 are line feeds and spaces
 guessed  Latin-1, Windows-1252, CP949: no line beyond ASCII is UTF-8, and what comes out looks like letters
 Memory   one block, whatever the size of the file
 """
@@ -103,18 +104,25 @@ def is_utf8(raw: bytes) -> bool:
 
 
 def _is_text(parts: Iterable[bytes], encoding: str) -> bool:
-    """Whether bytes are, in this encoding, assigned characters all through, and not control characters."""
+    """Whether bytes are, in this encoding, assigned characters all through, with line feeds and spaces among them.
+
+    ASCII taken for UTF-16 is assigned characters too, Chinese ones; but its bytes 0x0A and 0x20 then stand for nothing.
+    """
     decoder = codecs.getincrementaldecoder(CODECS[encoding])()
     known = set("\t\n\r\ufeff")
+    meant = bytes_like_it = 0
     try:
-        for part in chain(parts, [None]):
-            new = set(decoder.decode(part or b"", part is None)) - known
+        for part in chain(parts, [b""]):
+            text = decoder.decode(part, not part)
+            new = set(text) - known
             if any(unicodedata.category(character) in ("Cc", "Cn", "Co", "Cs") for character in new):
                 return False
             known |= new
+            meant += text.count("\n") + text.count(" ")
+            bytes_like_it += part.count(b"\n") + part.count(b" ")
     except UnicodeDecodeError:
         return False
-    return True
+    return 4 * meant > bytes_like_it
 
 
 def _guess(path: str | Path, block: int) -> str:

@@ -12,7 +12,7 @@ os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # looking for them takes
 import typer
 
 from jumok.errors import UsageError
-from jumok.shell import aside, dumps, listed, numbers, place
+from jumok.shell import aside, dumps, forbid, listed, numbers, place
 
 HELP = {"help_option_names": ["-h", "--help"]}
 data_app = typer.Typer(help="Look at text files.", no_args_is_help=True, rich_markup_mode=None, context_settings=HELP)
@@ -36,15 +36,28 @@ File = str | None
 @data_app.command("check")
 def data_check(
     files: Annotated[list[str], typer.Argument(help="Two parallel files, one table, or any text files.")],
+    fix: Annotated[bool, typer.Option("--fix", help="Write repaired copies and a report; originals stay.")] = False,
+    out: Annotated[Path | None, option("FOLDER", "Where --fix writes. Default: fixed, beside the first file.")] = None,
     as_json: Json = False,
 ) -> None:
     """Find what is wrong with text files: file, line, byte, what to do.  Exit code 64 if something is.
 
+    With --fix, encodings, line ends, control characters and the like are put right by rule in copies.  A pair that no
+    rule puts right is dropped from both files, told by line and reason; nothing is ever re-aligned.
+
     \b
     jumok data check train.en train.de
+    jumok data check train.en train.de --fix --out clean
     """
     from jumok.data.survey import check
 
+    if fix:
+        from jumok.data.fix import fix as repair
+
+        made = repair(files, out)
+        print(dumps(made.to_json()) if as_json else "\n".join([*made.lines(), *made.verdict()]))
+        return
+    forbid("only --fix writes files", {"out": out})
     findings = check(files)
     for finding in findings:
         print(

@@ -1,17 +1,18 @@
 """What is in a corpus and what is wrong with it, for `jumok data stats` and `jumok data check`, in bounded memory."""
 
 import hashlib
-import shlex
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jumok.data.corpora import Corpus
 from jumok.errors import DataError
 from jumok.text import lines
+from jumok.text.files import attempt
 from jumok.text.lines import Finding, is_table, read_lines, read_pairs, read_table
 
+INCURABLE = ("unreadable", "compressed", "replacement character")  # kinds of findings that --fix cannot put right
 REMEMBERED = 2_000_000  # different sentences whose hashes are kept; repetitions of later ones are not counted
 
 
@@ -123,24 +124,37 @@ def is_repeated(text: str, seen: set[int]) -> bool:
 
 
 def check(files: Iterable[str]) -> list[Finding]:
-    """All findings of the files, and of the pair if there are two or one table.
+    """All findings of the files, and of the pair if there are two texts.
 
-    What is unreadable by itself is not read again as a pair; nor is standard input, which is gone by then.
+    What is unreadable by itself is not read again as a pair; nor is standard input, which is gone by then.  Where
+    `--fix` can help, that is what the hint says.
     """
     listed = list(files)
     findings = [finding for file in listed for finding in lines.check(file)]
-    if any(finding.severity == "error" for finding in findings) or "-" in listed:
+    if "-" in listed:
+        return findings
+    cure = attempt("jumok data check --fix", *listed)
+    findings = [one if one.kind in INCURABLE else replace(one, hint=cure) for one in findings]
+    if any(finding.severity == "error" for finding in findings):
         return findings
     name = " + ".join(listed)
     try:
-        if len(listed) == 2:
-            count = sum(1 for _ in read_pairs(*listed))
-        elif len(listed) == 1 and is_table(listed[0]):
-            count = sum(1 for _ in read_table(listed[0]))
-        else:
-            count = sum(1 for file in listed for _ in read_lines(file))
+        count = sum(_texts(listed))
     except DataError as error:
-        return [*findings, Finding(name, 0, 0, f"{error.what} ({error.where})", error.hint, "error")]
+        hint = error.hint if "both source and target" in error.what else cure
+        return [*findings, Finding(name, 0, 0, f"{error.what} ({error.where})", hint, kind="not parallel")]
     if not count:
-        findings.append(Finding(name, 0, 0, "there is no text", f"try: ls -l {shlex.join(listed)}", "error"))
+        findings.append(Finding(name, 0, 0, "there is no text", attempt("ls -l", *listed), kind="no text"))
     return findings
+
+
+def _texts(files: list[str]) -> Iterator[bool]:
+    """Whether there is text, for each pair, or each line of files that are not parallel."""
+    if len(files) == 2 and not any(map(is_table, files)):
+        yield from (bool(source.strip() and target.strip()) for source, target in read_pairs(*files))
+        return
+    for file in files:
+        if is_table(file):
+            yield from (bool(source.strip() and target.strip()) for source, target in read_table(file))
+        else:
+            yield from (bool(line.strip()) for line in read_lines(file))

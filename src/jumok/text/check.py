@@ -8,10 +8,23 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 from jumok.errors import JumokError
-from jumok.text.files import BLOCK, LONGEST, UTF8_MARK, Chunk, Finding, attempt, chunks, clean, fault, named
+from jumok.text.files import (
+    BLOCK,
+    LONGEST,
+    UTF8_MARK,
+    Chunk,
+    Finding,
+    attempt,
+    chunks,
+    clean,
+    fault,
+    must_be_file,
+    named,
+)
 from jumok.text.tables import BadRow, Pair, kind_of, row_parser
 
 SHOWN = 20  # findings of one kind that are listed; the rest is counted
@@ -75,16 +88,20 @@ def check(path: str | Path, *, longest: int = LONGEST, block: int = BLOCK) -> li
     endings = _Endings()
     parse = row_parser(path) if kind_of(path) else None
     try:
+        must_be_file(path)
         for chunk in chunks(path, longest=longest, block=block):
             endings.add(chunk)
             _check_chunk(path, chunk, longest, parse, tally)
-            if "wrong encoding" in tally:
+            if tally.hopeless():
                 break  # every line would be wrong
     except JumokError as error:
         tally.add(Finding(named(path), 0, 0, error.what, error.hint, kind="unreadable"))
     if problem := endings.mixed():
         place = endings.second
         tally.add(Finding(named(path), *place, problem, attempt("dos2unix", path), "warning", "mixed line ends"))
+    if endings.old_mac and not tally.hopeless():
+        problem = "no line feed but CR: the line ends of an old Mac, which end no line here"
+        tally.add(Finding(named(path), 1, endings.first, problem, attempt("mac2unix", path), kind="old Mac line ends"))
     return tally.findings()
 
 
@@ -93,18 +110,21 @@ def _check_chunk(
 ) -> None:
     """Look at every line of a chunk; plain text without anything odd is passed over at once."""
     lines = clean(chunk, longest)
-    if parse is None and lines is not None and not _suspect(chunk.raw, lines):
+    if parse is None and lines is not None and not suspect(chunk.raw, lines):
         return
-    for number, offset, raw in chunk.lines():
+    blank = parse is None and lines is not None and not any(lines)  # of a page of nothing, the first lines will do
+    for number, offset, raw in islice(chunk.lines(), SHOWN + 1 if blank else None):
         while lines is None and (found := fault(path, number, offset, raw, longest)):
             tally.add(found)
-            if found.kind == "wrong encoding":
+            if tally.hopeless():
                 return
             if found.kind != "byte order mark":
                 break
             offset, raw = offset + len(UTF8_MARK), raw.removeprefix(UTF8_MARK)
         else:
             _check_line(path, number, offset, raw.decode("utf-8"), parse, tally)
+    if blank:
+        tally.count("empty line", max(0, len(lines or ()) - SHOWN - 1))
 
 
 def _check_line(
@@ -130,7 +150,7 @@ def _check_line(
                 tally.show(Finding(*place(bad.position), bad.problem, hint, kind="not a pair"))
 
 
-def _suspect(raw: bytes, lines: list[str]) -> bool:
+def suspect(raw: bytes, lines: list[str]) -> bool:
     """Whether any oddity can be in these lines; several times faster than to look for each in each line."""
     return (
         len(raw.translate(None, _CONTROLS)) < len(raw)
@@ -153,6 +173,10 @@ class _Tally:
         self._counts[kind] += 1
         return self._counts[kind] <= SHOWN + 1
 
+    def count(self, kind: str, more: int) -> None:
+        """Count so many more of this kind, of which none shall be listed."""
+        self._counts[kind] += more
+
     def show(self, finding: Finding) -> None:
         self._listed.append(finding)
 
@@ -160,8 +184,9 @@ class _Tally:
         if self.wants(finding.kind):
             self.show(finding)
 
-    def __contains__(self, kind: str) -> bool:
-        return kind in self._counts
+    def hopeless(self) -> bool:
+        """Whether this is no UTF-8 at all, so that there is no point in going on."""
+        return "wrong encoding" in self._counts or "compressed" in self._counts
 
     def findings(self) -> list[Finding]:
         seen: Counter[str] = Counter()
@@ -179,11 +204,20 @@ class _Endings:
     """How many lines end in CR LF and how many in LF alone, and where the second sort of end first comes."""
 
     def __init__(self) -> None:
-        self.windows = self.unix = 0
+        self.windows = self.unix = self.alone = 0
+        self.first = 0  # byte of the first CR, if no line feed comes before it
         self.second = (0, 0)  # line, byte
+
+    @property
+    def old_mac(self) -> bool:
+        """Whether there is a CR and no line feed."""
+        return not (self.windows or self.unix) and self.alone > 0
 
     def add(self, chunk: Chunk) -> None:
         windows = chunk.raw.count(b"\r\n")
+        if not (self.windows or self.unix or self.alone):
+            self.first = chunk.offset + max(0, chunk.raw.find(b"\r"))
+        self.alone += chunk.raw.count(b"\r") - windows
         unix = chunk.raw.count(b"\n") - windows
         new = [] if self.windows else [rb"\r\n"]
         new += [] if self.unix else [rb"(?<!\r)\n"]

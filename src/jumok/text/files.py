@@ -3,6 +3,7 @@
 Contract: D1.  Under lines.py (the public names) and check.py; reads plain, .gz, .xz and .zst files and standard input.
 
 Memory   one block and one line, whatever the size of the file and of what it unpacks to
+Time     that of the file: a few kilobytes that unpack to gigabytes are refused, nothing waits for a pipe
 Places   lines count from 1; bytes count from 0, in the text after decompression (what `xxd -s N` takes)
 """
 
@@ -14,6 +15,7 @@ import lzma
 import os
 import re
 import shlex
+import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -26,13 +28,23 @@ from jumok.errors import DataError, DiskError
 BLOCK = 1 << 20  # bytes read at once
 LONGEST = 1_000_000  # bytes in a line; a file of one endless line is a mistake, not a sentence
 PACKED = {".gz": "gzip", ".xz": "xz", ".zst": "zstd"}  # suffix -> the command that unpacks it
+SWELLS = 200  # no text unpacks to so many times its size on disk; what does is refused ...
+ROOM = 100_000_000  # ... as soon as it has given more bytes than these
 UTF8_MARK = b"\xef\xbb\xbf"
 
 _WIDE_MARKS = [  # a UTF-32 mark begins like a UTF-16 one, so it comes first
-    (b"\xff\xfe\x00\x00", "UTF-32"),
-    (b"\x00\x00\xfe\xff", "UTF-32"),
-    (b"\xff\xfe", "UTF-16"),
-    (b"\xfe\xff", "UTF-16"),
+    (b"\xff\xfe\x00\x00", "UTF-32LE"),
+    (b"\x00\x00\xfe\xff", "UTF-32BE"),
+    (b"\xff\xfe", "UTF-16LE"),
+    (b"\xfe\xff", "UTF-16BE"),
+]
+
+_PACKED_MARKS = [  # how a packed file begins, what it is, and the command that makes it readable here
+    (b"\x1f\x8b\x08", "gzip", "mv {0} {0}.gz"),
+    (b"\xfd7zXZ\0", "xz", "mv {0} {0}.xz"),
+    (b"\x28\xb5\x2f\xfd", "zstd", "mv {0} {0}.zst"),
+    (b"PK\x03\x04", "zip", "unzip -p {0} > FILE"),
+    (b"BZh91AY&SY", "bzip2", "bunzip2 -c {0} > FILE"),
 ]
 
 
@@ -60,9 +72,40 @@ def blocks(path: str | Path, size: int) -> Iterator[bytes]:
     """The bytes of a file after decompression, about `size` at a time; every failure comes out as a JumokError."""
     done = 0
     with faults_named(path, lambda: done), _opened(path, size) as read:
+        most = _most(path)
         while block := read(size):
             done += len(block)
+            if done > most:
+                raise _swollen(path, done)
             yield block
+
+
+def _most(path: str | Path) -> float:
+    """How many bytes of text a file may give."""
+    packed = str(path) != "-" and Path(path).suffix.lower() in PACKED and os.path.isfile(path)
+    return max(ROOM, SWELLS * os.path.getsize(path)) if packed else float("inf")
+
+
+def _swollen(path: str | Path, done: int) -> DataError:
+    command = PACKED[Path(path).suffix.lower()]
+    return DataError(
+        f"{named(path)} unpacks to more than {SWELLS} times its size, as no text does",
+        where=f"{named(path)}, after byte {done} of its text",
+        hint=attempt(f"{command} -dc", path) + " | head -c 1000",
+    )
+
+
+def must_be_file(path: str | Path) -> None:
+    """Refuse what cannot be read twice or never ends: a pipe, a device, a socket.  Standard input passes."""
+    if str(path) == "-":
+        return
+    with faults_named(path):
+        mode = os.stat(path).st_mode
+    kinds = {stat.S_ISFIFO: "a pipe", stat.S_ISCHR: "a device", stat.S_ISBLK: "a device", stat.S_ISSOCK: "a socket"}
+    kind = next((name for test, name in kinds.items() if test(mode)), "")
+    if kind:
+        hint = attempt("cat", path) + " > FILE, then name FILE" if kind == "a pipe" else attempt("ls -l", path)
+        raise DataError(f"{named(path)} is {kind}, not a file", where=named(path), hint=hint)
 
 
 @contextlib.contextmanager
@@ -174,22 +217,27 @@ class Chunk:
 
 
 def chunks(path: str | Path, *, longest: int, block: int) -> Iterator[Chunk]:
-    """Cut the blocks of a file at their last 0x0A.  What lies beyond `longest` in an over-long line is passed over."""
+    """The lines of a file, many at a time."""
+    return cut(blocks(path, block), longest)
+
+
+def cut(parts: Iterable[bytes], longest: int) -> Iterator[Chunk]:
+    """Cut blocks at their last 0x0A.  What lies beyond `longest` in an over-long line is passed over."""
     number, offset = 1, 0
     held: list[bytes] = []  # the beginning of a line whose end has not been seen
     length, skipping = 0, False
-    for data in blocks(path, block):
+    for data in parts:
         if skipping:
             end = data.find(b"\n") + 1
             offset += end or len(data)
             if not end:
                 continue
             number, skipping, data = number + 1, False, data[end:]
-        if cut := data.rfind(b"\n") + 1:
-            raw = b"".join([*held, data[:cut]])
+        if whole := data.rfind(b"\n") + 1:
+            raw = b"".join([*held, data[:whole]])
             yield Chunk(number, offset, raw)
             number, offset, held, length = number + raw.count(b"\n"), offset + len(raw), [], 0
-            data = data[cut:]
+            data = data[whole:]
         if data:
             held.append(data)
             length += len(data)
@@ -231,16 +279,42 @@ def _one_by_one(path: str | Path, chunk: Chunk, longest: int) -> Iterator[str]:
 
 def fault(path: str | Path, number: int, offset: int, raw: bytes, longest: int) -> Finding | None:
     """What makes a line unreadable, if anything does."""
+    first = (_mark(path, raw) or packed(path, raw)) if offset == 0 else None
+    return first or spoilt(path, number, offset, raw, longest)
+
+
+def _mark(path: str | Path, raw: bytes) -> Finding | None:
+    """The byte order mark at the start of a file."""
+    here = Finding(named(path), 1, 0, "", "")
+    if encoding := marked(raw):
+        wide = encoding.removesuffix("LE").removesuffix("BE")
+        problem = f"{here.file} is {wide}, not UTF-8: it begins with the byte order mark of {wide}"
+        return replace(here, problem=problem, hint=_iconv(wide, path), kind="wrong encoding")
+    if raw.startswith(UTF8_MARK):
+        problem = f"{here.file} begins with a byte order mark of UTF-8"
+        hint = _filtered(r"sed '1s/^\xEF\xBB\xBF//'", path)
+        return replace(here, problem=problem, hint=hint, kind="byte order mark")
+    return None
+
+
+def packed(path: str | Path, raw: bytes) -> Finding | None:
+    """What a file begins with that is compressed and does not say so in its name."""
+    for mark, kind, command in _PACKED_MARKS:
+        if raw.startswith(mark):
+            problem = f"{named(path)} is {kind} data, and its name does not say so"
+            hint = attempt(command.format("FILE" if str(path) == "-" else shlex.quote(str(path))))
+            return Finding(named(path), 1, 0, problem, hint.rstrip(), kind="compressed")
+    return None
+
+
+def marked(raw: bytes) -> str:
+    """The encoding, other than UTF-8, whose byte order mark begins the bytes; "" if none does."""
+    return next((encoding for mark, encoding in _WIDE_MARKS if raw.startswith(mark)), "")
+
+
+def spoilt(path: str | Path, number: int, offset: int, raw: bytes, longest: int) -> Finding | None:
+    """What makes a line unreadable, wherever it stands."""
     here = Finding(named(path), number, offset, "", attempt("jumok data check", path))
-    if offset == 0:
-        wide = next((encoding for mark, encoding in _WIDE_MARKS if raw.startswith(mark)), "")
-        if wide:
-            problem = f"{here.file} is {wide}, not UTF-8: it begins with the byte order mark of {wide}"
-            return replace(here, problem=problem, hint=_iconv(wide, path), kind="wrong encoding")
-        if raw.startswith(UTF8_MARK):
-            problem = f"{here.file} begins with a byte order mark of UTF-8"
-            hint = _filtered(r"sed '1s/^\xEF\xBB\xBF//'", path)
-            return replace(here, problem=problem, hint=hint, kind="byte order mark")
     if len(raw) > longest:
         return replace(here, problem=f"a line is longer than {longest:,} bytes", kind="over-long line")
     try:
@@ -251,18 +325,23 @@ def fault(path: str | Path, number: int, offset: int, raw: bytes, longest: int) 
     nul = raw.find(b"\0")
     if 0 <= nul < bad:
         wide = "UTF-16LE" if (offset + nul) % 2 else "UTF-16BE"
-        hint = _iconv(wide, path) if raw.count(b"\0") * 3 > len(raw) else here.hint
+        hint = _iconv(wide, path) if mostly_nul(raw) else here.hint
         return replace(here, byte=offset + nul, problem="there is a NUL byte in the text", hint=hint, kind="NUL")
     if bad < len(raw):
         problem = f"{here.file} is not UTF-8: byte 0x{raw[bad]:02x} does not fit there"
-        encoding = _likely_encoding(raw)
+        encoding = likely_encoding(raw)
         hint = _iconv(encoding, path) if encoding else here.hint
         return replace(here, byte=offset + bad, problem=problem, hint=hint, kind="not UTF-8")
     return None
 
 
-def _likely_encoding(raw: bytes) -> str:
-    """The likeliest encoding of a line that is not UTF-8; "" if it is UTF-8 with a few bytes spoilt."""
+def mostly_nul(raw: bytes) -> bool:
+    """Whether a line has so many NUL bytes that it is rather UTF-16 than text with a few of them in it."""
+    return raw.count(b"\0") * 3 > len(raw)
+
+
+def likely_encoding(raw: bytes) -> str:
+    """The likeliest encoding of lines that are not UTF-8; "" if they are UTF-8 with a few bytes spoilt."""
     high = len(raw) - len(raw.translate(None, bytes(range(0x80, 0x100))))
     good = len(raw.decode("utf-8", errors="ignore").encode()) - (len(raw) - high)
     if good * 2 > high:
@@ -280,6 +359,12 @@ def _likely_encoding(raw: bytes) -> str:
 
 def named(path: str | Path) -> str:
     return "standard input" if str(path) == "-" else str(path)
+
+
+def printable(text: str, longest: int = 60) -> str:
+    """What a file says of itself, as a message may repeat it: one line, no control characters, not endless."""
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:longest])
+    return shown + "…" * (len(text) > longest)
 
 
 def attempt(command: str, *paths: str | Path) -> str:

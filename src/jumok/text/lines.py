@@ -14,18 +14,22 @@ import contextlib
 import errno
 import gzip
 import hashlib
+import itertools
 import lzma
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from jumok.errors import DataError, DiskError, UsageError
 from jumok.text.check import check
-from jumok.text.files import BLOCK, LONGEST, Finding, attempt, chunks, decoded, faults_named, named
+from jumok.text.files import BLOCK, LONGEST, Finding, attempt, chunks, decoded, faults_named, must_be_file, named
 from jumok.text.tables import BadRow, Kind, Pair, kind_of, row_parser
 
-__all__ = ["Finding", "check", "digest", "is_table", "read_lines", "read_pairs", "read_table", "write_lines"]
+__all__ = [
+    "Finding", "check", "digest", "is_table", "must_differ", "read_lines", "read_pairs", "read_table", "write_lines",
+    "writing",
+]  # fmt: skip
 
 
 def read_lines(path: str | Path, *, longest: int = LONGEST, block: int = BLOCK) -> Iterator[str]:
@@ -40,13 +44,21 @@ def read_lines(path: str | Path, *, longest: int = LONGEST, block: int = BLOCK) 
 
 def read_pairs(source: str | Path, target: str | Path, *, longest: int = LONGEST) -> Iterator[Pair]:
     """Yield line n of both files together; an unequal number of lines is a DataError that says both counts."""
-    if (os.path.realpath(source), str(source) == "-") == (os.path.realpath(target), str(target) == "-"):
+    must_differ(source, target)
+    return _in_step(source, target, longest)
+
+
+def must_differ(source: str | Path, target: str | Path) -> None:
+    """Refuse the same file as both sides, by whatever name or link."""
+    if (str(source) == "-") != (str(target) == "-"):
+        return
+    same = os.path.realpath(source) == os.path.realpath(target)
+    if same or (os.path.isfile(source) and os.path.isfile(target) and os.path.samefile(source, target)):
         raise DataError(
             f"{named(source)} is given as both source and target",
             where=f"source {named(source)}, target {named(target)}",
-            hint="name two different files; to learn copying, give a copy made with cp",
+            hint="name two different files; to learn copying, give a copy: " + attempt("cp", source) + " COPY",
         )
-    return _in_step(source, target, longest)
 
 
 def read_table(path: str | Path, *, kind: Kind | None = None, longest: int = LONGEST) -> Iterator[Pair]:
@@ -75,6 +87,7 @@ def digest(paths: Sequence[str | Path]) -> str:
             raise UsageError(
                 "standard input can be read only once, so it has no digest", hint="save it to a file first"
             )
+        must_be_file(path)
         with faults_named(path), open(path, "rb") as stream:
             sums.append(hashlib.file_digest(stream, "sha256"))
     return sums[0].hexdigest() if len(sums) == 1 else hashlib.sha256(b"".join(s.digest() for s in sums)).hexdigest()
@@ -85,15 +98,22 @@ def write_lines(path: str | Path, lines: Iterable[str]) -> None:
 
     A line that could not be read back (with a line feed, a NUL or half a surrogate pair in it) is a DataError.
     """
+    with writing(path) as write:
+        for line in lines:
+            write(line)
+
+
+@contextlib.contextmanager
+def writing(path: str | Path) -> Iterator[Callable[[str], object]]:
+    """A function that writes a line; the file has its name when the block ends, whole, or not at all."""
     if str(path) == "-":
         raise UsageError("write_lines makes files", hint="print the lines to write them to standard output")
     goal = Path(os.path.realpath(path))  # a link stays a link
+    numbers = itertools.count(1)
     try:
-        if goal.exists() and not goal.is_file() and not goal.is_dir():
-            with open(goal, "wb") as stream:  # a pipe or a device such as /dev/null is not replaced but written to
-                stream.writelines(encoded(path, lines))
-        else:
-            _replace(goal, encoded(path, lines))
+        lasting = goal.is_file() or goal.is_dir() or not goal.exists()
+        with _replacing(goal) if lasting else open(goal, "wb") as stream:  # a pipe or a device is written to
+            yield lambda line: stream.write(encode(path, next(numbers), line))
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         hint = attempt("df -h" if full else "ls -ld", goal.parent)
@@ -139,34 +159,43 @@ def _rows(path: str | Path, kind: Kind | None, longest: int) -> Iterator[Pair]:
             yield pair
 
 
+def encode(path: str | Path, number: int, line: str) -> bytes:
+    """A line as bytes for the file `path`; one that could not be read back is a DataError."""
+    fault = "a line feed" if "\n" in line else "a NUL" if "\0" in line else ""
+    try:
+        raw = line.encode("utf-8") + b"\n"
+    except UnicodeEncodeError:
+        fault = "half a surrogate pair"
+    if fault:
+        where = f"{named(path)}, line {number}"
+        raise DataError(f"a line to write has {fault} in it", where=where, hint="this line was not written")
+    return raw
+
+
 def encoded(path: str | Path, lines: Iterable[str]) -> Iterator[bytes]:
-    """Lines as bytes for the file `path`; one that could not be read back is a DataError."""
-    for number, line in enumerate(lines, start=1):
-        fault = "a line feed" if "\n" in line else "a NUL" if "\0" in line else ""
-        try:
-            raw = line.encode("utf-8") + b"\n"
-        except UnicodeEncodeError:
-            fault = "half a surrogate pair"
-        if fault:
-            where = f"{named(path)}, line {number}"
-            raise DataError(f"a line to write has {fault} in it", where=where, hint="this line was not written")
-        yield raw
+    """Lines as bytes for the file `path`."""
+    return (encode(path, number, line) for number, line in enumerate(lines, start=1))
 
 
-def _replace(goal: Path, lines: Iterable[bytes]) -> None:
+@contextlib.contextmanager
+def _replacing(goal: Path) -> Iterator[Any]:
     """Temporary file beside the goal, flush, fsync, rename, fsync of the folder."""
     draft = goal.with_name(f".{goal.name}.{os.getpid()}.tmp")
     try:
         with open(draft, "wb") as stream:
             with _packing(stream, goal.suffix.lower()) as packed:
-                for line in lines:
-                    packed.write(line)
+                yield packed
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(draft, goal)
     finally:
         draft.unlink(missing_ok=True)
-    folder = os.open(goal.parent, os.O_RDONLY)
+    sync_folder(goal.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Have the names in a folder on disk."""
+    folder = os.open(path, os.O_RDONLY)
     try:
         os.fsync(folder)
     finally:

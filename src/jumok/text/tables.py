@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from jumok.errors import UsageError
-from jumok.text.files import PACKED, named
+from jumok.text.files import PACKED, named, printable
 
 Kind = Literal["tsv", "jsonl"]
 Pair = tuple[str, str]
@@ -55,20 +55,37 @@ def _jsonl_row_parser() -> Callable[[str], Pair]:
     languages: list[str] = []
 
     def parse(line: str) -> Pair:
-        row = _object(line)
-        for source, target in (("source", "target"), ("src", "tgt")):
-            if source in row and target in row:
-                return _texts(row, source, target)
-        translation = row.get("translation")
-        if not isinstance(translation, dict):
-            raise BadRow(f"a row has {_listed(row)} and not source and target")
-        if not languages and len(translation) == 2:
-            languages.extend(translation)
-        if set(translation) != set(languages):
-            raise BadRow(f"a translation has {_listed(translation)} and not {_listed(languages or ['two languages'])}")
-        return _texts(translation, *languages)
+        holder, source, target = _sides(_object(line), languages)
+        return _text(holder, source), _text(holder, target)
 
     return parse
+
+
+def with_texts(line: str, change: Callable[[str], str]) -> str:
+    """A row of jsonl that holds a pair, with its two texts changed; the same, byte for byte, if nothing changes."""
+    row = _object(line)
+    holder, *sides = _sides(row, [])
+    changed: dict[str, object] = {side: change(_text(holder, side)) for side in sides}
+    if changed.items() <= holder.items():
+        return line
+    holder.update(changed)
+    return json.dumps(row, ensure_ascii=False)
+
+
+def _sides(row: dict[str, object], languages: list[str]) -> tuple[dict[str, object], str, str]:
+    """Where the two texts of a row are: the object that holds them and their keys."""
+    for source, target in (("source", "target"), ("src", "tgt")):
+        if source in row and target in row:
+            return row, source, target
+    translation = row.get("translation")
+    if not isinstance(translation, dict):
+        raise BadRow(f"a row has {_listed(row)} and not source and target")
+    if not languages and len(translation) == 2:
+        languages.extend(translation)
+    if set(translation) != set(languages):
+        raise BadRow(f"a translation has {_listed(translation)} and not {_listed(languages or ['two languages'])}")
+    source, target = languages
+    return translation, source, target
 
 
 def _object(line: str) -> dict[str, object]:
@@ -83,18 +100,15 @@ def _object(line: str) -> dict[str, object]:
     return row
 
 
-def _texts(row: dict[str, object], source: str, target: str) -> Pair:
-    return _text(row, source), _text(row, target)
-
-
 def _text(row: dict[str, object], key: str) -> str:
     text = row[key]
     if not isinstance(text, str):
-        raise BadRow(f"{key} is {'null' if text is None else 'a ' + type(text).__name__}, not text")
+        raise BadRow(f"{printable(key)} is {'null' if text is None else 'a ' + type(text).__name__}, not text")
     if re.search("[\0\ud800-\udfff]", text):
-        raise BadRow(f"{key} has a NUL or half a surrogate pair in it")
+        raise BadRow(f"{printable(key)} has a NUL or half a surrogate pair in it")
     return text
 
 
 def _listed(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names)) or "nothing"
+    shown = [printable(name) for name in sorted(names)]
+    return ", ".join(shown[:5] + ["…"] * (len(shown) > 5)) or "nothing"

@@ -1,14 +1,16 @@
 """Subwords: strings to ids and exactly back, by a SentencePiece model trained on the corpus itself.
 
 Bytes stand in for characters the corpus did not have, so nothing is ever unknown.  Eight ids are fixed for ever:
-PAD 0, UNKNOWN 1, START 2, END 3, and four kept for later models.  decode(encode(text)) == normalize(text).
+PAD 0, UNKNOWN 1, START 2, END 3, and four kept for later models.  decode(encode(text)) == normalize(text), for all that
+UTF-8 can hold: half a surrogate pair is a DataError.
 """
 
+import contextlib
 import hashlib
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -91,12 +93,14 @@ class Vocabulary:
 
     def encode(self, text: str) -> list[int]:
         """Ids of the best segmentation, without START and END."""
-        ids: list[int] = self._processor.encode(normalize(text))
+        with _whole_characters([text]):
+            ids: list[int] = self._processor.encode(normalize(text))
         return ids
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of many sentences at once, on all cores."""
-        ids: list[list[int]] = self._processor.encode([normalize(text) for text in texts], num_threads=-1)
+        with _whole_characters(texts):
+            ids: list[list[int]] = self._processor.encode([normalize(text) for text in texts], num_threads=-1)
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -192,6 +196,19 @@ class Vocabularies:
                 beside.replace(path)
             except OSError as error:
                 raise DiskError(f"cannot write the vocabulary: {error.strerror}", where=f"in {path}") from None
+
+
+@contextlib.contextmanager
+def _whole_characters(texts: Sequence[str]) -> Iterator[None]:
+    """Say which text SentencePiece could not take: it takes all that UTF-8 can hold, and its own words are unclear."""
+    try:
+        yield
+    except (RuntimeError, TypeError):
+        broken = next((text for text in texts if re.search("[\ud800-\udfff]", text)), None)
+        if broken is None:
+            raise
+        where, hint = f"in {ascii(broken)[:100]}", 'try: text.encode("utf-8", "replace").decode()'
+        raise DataError("a text has half a surrogate pair in it", where=where, hint=hint) from None
 
 
 def _explain(error: RuntimeError, learn: Learn, lines: Sequence[str], size: int, kind: str, where: str) -> JumokError:

@@ -1,0 +1,150 @@
+"""How the text of a file is written: what must be known before a file that is not plain UTF-8 can be repaired.
+
+Contract: D1.  Reading (lines.py) takes UTF-8 without a mark and nothing else; only `--fix` asks here.  What is certain
+is told from what is guessed:
+
+certain  a byte order mark; UTF-16 or UTF-32 without one, if in one order alone the whole file is assigned characters
+         and its bytes 0x0A and 0x20 are line feeds and spaces
+guessed  Latin-1, Windows-1252, CP949: no line beyond ASCII is UTF-8, and what comes out looks like letters
+Memory   one block, whatever the size of the file
+"""
+
+import codecs
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+
+from jumok.text.files import BLOCK, LONGEST, UTF8_MARK, blocks, cut, likely_encoding, marked, mostly_nul, packed
+
+CODECS = {  # as iconv calls them -> as Python does; Windows-1252 is Latin-1 with more letters
+    "UTF-16LE": "utf-16-le",
+    "UTF-16BE": "utf-16-be",
+    "UTF-32LE": "utf-32-le",
+    "UTF-32BE": "utf-32-be",
+    "LATIN1": "cp1252",
+    "WINDOWS-1252": "cp1252",
+    "CP949": "cp949",
+}
+WIDE = ("UTF-32LE", "UTF-32BE", "UTF-16LE", "UTF-16BE")
+SAMPLE = 1 << 16  # bytes of bad lines that a guess is made from
+FEWEST = 3  # letters beyond ASCII that a guess needs
+USUAL = "“”„‘’–—…«»‹›¡¿°§"  # beside letters, what such texts have beyond ASCII
+
+codecs.register_error("jumok.spoilt", lambda error: ("\udcff", getattr(error, "end", 0)))  # no UTF-8: the line is bad
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a file is written."""
+
+    encoding: str = "UTF-8"
+    marked: bool = False  # it begins with a byte order mark
+    guessed: bool = False
+    old_mac: bool = False  # CR alone ends its lines
+
+
+def examine(path: str | Path, *, block: int = BLOCK) -> Form:
+    """How a file is written; UTF-8 if nothing speaks for anything else, however many of its lines are not."""
+    head = b"".join(islice(blocks(path, block), 1))
+    if found := packed(path, head):
+        raise found.error()
+    encoding, guessed = marked(head), False
+    has_mark = bool(encoding) or head.startswith(UTF8_MARK)
+    if not has_mark and b"\0" in head:
+        encoding = _unmarked(path, head, block)
+    if not encoding and not has_mark:
+        encoding = _guess(path, block)
+        guessed = bool(encoding)
+    form = Form(encoding or "UTF-8", has_mark, guessed)
+    return Form(form.encoding, form.marked, guessed, _is_old_mac(as_utf8(path, form, block=block)))
+
+
+def as_utf8(path: str | Path, form: Form, *, block: int = BLOCK) -> Iterator[bytes]:
+    """The bytes of a file as UTF-8 without a mark and with line feeds; what its encoding does not know is bad UTF-8."""
+    parts = blocks(path, block) if form.encoding == "UTF-8" else _decoded(blocks(path, block), form.encoding)
+    if form.marked:
+        parts = chain((part.removeprefix(UTF8_MARK) for part in islice(parts, 1)), parts)
+    return (part.replace(b"\r", b"\n") for part in parts) if form.old_mac else parts
+
+
+def _decoded(parts: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder(CODECS[encoding])("jumok.spoilt")
+    for part in parts:
+        yield decoder.decode(part).encode("utf-8", "surrogatepass")
+    yield decoder.decode(b"", True).encode("utf-8", "surrogatepass")
+
+
+def _is_old_mac(parts: Iterable[bytes]) -> bool:
+    """Whether there is a CR and no line feed at all."""
+    seen = False
+    for part in parts:
+        if b"\n" in part:
+            return False
+        seen = seen or b"\r" in part
+    return seen
+
+
+def _unmarked(path: str | Path, head: bytes, block: int) -> str:
+    """UTF-16 or UTF-32 without a mark, if one and only one of them can be meant, else ""."""
+    if not mostly_nul(head) and is_utf8(head[: head.rfind(b"\n")]):
+        return ""  # text with a few NUL in it
+    fitting = [encoding for encoding in WIDE if _is_text(blocks(path, block), encoding)]
+    return fitting[0] if len(fitting) == 1 else ""
+
+
+def is_utf8(raw: bytes) -> bool:
+    """Whether bytes are UTF-8, with NUL or without."""
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _is_text(parts: Iterable[bytes], encoding: str) -> bool:
+    """Whether bytes are, in this encoding, assigned characters all through, with line feeds and spaces among them.
+
+    ASCII taken for UTF-16 is assigned characters too, Chinese ones; but its bytes 0x0A and 0x20 then stand for nothing.
+    """
+    decoder = codecs.getincrementaldecoder(CODECS[encoding])()
+    known = set("\t\n\r\ufeff")
+    meant = bytes_like_it = 0
+    try:
+        for part in chain(parts, [b""]):
+            text = decoder.decode(part, not part)
+            new = set(text) - known
+            if any(unicodedata.category(character) in ("Cc", "Cn", "Co", "Cs") for character in new):
+                return False
+            known |= new
+            meant += text.count("\n") + text.count(" ")
+            bytes_like_it += part.count(b"\n") + part.count(b" ")
+    except UnicodeDecodeError:
+        return False
+    return 4 * meant > bytes_like_it
+
+
+def _guess(path: str | Path, block: int) -> str:
+    """The single-byte or Korean encoding of a file none of whose lines beyond ASCII is UTF-8, else ""."""
+    sample, bad, good = b"", 0, 0
+    for chunk in cut(blocks(path, block), LONGEST):
+        lines = [] if chunk.raw.isascii() or chunk.cut else [raw for _, _, raw in chunk.lines() if not raw.isascii()]
+        for raw in lines:
+            if is_utf8(raw):
+                good += 1
+                continue
+            bad += 1
+            sample += raw + b"\n" if len(sample) < SAMPLE else b""
+        if good > bad:
+            return ""
+    encoding = likely_encoding(sample) if bad else ""
+    by_chance = bad // 100 if encoding == "CP949" else 0  # a line of one syllable may be UTF-8 by chance
+    return encoding if encoding and good <= by_chance and _looks_like_letters(sample, encoding) else ""
+
+
+def _looks_like_letters(sample: bytes, encoding: str) -> bool:
+    """Whether bytes beyond ASCII are letters and quotation marks as texts have them, and more than a few."""
+    beyond = [character for character in sample.decode(CODECS[encoding], "replace") if character > "\x7f"]
+    usual = sum(character != "ÿ" and (character.isalpha() or character in USUAL) for character in beyond)
+    return usual >= FEWEST and usual * 4 >= len(beyond) * 3

@@ -380,3 +380,87 @@ def elsewhere(change: str) -> None:
         return
     real = Experiment.surroundings
     Experiment.surroundings = lambda self: real(self) | {"data": "another"}  # type: ignore[method-assign]
+
+
+# ---------------------------------------------------------------------- numbers
+
+
+def test_updates_without_a_finite_gradient_are_skipped_counted_and_survive_a_kill(place, kept):
+    poison = ("tests.test_survival:poison", "5,6,17,30")
+    whole, parts = place.fresh(), place.fresh()
+    assert place.train(whole, first=poison).code == 0
+    assert place.train(parts, first=poison, kill_at=("jumok.training.loop:account", 20)).signal == signal.SIGKILL
+    ended = place.train(parts, first=poison)
+    assert ended.code == 0, ended
+    assert sums(whole) == sums(parts) != place.whole
+    steps = {event["step"]: event for event in history(parts / "events.jsonl") if event["event"] == "step"}
+    assert [step for step, event in steps.items() if event["norm"] is None] == [5, 6, 17, 30]
+    assert steps[LAST]["skipped"] == 4
+    assert (parts / "losses.tsv").read_text().rstrip("\n").endswith("\t4")
+    kept("T4", "four updates with a gradient that is not a number, killed and continued", count=4, figures="4 skipped")
+
+
+def test_ten_in_a_row_end_a_run_that_names_its_batch_and_how_to_see_it(place, kept):
+    out = place.fresh()
+    ended = place.train(out, first=("tests.test_survival:poison", ",".join(map(str, range(12, 30)))))
+    assert ended.code == 1, ended
+    what, where, hint = ended.err[ended.err.index("jumok: ") :].strip().split("\n")
+    assert "10 updates in a row" in what
+    assert "at step 21" in where
+    command = hint.partition("jumok ")[2].split()
+    assert command[:3] == ["data", "pairs", str(out)]
+    shown = place.zygote.run(command)
+    assert shown.code == 0, shown.err
+    rows = [line.split("\t") for line in shown.out.rstrip("\n").split("\n")]
+    assert [row[0] for row in rows] == command[3:]
+    assert all(source == target != "" for _, _, source, target in rows)  # the copy task
+    assert good(out)[-1].name == f"step-{2 * EVERY:08d}"
+    kept("T4", "ten updates in a row: exit code 1, the batch and the command that shows it are named", count=1)
+
+
+def poison(steps: str) -> None:
+    """In the process of a run: the gradients of these updates are not numbers."""
+    from jumok.training import loop
+    from jumok.training.optim import Optimizer
+
+    bad, now, key, collect = set(map(int, steps.split(","))), [0], loop.key, Optimizer.collect
+
+    def noted(seed, purpose, step, number):
+        now[0] = step
+        return key(seed, purpose, step, number)
+
+    def spoilt(self, gradients):
+        if now[0] in bad:
+            gradients[0][0].view(-1)[0] = float("nan")
+        collect(self, gradients)
+
+    loop.key, Optimizer.collect = noted, spoilt  # type: ignore[method-assign,assignment]
+
+
+def test_a_checkpoint_of_tiny_costs_less_than_a_hundredth_of_its_training(tmp_path, kept):
+    from jumok import experiment, recipes
+    from jumok.events import read_events
+    from jumok.training.pace import Progress
+
+    rng = random.Random(1)
+    words = ["".join(rng.choice("bdfgklmnprstvz") + rng.choice("aeiou") for _ in range(4)) for _ in range(20_000)]
+    for name in ("source", "target"):
+        (tmp_path / name).write_text("\n".join(" ".join(rng.choices(words, k=12)) for _ in range(4_000)) + "\n")
+    changes = {"data.corpus": None, "data.source": str(tmp_path / "source"), "data.target": str(tmp_path / "target")}
+    given = experiment.Experiment(recipes.tiny().change(changes), tmp_path / "run")
+    given.folder.claim()
+    given.prepare()
+    given.assemble()
+    given.resume()
+    for step in (1, 2, 3, 4, 5):
+        given.save(Progress(step=step, validated=step))
+    given.report.close()
+    given.losses.close()
+    events = [event for event in read_events(given.folder.events) if event["event"] == "checkpoint"]
+    seconds = sorted(event["seconds"] for event in events)[2]
+    between = 15 * 60.0 / given.recipe.training.validations
+    share = seconds / between
+    assert share < 0.01
+    size = f"{given.checkpoint_bytes() / 1e6:.0f} MB"
+    figures = f"{seconds:.2f} s for {size}, {share:.2%} of the {between:.0f} s between two"
+    kept("T3", "what a checkpoint of `tiny` costs in a run of 15 minutes", count=len(events), figures=figures)

@@ -75,7 +75,7 @@ class Zygote:
 
     def __exit__(self, *_: object) -> None:
         self.process.kill()
-        self.process.wait()
+        self.process.communicate()
 
     def ask(self, **request: Any) -> dict[str, Any]:
         assert self.process.stdin is not None

@@ -16,7 +16,10 @@ class JumokError(Exception):
 
     def __init__(self, what: str, *, where: str = "", hint: str = "") -> None:
         self.what, self.where, self.hint = (part.strip().replace("\n", " ") for part in (what, where, hint))
-        super().__init__("\n".join(line for line in (self.what, self.where, self.hint) if line))
+        super().__init__(self.what)
+
+    def __str__(self) -> str:
+        return "\n".join(line for line in (self.what, self.where, self.hint) if line)
 
 
 class UsageError(JumokError):

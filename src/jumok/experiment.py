@@ -245,7 +245,11 @@ class Experiment:
         self.report("begin", recipe=name, parameters=parameters, step=progress.step, version=jumok.__version__)
         self.pace = self.paced(progress)
         pace, stop = (self.pace, self.stop) if self.world.size == 1 else (Agreed(self.pace, self.world), self.agreed)
-        outcome = self.drive(pace, progress, stop)
+        try:
+            outcome = self.drive(pace, progress, stop)
+        except loop.NotFinite as error:
+            error.hint += f"; to see the pairs: jumok data pairs {self.folder.path} {' '.join(map(str, error.rows))}"
+            raise
         if outcome.reason == "stopped":
             self.report("note", text=f"stopped at step {outcome.progress.step:,}; everything is saved")
             raise Resumable(
@@ -455,7 +459,7 @@ class Experiment:
             "version": jumok.__version__,
             **self.surroundings(),
         }
-        keep = max(2, self.recipe.training.average)
+        keep, began = max(2, self.recipe.training.average), time.monotonic()
         try:
             state["losses"] = self.losses.sync()
             self.folder.save(progress.step, tensors, state, keep=keep, best=progress.best_step)
@@ -466,7 +470,7 @@ class Experiment:
             self.report("note", text=f"{error.what} ({error.where}); training goes on from memory")
             return
         self.unsaved = 0
-        self.report("checkpoint", step=progress.step)
+        self.report("checkpoint", step=progress.step, seconds=round(time.monotonic() - began, 3))
 
     # ------------------------------------------------------------------ weights to scores
 

@@ -2,7 +2,7 @@
 
 import heapq
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,7 +13,7 @@ from jumok.checkpoint import RunFolder
 from jumok.config import Recipe
 from jumok.data import corpora, lexicon, store
 from jumok.data.corpora import Corpus, Pair
-from jumok.errors import DataError
+from jumok.errors import DataError, ModelFileError, UsageError
 from jumok.keys import key
 from jumok.text.vocabulary import Vocabularies, Vocabulary
 
@@ -139,6 +139,21 @@ def _tell(made: Prepared, count: int, share: float, report: Report) -> None:
         "corpus", name=made.corpus.name, digest=made.corpus.digest, pairs=count, train=len(made.store),
         valid=len(made.valid), left_out=made.store.left_out, source_tokens=source, target_tokens=target,
     )  # fmt: skip
+
+
+def stored(path: str | Path, rows: Sequence[int]) -> Iterator[Pair]:
+    """Pairs of a run's token store by their numbers, as text; each with the line of the corpus it came from."""
+    folder = RunFolder(path)
+    built = sorted(folder.data.glob("*/meta.json"), key=lambda meta: meta.stat().st_mtime)
+    if not built:
+        raise ModelFileError("this run has no token store", where=f"in {folder.data}", hint="try: jumok train --help")
+    found, vocabularies = store.Store(built[-1].parent), Vocabularies.load(folder.path)
+    for row in rows:
+        if not 0 <= row < len(found):
+            hint = f"try: a number from 0 to {len(found) - 1}"
+            raise UsageError(f"there is no stored pair {row}", where=f"in {found.folder}", hint=hint)
+        source = vocabularies.source.decode(found.source[row].tolist())
+        yield Pair(source, vocabularies.target.decode(found.target[row].tolist()), int(found.lines[row]))
 
 
 def add_shortlist(path: str | Path, source: str | None = None, target: str | None = None) -> Path:

@@ -88,6 +88,24 @@ def data_stats(
     print(dumps(found.to_json()) if as_json else "\n".join(found.lines()))
 
 
+@data_app.command("pairs")
+def data_pairs(
+    run: Annotated[str, typer.Argument(help="A run folder.", metavar="RUN")],
+    rows: Annotated[list[int], typer.Argument(help="Numbers of stored pairs, as an error names them.", metavar="N…")],
+    as_json: Json = False,
+) -> None:
+    """Show pairs that a run trains on, by their numbers: line of the text, source and target.
+
+    \b
+    jumok data pairs runs/tiny 17 2045
+    """
+    from jumok.preparation import stored
+
+    for row, pair in zip(rows, stored(run, rows), strict=True):
+        told = {"pair": row, "line": pair.line, "source": pair.source, "target": pair.target}
+        print(dumps(told) if as_json else f"{row}\tline {pair.line}\t{pair.source}\t{pair.target}")
+
+
 @model_app.command("info")
 def model_info(model: ModelPath, as_json: Json = False) -> None:
     """What a model is: recipe, sizes, how it was trained, its validation scores.

@@ -20,6 +20,19 @@ from jumok.training.team import NEVER, Stopped, Team
 PATIENCE_FOR_NUMBERS = 10  # updates in a row without a finite loss before the run stops
 
 
+class NotFinite(JumokError):
+    """Update after update without a finite loss; `rows` are stored pairs of the last batch."""
+
+    def __init__(self, loss: float, norm: float, step: int, rows: Sequence[int]) -> None:
+        self.rows = rows
+        some = ", ".join(map(str, rows))
+        super().__init__(
+            f"the loss was not a finite number for {PATIENCE_FOR_NUMBERS} updates in a row (loss {loss}, norm {norm})",
+            where=f"at step {step}, in the batch of stored pairs {some}, …",
+            hint="try: a lower rate, --set training.peak=0.0005, or --set training.clip=1.0",
+        )
+
+
 @dataclass(frozen=True)
 class Outcome:
     """Why the loop ended: one of steps, epochs, minutes, bleu, patience, stopped."""
@@ -120,12 +133,7 @@ def account(progress: Progress, loss: float, norm: float, tokens: int, batches: 
     progress.skipped += 1
     progress.skipped_in_row += 1
     if progress.skipped_in_row >= PATIENCE_FOR_NUMBERS:
-        rows = ", ".join(str(int(row)) for row in batches[-1].rows[:5])
-        raise JumokError(
-            f"the loss was not a finite number for {PATIENCE_FOR_NUMBERS} updates in a row (loss {loss}, norm {norm})",
-            where=f"at step {progress.step}, in the batch of stored pairs {rows}, …",
-            hint="try: a lower rate, --set training.peak=0.0005, or --set training.clip=1.0",
-        )
+        raise NotFinite(loss, norm, progress.step, [int(row) for row in batches[-1].rows[:5]])
 
 
 def ended(pace: Pace, progress: Progress, stop: Callable[[], bool]) -> str | None:

@@ -1,7 +1,7 @@
 """One JSON line per happening: the source of truth that bars, TensorBoard and the studio read.
 
 An event is a dictionary with "event" (its kind), "time" (seconds since 1970) and plain values.  Kinds: begin, stage,
-note, corpus, step, validation, checkpoint, finished.
+note, corpus, plan, step, validation, checkpoint, stopped, finished.
 """
 
 import json

@@ -251,7 +251,7 @@ class Experiment:
             error.hint += f"; to see the pairs: jumok data pairs {self.folder.path} {' '.join(map(str, error.rows))}"
             raise
         if outcome.reason == "stopped":
-            self.report("note", text=f"stopped at step {outcome.progress.step:,}; everything is saved")
+            self.report("stopped", step=outcome.progress.step)
             raise Resumable(
                 f"stopped at step {outcome.progress.step:,}; everything is saved",
                 where=f"in {self.folder.path}",

@@ -188,6 +188,7 @@ def test_files_that_nobody_listed_and_nobody_reads_do_no_harm(own_micro, jumok):
     found, refused = RunFolder(own_micro).newest()
     assert (found is not None, refused) == (True, [])
     bundle.read(own_micro)
+    assert jumok("model", "shortlist", own_micro).code == 0  # which makes the folder anew
     assert jumok("model", "info", own_micro).code == 0
 
 

@@ -324,6 +324,16 @@ def test_what_a_file_says_is_shown_and_not_obeyed(own_micro):
     assert len(lines) <= 3
 
 
+def test_what_a_card_says_is_shown_and_not_obeyed(own_micro, jumok):
+    path = own_micro / "model" / "card.json"
+    odd = {"ended_by": "\x1b[2J\x9b", "\x1b]0;": 1, "valid": {"\x07": {"\x1b": "\x1b"}, "\x1b": 5}}
+    path.write_text(json.dumps(json.loads(path.read_text()) | odd))
+    relist(path.parent)
+    answer = jumok("model", "info", own_micro)
+    assert answer.code == 0
+    assert answer.out.replace("\n", "").isprintable()
+
+
 @pytest.mark.parametrize(
     "change",
     [

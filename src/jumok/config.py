@@ -151,14 +151,6 @@ class DecodingConfig(Section):
     length_penalty: Annotated[float, Field(ge=0.0, le=10.0)] = 0.6  # alpha of ((5 + n) / 6)^alpha
     extra_length: Annotated[int, Field(ge=1, le=10_000)] = 50  # output may be this much longer than the input
 
-    @model_validator(mode="after")
-    def search_is_bounded(self) -> Self:
-        if self.beam * self.extra_length > 20_000:
-            raise ValueError(
-                f"beam={self.beam} with extra_length={self.extra_length} is too much; set decoding.extra_length=50"
-            )
-        return self
-
 
 class Recipe(Section):
     """A whole run as one value."""
@@ -177,6 +169,11 @@ class Recipe(Section):
             raise ValueError(
                 "model.tied='all' shares one matrix between both languages, which needs vocabulary.joint=true; "
                 "set model.tied=target"
+            )
+        if self.decoding.beam * self.decoding.extra_length > 20_000:
+            raise ValueError(
+                f"decoding.beam={self.decoding.beam} with decoding.extra_length={self.decoding.extra_length} is more "
+                "than a search can do; set decoding.extra_length=50"
             )
         return self
 

@@ -21,11 +21,16 @@ class JumokError(Exception):
         super().__init__("\n".join(line for line in (self.what, self.where, self.hint) if line))
 
 
+def printable(text: str) -> str:
+    """Text that a terminal shows and does not obey, whatever a file had it say."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else " " if one.isspace() else "\ufffd" for one in text)
+
+
 def _on_one_line(text: str) -> str:
-    """A line of at most 1,000 characters that a terminal shows and does not obey, whatever a file had it say."""
-    line = text[: 2 * LONGEST].strip()
-    if not line.isprintable():
-        line = "".join(one if one.isprintable() else " " if one.isspace() else "\ufffd" for one in line)
+    """A line of at most 1,000 characters."""
+    line = printable(text[: 2 * LONGEST].strip())
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
 
 

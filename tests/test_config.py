@@ -152,9 +152,21 @@ def test_a_recipe_file_holds_only_what_differs_from_the_defaults(tmp_path):
         (b"[trainings]\nsteps = 5\n", ["trainings", "did you mean 'training'?"]),
         (b"seed = " + b"9" * 5000, ["my.toml"]),
         (b"seed = " + b"[" * 50_000, ["not a TOML file"]),
-        (b"#" * 1_000_001, ["megabyte"]),
+        (b"#" * 100_001, ["100,000 bytes"]),
+        (b"a" + b".a" * 101 + b" = 1", ["100 dots"]),
+        (b"seed = 0x" + b"f" * 10_000, ["seed", "endless"]),
     ],
-    ids=["cut off", "not UTF-8", "wrong key", "wrong section", "huge number", "nested", "too large"],
+    ids=[
+        "cut off",
+        "not UTF-8",
+        "wrong key",
+        "wrong section",
+        "huge number",
+        "nested",
+        "too large",
+        "many dots",
+        "endless number",
+    ],
 )
 def test_a_bad_recipe_file_is_refused_with_its_name(tmp_path, content, words):
     path = tmp_path / "my.toml"

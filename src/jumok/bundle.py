@@ -1,9 +1,10 @@
 """Folders that are whole or ignored, and what they say of a model; no torch, no numpy.
 
-    RUN/model/{recipe.toml, vocabulary.model, model.safetensors, card.json, MANIFEST.json}
+    RUN/model/{recipe.toml, vocabulary.model, model.safetensors, shortlist.safetensors, card.json, MANIFEST.json}
 
 A folder is written beside its place, every file flushed, the manifest of sizes and hashes last, then renamed.
-Reading never runs code: sizes and hashes are compared first, what is left is TOML and JSON with closed schemas.
+Reading never runs code: sizes and hashes are compared first, what is left is TOML and JSON with closed schemas.  A file
+that the manifest does not list is never read, nor one that is larger than the recipe implies, nor through a link.
 Weights are read as arrays in weights.py, as tensors in checkpoint.py.
 """
 
@@ -14,17 +15,24 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jumok.config import Recipe, read_recipe
+from jumok.config import Recipe, TransformerConfig, read_recipe
 from jumok.errors import DiskError, JumokError, ModelFileError
 from jumok.text.vocabulary import Vocabularies
 
 MANIFEST = "MANIFEST.json"
 WEIGHTS = "model.safetensors"
+SHORTLIST = "shortlist.safetensors"
+FORMAT = 1  # of bundles and checkpoints, said in card.json and state.json; where nothing is said it is 1
+NAME = re.compile(r"(?!\.+$)[A-Za-z0-9_.-]{1,100}")
+FILES = 64  # that a manifest may list
+JSON = 1_000_000  # bytes of a JSON file, at most
+HEADER = 8_000_000  # bytes of names and shapes before the tensors of a file, at most
+OTHER = 64_000_000  # bytes of a file that this version does not read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,12 +53,46 @@ class Bundle:
 def read(path: str | Path) -> Bundle:
     """The bundle of a run folder or of its own folder: every file is the one that was saved."""
     folder = find(path)
-    verify(folder, ("recipe.toml", "card.json", WEIGHTS))
-    card, recipe = read_json(folder / "card.json"), saved_recipe(folder)
-    vocabularies = Vocabularies.load(folder)
+    listed = manifest(folder)
+    first = ["card.json", "recipe.toml", *_vocabulary_files(folder, listed)]  # what the sizes of the others follow from
+    for name in first:
+        check(folder, listed, name, most=OTHER)
+    card = read_json(folder / "card.json")
+    check_format(card, folder / "card.json")
+    recipe, vocabularies = saved_recipe(folder), Vocabularies.load(folder)
     if card.get("vocabulary") != vocabularies.digest:
         raise ModelFileError("the vocabulary is not the one this model was trained with", where=f"in {folder}")
-    return Bundle(recipe=recipe, vocabularies=vocabularies, card=card, folder=folder)
+    found = Bundle(recipe=recipe, vocabularies=vocabularies, card=card, folder=folder)
+    weights = 4 * parameters(recipe.model, *found.sizes)
+    large = {WEIGHTS: HEADER + weights, SHORTLIST: HEADER + 2_048 * found.sizes[0]}
+    optional = [SHORTLIST] if os.path.lexists(folder / SHORTLIST) else []
+    for name in dict.fromkeys([WEIGHTS, *optional, *listed]):
+        if name not in first:
+            check(folder, listed, name, most=large.get(name, OTHER))
+    if (size := (folder / WEIGHTS).stat().st_size) < weights // 4:
+        what = f"the weights do not fit the recipe: {WEIGHTS} has {size:,} bytes where it implies about {weights:,}"
+        raise ModelFileError(what, where=f"in {folder}")
+    return found
+
+
+def _vocabulary_files(folder: Path, listed: Collection[str]) -> Collection[str]:
+    """What `Vocabularies.load` will read, or would if it were there."""
+    joint = "vocabulary.model" in listed or os.path.lexists(folder / "vocabulary.model")
+    return ["vocabulary.model"] if joint else ["vocabulary.source.model", "vocabulary.target.model"]
+
+
+def parameters(model: TransformerConfig, source: int, target: int) -> int:
+    """How many weights a model has at most; not fewer than it has, and not many more."""
+    width, keys, values = model.d_model, model.heads * model.key_width, model.heads * model.value_width
+    tables = {"all": max(source, target), "target": source + target, "none": source + 2 * target}[model.tied] * width
+    positions = 2 * model.longest * width * (model.positions == "learned")
+    join = 4 * width * width * (model.join == "concatenate")
+    norm = 4 * width
+    attention = (width + 1) * (2 * keys + 2 * values) + width + norm
+    attention += keys * (model.score == "additive")
+    inner = (3 if model.activation == "swiglu" else 2) * (width + 1) * model.d_ff + width + norm
+    layers = model.encoder_layers * (attention + inner) + model.decoder_layers * (2 * attention + inner)
+    return tables + positions + join + layers + 2 * norm
 
 
 def find(path: str | Path) -> Path:
@@ -82,8 +124,10 @@ def step_of(folder: Path) -> int:
 
 def saved_recipe(folder: Path) -> Recipe:
     """The recipe that a run or bundle was made with; a bad one is a bad model file, not bad usage."""
+    path = folder / "recipe.toml"
     try:
-        return read_recipe(folder / "recipe.toml")
+        _check_own(path)
+        return read_recipe(path)
     except JumokError as error:
         raise ModelFileError(error.what, where=error.where) from None
 
@@ -98,7 +142,8 @@ def make_whole(place: Path, fill: Callable[[Path], None]) -> None:
         paths = sorted(beside.iterdir())
         for path in paths:
             _sync(path)
-        listed = {path.name: {"size": path.stat().st_size, "sha256": _sha256(path)} for path in paths}
+        ours = [path for path in paths if NAME.fullmatch(path.name)]  # what else was in a folder does no harm in it
+        listed = {path.name: {"size": path.stat().st_size, "sha256": _sha256(path)} for path in ours}
         write_file(beside / MANIFEST, json.dumps(listed, indent=1).encode())
         _sync(beside)
         if place.exists():
@@ -127,41 +172,73 @@ def tidy(folder: Path) -> None:
             shutil.rmtree(rest, ignore_errors=True)
 
 
-def verify(folder: Path, needed: Collection[str] = ()) -> None:
+def verify(folder: Path, needed: Collection[str] = ()) -> Mapping[str, Any]:
     """Compare a folder with its manifest, which must list the files `needed`; a `ModelFileError` says what is wrong."""
+    listed = manifest(folder)
+    for name in {**dict.fromkeys(needed), **listed}:
+        check(folder, listed, name)
+    return listed
+
+
+def manifest(folder: Path) -> Mapping[str, Any]:
+    """What a folder's manifest lists: names of files in this folder, and no end of them."""
+    listed = read_json(folder / MANIFEST)
+    if len(listed) > FILES:
+        raise ModelFileError(f"{MANIFEST} lists more files than jumok makes", where=f"in {folder}")
+    for name in listed:
+        if not NAME.fullmatch(name):
+            raise ModelFileError(f"{name[:100]!r} points out of its folder", where=f"in {folder}")
+    return listed
+
+
+def check(folder: Path, listed: Mapping[str, Any], name: str, *, most: int | None = None) -> None:
+    """Refuse a file that is not the one that was listed, or larger than `most`, which is known before it is read."""
 
     def refuse(what: str) -> ModelFileError:
         return ModelFileError(what, where=f"in {folder}")
 
-    listed = read_json(folder / MANIFEST)
-    for name in needed:
-        if name not in listed:
-            raise refuse(f"{MANIFEST} does not list {name}")
-    for name, told in listed.items():
-        path = folder / name
-        if not re.fullmatch(r"[\w.-]+", name) or path.is_symlink():
-            raise refuse(f"{name!r} points out of its folder")
-        if not path.is_file():
-            raise refuse(f"{name} is missing")
-        if not isinstance(told, dict) or not isinstance(told.get("size"), int):
-            raise refuse(f"{MANIFEST} does not say how large {name} is")
-        if path.stat().st_size != told["size"]:
-            raise refuse(f"{name} has {path.stat().st_size:,} bytes, not {told['size']:,}")
-        try:
-            if _sha256(path) != told.get("sha256"):
-                raise refuse(f"{name} is not the file that was saved")
-        except OSError as error:
-            raise refuse(f"cannot read {name}: {error.strerror}") from None
+    path = folder / name
+    if name not in listed:
+        raise refuse(f"{MANIFEST} does not list {name}")
+    told = listed[name]
+    if not isinstance(told, dict) or type(told.get("size")) is not int:
+        raise refuse(f"{MANIFEST} does not say how large {name} is")
+    try:
+        _check_own(path)
+        size = path.stat().st_size
+        if size != told["size"]:
+            raise refuse(f"{name} has {size:,} bytes, not {_number(told['size'])}")
+        if most is not None and size > most:
+            raise refuse(f"{name} is larger than any that fits the recipe: {size:,} bytes")
+        if _sha256(path) != told.get("sha256"):
+            raise refuse(f"{name} is not the file that was saved")
+    except OSError as error:
+        raise refuse(f"cannot read {name}: {error.strerror}") from None
+
+
+def check_format(values: Mapping[str, Any], path: Path) -> None:
+    """Refuse what a later version made, by what its card.json or state.json says."""
+    told = values.get("format", FORMAT)
+    if type(told) is not int or told < 1:
+        raise ModelFileError(f"{path.name} does not say which format it has", where=f"in {path.parent}")
+    if told > FORMAT:
+        what = f"made by a newer jumok: {path.name} has the format {_number(told)}, not {FORMAT}"
+        raise ModelFileError(what, where=f"in {path.parent}", hint="try: pip install -U jumok")
+
+
+def check_header(path: Path) -> None:
+    """Refuse a safetensors file whose list of tensors is longer than that of any model."""
+    with open(path, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+    if length > HEADER:
+        raise ModelFileError(f"{path.name} has a list of tensors of {length:,} bytes", where=f"in {path.parent}")
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file of at most 16 MB."""
+    """The object in a JSON file of at most 1 MB."""
     try:
-        if path.is_symlink() or not path.is_file():
-            raise ModelFileError(
-                f"there is no {path.name}: never finished, or not made by jumok", where=f"in {path.parent}"
-            )
-        if path.stat().st_size > 16_000_000:
+        _check_own(path)
+        if path.stat().st_size > JSON:
             raise ModelFileError(f"{path.name} is larger than any that jumok makes", where=f"in {path.parent}")
         values = json.loads(path.read_bytes())
     except OSError as error:
@@ -171,6 +248,19 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ModelFileError(f"{path.name} is not a JSON object", where=f"in {path.parent}")
     return values
+
+
+def _check_own(path: Path) -> None:
+    """Refuse a name that is not a file of this folder itself: nothing, a link, a folder, a pipe."""
+    if path.is_symlink():
+        raise ModelFileError(f"{path.name} is a link: it points out of its folder", where=f"in {path.parent}")
+    if not path.is_file():
+        unfinished = ": never finished, or not made by jumok" if path.name == MANIFEST else " or no file"
+        raise ModelFileError(f"{path.name} is missing{unfinished}", where=f"in {path.parent}")
+
+
+def _number(value: int) -> str:
+    return f"{value:,}" if abs(value) < 10**18 else "endlessly many"
 
 
 def write_file(path: Path, content: bytes) -> None:

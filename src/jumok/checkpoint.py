@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 import jumok
 from jumok import bundle
-from jumok.bundle import WEIGHTS, read_json, saved_recipe, step_of, verify, write_file
+from jumok.bundle import WEIGHTS, check_format, check_header, read_json, saved_recipe, step_of, verify, write_file
 from jumok.config import Recipe
 from jumok.errors import DiskError, JumokError, ModelFileError
 from jumok.models import build
@@ -54,6 +54,7 @@ def write_whole(place: Path, tensors: Mapping[str, Mapping[str, Tensor]], files:
 def read_tensors(path: Path, expected: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
     """The tensors of a safetensors file; with `expected` names, shapes and types must be just these."""
     try:
+        check_header(path)
         with safe_open(str(path), framework="pt") as file:
             names = set(file.keys())
             if expected is not None:
@@ -121,7 +122,13 @@ class Checkpoint:
         return size if isinstance(size, int) and size >= 0 else 0
 
     def tensors(self, name: str, expected: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
-        """One of its safetensors files; with `expected` it must hold just these names, shapes and types."""
+        """One of its safetensors files; with `expected` it must hold just these names, shapes and types.
+
+        Without, it is at most as large as what an optimizer remembers of a model: two values of every weight.
+        """
+        size, model = ((self.folder / one).stat().st_size for one in (name, WEIGHTS))
+        if expected is None and size > 2 * model + bundle.HEADER:
+            raise ModelFileError(f"{name} is larger than any that fits the weights", where=f"in {self.folder}")
         return read_tensors(self.folder / name, expected)
 
 
@@ -179,7 +186,8 @@ class RunFolder:
         Those of a stop between two validations go first, so that the others are those of a run that never stopped.
         """
         place = self.checkpoints / f"step-{step:08d}"
-        write_whole(place, tensors, {"state.json": json.dumps(state, indent=1).encode()})
+        told = {"format": bundle.FORMAT, **state}
+        write_whole(place, tensors, {"state.json": json.dumps(told, indent=1).encode()})
         passing = set(self.passing())
         old = [path for path in self.steps() if step_of(path) < step and step_of(path) != best and path not in passing]
         kept = keep if place in passing else keep - 1
@@ -224,11 +232,15 @@ class RunFolder:
     @staticmethod
     def read(folder: Path) -> Checkpoint:
         """A checkpoint whose files are those of its manifest."""
-        verify(folder, ("model.safetensors", "optimizer.safetensors", "state.json"))
+        optional = ["mean.safetensors"] if os.path.lexists(folder / "mean.safetensors") else []
+        verify(folder, ("model.safetensors", "optimizer.safetensors", "state.json", *optional))
         state = read_json(folder / "state.json")
+        check_format(state, folder / "state.json")
         progress = state.get("progress")
-        if not isinstance(progress, dict) or not isinstance(progress.get("step"), int):
+        if not isinstance(progress, dict) or type(progress.get("step")) is not int:
             raise ModelFileError("state.json does not say how far the run has come", where=f"in {folder}")
+        if progress["step"] != step_of(folder):
+            raise ModelFileError("state.json is that of another step", where=f"in {folder}")
         return Checkpoint(folder, state)
 
 
@@ -243,7 +255,7 @@ def export(
     """Write a bundle: all that translating needs, and nothing of training; `more` are further files."""
     files = {
         "recipe.toml": recipe.to_toml().encode(),
-        "card.json": json.dumps(card, indent=1, ensure_ascii=False).encode(),
+        "card.json": json.dumps({"format": bundle.FORMAT, **card}, indent=1, ensure_ascii=False).encode(),
         **vocabularies.files(),
         **(more or {}),
     }
@@ -282,7 +294,7 @@ def average_run(path: str | Path, *, last: int, out: Path | None = None) -> Path
             else ModelFileError("there is no checkpoint", where=f"in {run.checkpoints}", hint="try: jumok train --help")
         )
     recipe, vocabularies = run.recipe(), Vocabularies.load(run.path)
-    expected = weights(build(recipe.model, len(vocabularies.source), len(vocabularies.target)))
+    expected = weights(build(recipe.model, len(vocabularies.source), len(vocabularies.target), device="meta"))
     mean = average([one.tensors("model.safetensors", expected) for one in whole])
     card = maker(recipe) | {
         "weights": f"mean of the checkpoints {', '.join(str(one.step) for one in reversed(whole))}",
@@ -312,7 +324,7 @@ def describe(path: str | Path) -> dict[str, Any]:
         "model": f"{model.kind}: {shape}",
         "parameters": f"{sum(tensor.numel() for tensor in tensors.values()):,} ({size / 1e6:.1f} MB)",
         "vocabulary": f"{symbols} subwords ({found.recipe.vocabulary.kind})",
-        **{name: value for name, value in found.card.items() if name not in ("name", "vocabulary")},
+        **{name: value for name, value in found.card.items() if name not in ("format", "name", "vocabulary")},
     }
 
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 
 from jumok.errors import DataError, UnknownName, UsageError
 
+DOTS = 100  # in a line: the time that a key of many parts takes grows with their square
 Count = Annotated[int, Field(ge=1, le=10**12)]
 Size = Annotated[int, Field(ge=1, le=65_536)]
 Layers = Annotated[int, Field(ge=1, le=256)]
@@ -169,6 +170,11 @@ class Recipe(Section):
                 "model.tied='all' shares one matrix between both languages, which needs vocabulary.joint=true; "
                 "set model.tied=target"
             )
+        if self.decoding.beam * self.decoding.extra_length > 20_000:
+            raise ValueError(
+                f"decoding.beam={self.decoding.beam} with decoding.extra_length={self.decoding.extra_length} is more "
+                "than a search can do; set decoding.extra_length=50"
+            )
         return self
 
     def change(self, changes: Mapping[str, Any], *, where: str = "") -> "Recipe":
@@ -198,12 +204,15 @@ def validate(values: Mapping[str, Any], *, where: str = "") -> Recipe:
 
 
 def read_recipe(path: str | Path) -> Recipe:
-    """A recipe from a TOML file of at most 1 MB."""
+    """A recipe from a TOML file of at most 100,000 bytes."""
     path = Path(path)
     try:
-        if path.stat().st_size > 1_000_000:
-            raise UsageError("a recipe of more than a megabyte is no recipe", where=f"in {path}")
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        if path.stat().st_size > 100_000:
+            raise UsageError("a recipe of more than 100,000 bytes is no recipe", where=f"in {path}")
+        text = path.read_text(encoding="utf-8")
+        if any(line.count(".") > DOTS and not line.lstrip().startswith("#") for line in text.split("\n")):
+            raise UsageError(f"a line with more than {DOTS} dots is no line of a recipe", where=f"in {path}")
+        values = tomllib.loads(text)
     except OSError as error:
         hint = "try: --recipe tiny, or the name of a file that is there"
         raise DataError(f"cannot read the recipe: {error.strerror}", where=f"in {path}", hint=hint) from None
@@ -246,11 +255,18 @@ def _explain(error: ValidationError, where: str) -> UsageError:
         return UnknownName("recipe key", str(first["loc"][-1]), _keys(first["loc"][:-1]), where=where or f"in {key}")
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] != "value_error":
-        given = repr(first["input"])
+        given = _shown(first["input"])
         message = f"{message[:1].lower()}{message[1:]}; got {given if len(given) <= 60 else given[:59] + '…'}"
     elif _is_section(first["loc"]):  # the message of a section names its keys and says what to do
         return UsageError(message, where=where or (f"in {key}" if key else "in the recipe"))
     return UsageError(f"{key}: {message}", where=where or f"in {key}", hint=_hint(key))
+
+
+def _shown(value: Any) -> str:
+    try:
+        return repr(value)
+    except (ValueError, RecursionError):  # more digits than Python writes; deeper than it goes
+        return "something endless"
 
 
 def _hint(key: str) -> str:

@@ -7,11 +7,12 @@ from typing import Any
 from torch import Tensor, nn
 
 from jumok import bundle, checkpoint
-from jumok.checkpoint import RunFolder
+from jumok.checkpoint import Checkpoint, RunFolder
 from jumok.errors import ModelFileError
 from jumok.training.optim import RunningMean
 from jumok.training.pace import Progress
 
+MOST = 1e18  # no count, score or time of a run is larger
 Candidate = tuple[str, dict[str, Tensor]]  # weights and what they are called
 
 
@@ -51,11 +52,41 @@ def finished(folder: RunFolder) -> Finished | None:
         card = bundle.read_json(folder.bundle / "card.json")
     except ModelFileError:
         return None
-    needed = ("weights", "ended_by", "valid", "valid_pairs")
     found, _ = folder.newest()
-    if found is None or card.get("steps") != found.step or not all(name in card for name in needed):
+    if found is None or card.get("steps") != found.step or not _tells(card):
         return None
-    return Finished(Progress.from_json(found.state["progress"]), card)
+    return Finished(progress_of(found), card)
+
+
+def progress_of(found: Checkpoint) -> Progress:
+    """How far the run of a checkpoint had come; numbers throughout, or it is a bad model file."""
+    told, where = found.state["progress"], f"in {found.folder}"
+    course = told.get("course") or {}
+    numbers = {**{name: value for name, value in told.items() if name not in ("course", "best")}}
+    numbers |= {"best": told.get("best") or 0.0, **(course if isinstance(course, dict) else {"course": None})}
+    wrong = next((name for name, value in numbers.items() if not _is_number(value)), None)
+    if wrong is not None:
+        raise ModelFileError(f"state.json: {wrong} is no number that a run has", where=where)
+    try:
+        return Progress.from_json(told)
+    except TypeError as error:
+        raise ModelFileError(f"state.json does not say how far the run has come: {error}", where=where) from None
+
+
+def _tells(card: dict[str, Any]) -> bool:
+    """Whether a card says all that a run which goes on must know of the model before it."""
+    valid, name = card.get("valid"), card.get("weights")
+    scores = valid.get(name) if isinstance(valid, dict) and isinstance(name, str) else None
+    return (
+        isinstance(scores, dict)
+        and {"loss", "perplexity", "bleu"} <= scores.keys()
+        and all(map(_is_number, [*scores.values(), card.get("valid_pairs")]))
+        and isinstance(card.get("ended_by"), str)
+    )
+
+
+def _is_number(value: object) -> bool:
+    return type(value) in (int, float) and abs(value) < MOST  # type: ignore[arg-type]  # which no NaN is
 
 
 def candidates(

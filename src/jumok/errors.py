@@ -8,6 +8,8 @@ file, 74 disk, 75 stopped but resumable, 130 interrupted.
 import difflib
 from collections.abc import Iterable
 
+LONGEST = 1_000  # characters of a line
+
 
 class JumokError(Exception):
     """Something the user can put right."""
@@ -15,11 +17,24 @@ class JumokError(Exception):
     code = 1
 
     def __init__(self, what: str, *, where: str = "", hint: str = "") -> None:
-        self.what, self.where, self.hint = (part.strip().replace("\n", " ") for part in (what, where, hint))
+        self.what, self.where, self.hint = map(_on_one_line, (what, where, hint))
         super().__init__(self.what)
 
     def __str__(self) -> str:
         return "\n".join(line for line in (self.what, self.where, self.hint) if line)
+
+
+def printable(text: str) -> str:
+    """Text that a terminal shows and does not obey, whatever a file had it say."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else " " if one.isspace() else "\ufffd" for one in text)
+
+
+def _on_one_line(text: str) -> str:
+    """A line of at most 1,000 characters."""
+    line = printable(text[: 2 * LONGEST].strip())
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
 
 
 class UsageError(JumokError):

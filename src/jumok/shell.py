@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from jumok.errors import DataError, UnknownName, UsageError
+from jumok.errors import DataError, UnknownName, UsageError, printable
 
 
 @contextmanager
@@ -97,13 +97,13 @@ def listed(values: dict[str, Any], margin: str = "") -> Iterator[str]:
     """Names and values, a line each; what is in a value of several stands below it."""
     for name, value in values.items():
         if isinstance(value, dict) and any(isinstance(part, dict) for part in value.values()):
-            yield f"{margin}{name}"
+            yield printable(f"{margin}{name}")
             yield from listed(value, margin + "  ")
         elif isinstance(value, dict):
             parts = (f"{n} {v:.2f}" if isinstance(v, float) else f"{n} {v}" for n, v in value.items())
-            yield f"{margin}{name}: {', '.join(parts)}"
+            yield printable(f"{margin}{name}: {', '.join(parts)}")
         else:
-            yield f"{margin}{name:<14} {value}"
+            yield printable(f"{margin}{name:<14} {value}")
 
 
 def chunks(items: Iterator[Any], size: int) -> Iterator[list[Any]]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import islice
-from math import exp
+from math import exp, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -273,13 +273,14 @@ class Translator:
 
         def collect() -> list[Translation]:
             results = [Translation(text, "", 0.0, 0.0) for text in texts]  # a blank line stays blank
+            told = [self._sound(hypotheses) for hypotheses in found()]
             if order.bare:
-                best = [hypotheses[0] for hypotheses in found()]
+                best = [hypotheses[0] for hypotheses in told]
                 said = self.vocabularies.target.decode_all([one.body for one in best])
                 for row, one, text in zip(full, best, said, strict=True):
                     results[row] = Translation(texts[row], text, one.score, one.log_probability)
                 return results
-            for row, hypotheses in zip(full, found(), strict=True):
+            for row, hypotheses in zip(full, told, strict=True):
                 forbidden = wanted[row][2]
                 clean = [h for h in hypotheses if not self._says(h, forbidden)] or hypotheses
                 chosen = self._most_like_the_others(clean) if order.mbr else clean
@@ -288,6 +289,14 @@ class Translator:
             return results
 
         return collect
+
+    def _sound(self, hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
+        """The hypotheses that have a probability; a model that gives none is a bad model file."""
+        sound = [one for one in hypotheses if isfinite(one.score)]
+        if not sound:
+            what = "the model gives no probabilities: its weights are not numbers, or far too large"
+            raise ModelFileError(what, where=f"in {self.folder}", hint="try: jumok model average RUN")
+        return sound
 
     def wish(self, prefix: str = "", require: Sequence[str] = (), forbid: Sequence[str] = ()) -> Wish:
         """Wishes in words as the engine reads them."""

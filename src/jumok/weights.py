@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from jumok.bundle import WEIGHTS, Bundle
+from jumok.bundle import WEIGHTS, Bundle, check_header
 from jumok.errors import ModelFileError
 
 
@@ -41,6 +41,7 @@ def read(found: Bundle) -> Tensors:
     """The weights of a bundle; what the recipe does not imply is never read."""
     path = found.folder / WEIGHTS
     try:
+        check_header(path)
         file = safe_open(str(path), framework="np")
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
         other = next((name for name, part in slices.items() if part.get_dtype() != "F32"), None)

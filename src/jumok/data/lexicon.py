@@ -16,7 +16,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from jumok.bundle import Bundle
+from jumok.bundle import SHORTLIST, Bundle, check_header
 from jumok.data.store import Side, Store
 from jumok.errors import ModelFileError
 from jumok.text.vocabulary import END, SPECIALS
@@ -24,7 +24,7 @@ from jumok.text.vocabulary import END, SPECIALS
 LINKS = 12_000_000  # as many as a large text gives; a sample of its pairs is enough beyond
 ROUNDS = 5
 NOTHING = 0  # PAD stands for the source subword that is not there
-FILE = "shortlist.safetensors"
+FILE = SHORTLIST
 
 
 @dataclass(frozen=True)
@@ -147,6 +147,7 @@ def shortlist_of(found: Bundle) -> Lexicon | None:
     if not path.is_file():
         return None
     try:
+        check_header(path)
         return Lexicon.from_bytes(path.read_bytes(), found.sizes, where=f"in {path}")
     except OSError as error:
         raise ModelFileError(f"cannot read the shortlist: {error.strerror}", where=f"in {path}") from None

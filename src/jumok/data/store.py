@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -66,14 +67,14 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         try:
-            meta = json.loads((folder / "meta.json").read_text())
+            meta = _meta(folder / "meta.json")
             self.count, self.left_out, dtype = int(meta["count"]), dict(meta["left_out"]), str(meta["dtype"])
             if dtype not in ("uint16", "uint32"):
                 raise ValueError(f"ids are not of type {dtype}")
             self.source, self.target = Side(folder, "source", dtype), Side(folder, "target", dtype)
             self.lines = _map(folder / "lines", "uint64")
             self._compare()
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             what, hint = f"the token store is not whole: {error}", f"try: rm -r {shlex.quote(str(folder))}"
             raise ModelFileError(what, where=f"in {folder}", hint=hint) from None
 
@@ -82,6 +83,8 @@ class Store:
         for name, side in (("source", self.source), ("target", self.target)):
             if len(side.begins) != self.count + 1 or int(side.begins[-1]) != len(side.ids):
                 raise ValueError(f"{name} does not have {self.count:,} whole sentences")
+            if int(side.begins[0]) or (side.begins[1:] < side.begins[:-1]).any():
+                raise ValueError(f"a sentence of {name} ends before it begins")
         if len(self.lines) != self.count:
             raise ValueError(f"there are {len(self.lines):,} lines, not {self.count:,}")
 
@@ -189,6 +192,20 @@ def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
             chunk, characters = [], 0
     if chunk:
         yield chunk
+
+
+def _meta(path: Path) -> dict[str, Any]:
+    """What a store says of itself."""
+    if path.stat().st_size > 1_000_000:
+        raise ValueError("meta.json is larger than any that jumok makes")
+    meta = json.loads(path.read_bytes())
+    if not isinstance(meta, dict) or not isinstance(meta.get("left_out"), dict):
+        raise ValueError("meta.json does not say what was left out")
+    if meta.get("format", FORMAT) != FORMAT or type(meta.get("count")) is not int or not 0 <= meta["count"] < 1 << 48:
+        raise ValueError("meta.json does not say how many pairs there are, or says it in another format")
+    if not all(type(count) is int for count in meta["left_out"].values()):
+        raise ValueError("meta.json does not say how much was left out")
+    return meta
 
 
 def _map(path: Path, dtype: str) -> np.ndarray:

@@ -266,7 +266,7 @@ static void tell(const quest *q, int64_t place, const ending *one, const past *s
 /* Sentences first … last - 1 from source to translation. */
 static void translate(const stack *e, const stack *d, const quest *q, int64_t first, int64_t last, int64_t *list, char *seen) {
     int64_t G = last - first, W = q->W;
-    group g = {.q = q, .first = first, .G = G, .N = G * W, .C = W == 1 ? 1 : 2 * W, .V = d->output.out, .list = list};
+    group g = {.q = q, .first = first, .G = G, .N = G * W, .V = d->output.out, .list = list};
     g.lengths = whole_numbers(G);
     for (int64_t b = 0; b < G; b++) {
         g.lengths[b] = q->begins[first + b + 1] - q->begins[first + b];
@@ -277,8 +277,8 @@ static void translate(const stack *e, const stack *d, const quest *q, int64_t fi
         g.V = shortlist(list, seen, q, first, last, d->output.out);
         g.decoder.output = (dense){narrow(q->matrix, list, g.V, d->D), NULL, d->D, g.V};
         g.closed = fences(list, g.V, seen, q, first, last);
-        g.C = MIN(g.C, g.V);
     }
+    g.C = MIN(W == 1 ? 1 : 2 * W, g.V); /* there are no more candidates than tokens */
     begin_rows(&g);
     for (int64_t t = 0; g.living; t++) {
         look_ahead(&g, t);

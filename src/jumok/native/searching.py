@@ -6,12 +6,16 @@ The structures are those of transformer.h and search.c.  Who packs the weights k
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from jumok.errors import UsageError
+
+GROUP = 48  # rows that a core works on at once, as in search.c
 POINTER, LONG, FLOAT, DOUBLE = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float, ctypes.c_double
 
 
@@ -100,6 +104,7 @@ def search(
 
     `ends` are the first and the last token, `positions` where the vectors of each side lie, None where there are none.
     """
+    _check_room(decoder, max(map(len, sources), default=0), max(limits, default=0), how.beam)
     order = sorted(range(len(sources)), key=lambda row: -len(sources[row]))
     lengths = [len(sources[row]) for row in order]
     begins = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
@@ -123,6 +128,15 @@ def search(
                 said, each = ids[place, k, :size].tolist(), gains[place, k, :size].tolist()
                 found[row].append((tuple(said), float(totals[place, k]), tuple(each)))
     return found
+
+
+def _check_room(decoder: Stack, source: int, target: int, beam: int) -> None:
+    """Refuse a search that would take more than half the memory there is; the kernels take what they need unasked."""
+    rows, width = max(GROUP, beam), decoder.heads * (decoder.d_k + decoder.d_v)
+    needed = 4 * rows * (source + target) * width * decoder.layers + 24 * rows * target
+    if needed > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2:
+        what = f"a beam of {beam} over {target:,} subwords takes {needed / 1e9:,.0f} GB"
+        raise UsageError(what, where="in --beam", hint="try: --beam 4")
 
 
 def at(array: np.ndarray) -> int:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal
 import sentencepiece
 
 from jumok.errors import DataError, DiskError, JumokError, ModelFileError, UsageError
+from jumok.text import pieces
 from jumok.text.learning import END, PAD, RESERVED, SPECIALS, START, UNKNOWN, learn, learn_apart
 from jumok.text.words import SPACE
 
@@ -42,14 +43,10 @@ class Vocabulary:
         self.digest = hashlib.sha256(model).hexdigest()
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
+            pieces.check(model)
             self._processor.LoadFromSerializedProto(model)
-            specials = [self._processor.id_to_piece(i) for i in range(SPECIALS)]
-        except (RuntimeError, IndexError, UnicodeDecodeError) as error:
-            raise ModelFileError(f"not a SentencePiece model: {error}", where=where) from None
-        if specials != ["<pad>", "<unk>", "<s>", "</s>", *RESERVED]:
-            raise ModelFileError(
-                f"its first {SPECIALS} symbols are {specials}, not those of a vocabulary made by jumok", where=where
-            )
+        except (pieces.BadPieces, RuntimeError) as error:
+            raise ModelFileError(f"not a vocabulary made by jumok: {error}", where=where) from None
 
     def __len__(self) -> int:
         return int(self._processor.get_piece_size())
@@ -82,11 +79,13 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: str | Path) -> "Vocabulary":
-        """A vocabulary from a file of at most 64 MB."""
+        """A vocabulary from a file of at most 32 MB, which must be there itself: no link to another."""
         path = Path(path)
         try:
-            if path.stat().st_size > 64_000_000:
-                raise ModelFileError("a vocabulary of more than 64 MB is not one of ours", where=f"in {path}")
+            if path.is_symlink() or not path.is_file():
+                raise ModelFileError(f"{path.name} is missing, or no file of its own", where=f"in {path.parent}")
+            if path.stat().st_size > pieces.LARGEST:
+                raise ModelFileError("a vocabulary of more than 32 MB is not one of ours", where=f"in {path}")
             return cls(path.read_bytes(), where=f"in {path}")
         except OSError as error:
             raise ModelFileError(f"cannot read the vocabulary: {error.strerror}", where=f"in {path}") from None
@@ -171,7 +170,7 @@ class Vocabularies:
     @classmethod
     def load(cls, folder: str | Path) -> "Vocabularies":
         folder = Path(folder)
-        if (folder / "vocabulary.model").exists():
+        if os.path.lexists(folder / "vocabulary.model"):
             joint = Vocabulary.load(folder / "vocabulary.model")
             return cls(joint, joint)
         sides = (folder / "vocabulary.source.model", folder / "vocabulary.target.model")

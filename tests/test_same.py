@@ -108,15 +108,13 @@ def test_what_is_done_step_by_step_keeps_to_it_too(search, deterministic, talker
 @pytest.mark.parametrize("engine", ["torch", "auto", "ctranslate2"])
 def test_the_wishes_of_a_neighbour_are_its_own(engine, talker, texts):
     model = jumok.load(talker, engine=engine, deterministic=True)
-    wishes = {
-        "prefix": ["", "저는", "", "", "저는", ""],
-        "require": [[], [], ["요"], [], ["요", "저는"], []],
-        "forbid": [[], [], [], ["저는"], [], []],
-    }
-    together = model.translate(texts[:6], beam=3, **wishes)
-    for row, one in enumerate(together):
-        alone = model.translate(texts[row], beam=3, **{name: several[row] for name, several in wishes.items()})
-        assert one == alone, (row, one.text, alone.text)
+    kinds = [{}, {"prefix": "저는"}, {"require": ["요"]}, {"forbid": ["저는"]}, {"prefix": "저는", "forbid": ["요"]}]
+    some = [kinds[row % len(kinds)] for row in range(40)]
+    nothing = {"prefix": "", "require": [], "forbid": []}
+    wishes = {name: [one.get(name, value) for one in some] for name, value in nothing.items()}
+    together = model.translate(texts[:40], beam=3, length_penalty=2.0, **wishes)
+    for text, wish, one in zip(texts, some, together, strict=False):
+        assert one == model.translate(text, beam=3, length_penalty=2.0, **wish), wish
 
 
 def test_a_long_phrase_of_one_sentence_gives_its_neighbour_no_more_candidates():
@@ -217,11 +215,13 @@ def test_torch_has_its_threads_back(micro):
         torch.set_num_threads(before)
 
 
-def test_the_deterministic_mode_scores_a_pair_as_if_it_were_alone(talker, texts):
-    model = jumok.load(talker, deterministic=True)
-    pairs = [(text, model.translate(text, beam=1).text) for text in texts[:12]]
-    together = model.score(*map(list, zip(*pairs, strict=True)))
-    assert together == [model.score([source], [target])[0] for source, target in pairs]
+def test_the_deterministic_mode_scores_a_pair_as_if_it_were_alone(micro, monkeypatch):
+    model, sides = jumok.load(micro, deterministic=True), (["a b", "c d e", "f"], ["b a", "e", "f g"])
+    real, sizes = model.engine._forced, []
+    monkeypatch.setattr(model.engine, "_forced", lambda pairs: sizes.append(len(pairs)) or real(pairs))
+    together = model.score(*sides)
+    assert sizes == [1, 1, 1]
+    assert together == [model.score([source], [target])[0] for source, target in zip(*sides, strict=True)]
 
 
 # ------------------------------------------------------------------ odd texts

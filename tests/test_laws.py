@@ -187,7 +187,7 @@ def test_a_translation_does_not_depend_on_what_else_is_in_the_batch(options):
     sources = [[8 + (7 * i + j) % 15 for j in range(1 + i % 6)] for i in range(16)]
     together = TorchEngine(model).decode(sources, options)
     for number, source in enumerate(sources):
-        alone = TorchEngine(model).decode([source], options, first=number)[0]
+        alone = TorchEngine(model).decode([source], options, numbers=[number])[0]
         assert alone[0].ids == together[number][0].ids
         assert alone[0].score == pytest.approx(together[number][0].score)
 

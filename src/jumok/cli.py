@@ -50,6 +50,9 @@ Alpha = Annotated[float | None, option("A", "0 prefers short, 1 long. Paper: 0.6
 Engine = Annotated[str, option("NAME", "native, ctranslate2, torch (every feature) or auto: native where it can.")]
 Precision = Annotated[str | None, option("NAME", "Of ctranslate2: int8 (default) or float32.")]
 Shortlist = Annotated[bool, typer.Option("--shortlist", help="Choose among likely words only: faster.")]
+Deterministic = Annotated[
+    bool, typer.Option("--deterministic", help="The same whatever is beside it, to the last bit; costs native nothing.")
+]
 Words = list[str] | None
 MISUSE: type[Exception] = typer.BadParameter.__mro__[2]  # ClickException, of click or of the copy that typer may carry
 
@@ -219,6 +222,7 @@ def translate(
     engine: Engine = "auto",
     precision: Precision = None,
     shortlist: Shortlist = False,
+    deterministic: Deterministic = False,
     as_json: Json = False,
     device: Device = "cpu",
 ) -> None:
@@ -233,7 +237,7 @@ def translate(
     """
     from jumok import translating
 
-    how = {"engine": engine, "precision": precision, "shortlist": shortlist, "device": device}
+    how = {"engine": engine, "precision": precision, "shortlist": shortlist, "deterministic": deterministic}
     request = translating.Request(
         text=text, input=input, output=output, alternatives=alternatives, stream=stream, resume=resume, as_json=as_json,
         search={
@@ -243,7 +247,7 @@ def translate(
         draws={"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed},
         wishes={"prefix": prefix, "require": require, "forbid": forbid_words, "mbr": mbr, "align": align or None},
     )  # fmt: skip
-    request.run(lambda: loaded(model, others=others or (), **how))
+    request.run(lambda: loaded(model, others=others or (), device=device, **how))
 
 
 @app.command(short_help="The model's score of given translations.")
@@ -281,6 +285,7 @@ def evaluate(
     engine: Engine = "torch",
     precision: Precision = None,
     shortlist: Shortlist = False,
+    deterministic: Deterministic = False,
     as_json: Json = False,
     device: Device = "cpu",
 ) -> None:
@@ -293,7 +298,8 @@ def evaluate(
     from jumok.evaluate import evaluate as run
     from jumok.text.lines import write_lines
 
-    translator = loaded(model, device=device, engine=engine, precision=precision, shortlist=shortlist)
+    how = {"engine": engine, "precision": precision, "shortlist": shortlist, "deterministic": deterministic}
+    translator = loaded(model, device=device, **how)
     options: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty}
     result = run(translator, source, target, table=table, tokenize=tokenize, compare=compare, **options)
     if output is not None:

@@ -405,11 +405,11 @@ class Experiment:
             self.report("note", text=f"{self.folder.losses.name} is shorter than the checkpoint knows; it begins anew")
         expected = checkpoint.weights(self.model)
         checkpoint.set_weights(self.model, found.tensors("model.safetensors", expected))
-        self.optimizer.restore(found.tensors("optimizer.safetensors"))
+        self.optimizer.restore(found.tensors("optimizer.safetensors", self.optimizer.tensors()))
         if self.mean is not None and (found.folder / "mean.safetensors").exists():
             self.mean.tensors.update(found.tensors("mean.safetensors", expected))
         self.stage(f"Continuing from step {found.step:,}")
-        progress = Progress.from_json(found.state["progress"])
+        progress = ending.progress_of(found)
         self.before = progress.wall
         return progress
 

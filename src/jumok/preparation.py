@@ -169,9 +169,8 @@ def add_shortlist(path: str | Path, source: str | None = None, target: str | Non
         content = lexicon.learn(built, found.sizes).to_bytes()
 
     def fill(folder: Path) -> None:
-        for file in found.folder.iterdir():
-            if file.is_file() and file.name != bundle.MANIFEST:
-                shutil.copyfile(file, folder / file.name)
+        for name in bundle.verify(found.folder):
+            shutil.copyfile(found.folder / name, folder / name)
         bundle.write_file(folder / lexicon.FILE, content)
 
     bundle.make_whole(found.folder, fill)

@@ -107,6 +107,8 @@ class Job:
         options = {name: value for name, value in self.options.items() if value is not None}
         weights = [folder / "model.safetensors" for folder in self.translator.folders]
         how = {"json": self.as_json, "engine": self.translator.engine_name}
+        if self.translator.deterministic:
+            how["deterministic"] = True
         return {"model": digest(weights), "input": digest([source or "-"]), "option": options | how}
 
 

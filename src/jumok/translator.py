@@ -120,6 +120,7 @@ class Translator:
         engine: str = "torch",
         precision: str | None = None,
         shortlist: bool = False,
+        deterministic: bool = False,
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
         """`others` are models over the same vocabulary; their probabilities are averaged with the first's.
@@ -127,6 +128,10 @@ class Translator:
         `engine` is native, ctranslate2, torch, or auto: native where it can do what is asked, else torch.  `precision`
         is for ctranslate2; a `shortlist` for native and ctranslate2.  `say` is told, once and in one line, why torch
         was taken instead of the engine that was named.
+
+        `deterministic`: a text gets the same translation and the same scores, to the last bit, whatever is translated
+        with it.  The native engine always gives that; ctranslate2, and torch where it has no kernels, then take one
+        sentence at a time.
         """
         if engine not in ENGINES:
             raise UnknownName("engine", engine, ENGINES, where="in --engine")
@@ -141,6 +146,7 @@ class Translator:
                     hint="train both on the same text with the same vocabulary.size",
                 )
         self.wanted, self.precision, self.shortlist = engine, precision, shortlist
+        self.deterministic = deterministic
         self.say, self.told = say, set[str]()
 
     @classmethod
@@ -157,7 +163,8 @@ class Translator:
 
         models = [checkpoint.with_model(one).model.to(self.device) for one in (self.bundle, *self.others)]
         together: Any = Ensemble(models) if self.others else models[0]  # type: ignore[arg-type]
-        return TorchEngine(together, device=self.device, surfaces=self.vocabularies.target.surfaces)
+        surfaces = self.vocabularies.target.surfaces
+        return TorchEngine(together, device=self.device, surfaces=surfaces, deterministic=self.deterministic)
 
     @property
     def engine_name(self) -> str:
@@ -197,7 +204,8 @@ class Translator:
         """CTranslate2, or why not."""
         from jumok.engines.ctranslate2_engine import CTranslate2Engine, obstacle
 
-        chosen: dict[str, Any] = {"precision": self.precision or "int8", "shortlist": self.shortlist}
+        chosen: dict[str, Any] = {"shortlist": self.shortlist, "deterministic": self.deterministic}
+        chosen["precision"] = self.precision or "int8"
         return obstacle(self.bundle) or CTranslate2Engine(self.bundle, **chosen)
 
     def _fall_back(self, reason: str) -> None:
@@ -260,27 +268,29 @@ class Translator:
         progress: Callable[[int], None] = lambda sentences: None,
     ) -> Callable[[], list[Translation]]:
         """Begin to translate, in the background where the engine can; the function waits for the translations."""
+        texts = list(map(whole, texts))
         sources = self.vocabularies.source.encode_all(texts)
         full = [row for row, ids in enumerate(sources) if ids]
         wanted = order.wishes.of(len(texts))
-        wishes = [self.wish(*wanted[row]) for row in full]
-        options = order.search(any(wish.forbid for wish in wishes))
-        read, engine = [sources[row] for row in full], self._engine_for(options, wishes)
-        found = engine.submit(
-            read, options, first=first, wishes=wishes if order.wishes.any else None, details=order.details,
-            progress=progress,
-        )  # fmt: skip
+        wishes = {row: self.wish(*wanted[row]) for row in full}
+        waiting: list[tuple[list[int], Callable[[], list[list[Hypothesis]]]]] = []
+        for kind in sorted({wish.kind for wish in wishes.values()}):  # how one is searched is not for others to decide
+            rows = [row for row in full if wishes[row].kind == kind]
+            options, wished = order.search(kind.forbid), [wishes[row] for row in rows]
+            more: dict[str, Any] = {"wishes": wished if any(kind) else None, "numbers": [first + row for row in rows]}
+            more |= {"details": order.details, "progress": progress}
+            found = self._engine_for(options, wished).submit([sources[row] for row in rows], options, **more)
+            waiting.append((rows, found))
 
         def collect() -> list[Translation]:
             results = [Translation(text, "", 0.0, 0.0) for text in texts]  # a blank line stays blank
-            told = [self._sound(hypotheses) for hypotheses in found()]
+            found = [pair for rows, wait in waiting for pair in zip(rows, map(self._sound, wait()), strict=True)]
             if order.bare:
-                best = [hypotheses[0] for hypotheses in told]
-                said = self.vocabularies.target.decode_all([one.body for one in best])
-                for row, one, text in zip(full, best, said, strict=True):
+                said = self.vocabularies.target.decode_all([hypotheses[0].body for _, hypotheses in found])
+                for (row, (one, *_)), text in zip(found, said, strict=True):
                     results[row] = Translation(texts[row], text, one.score, one.log_probability)
                 return results
-            for row, hypotheses in zip(full, told, strict=True):
+            for row, hypotheses in found:
                 forbidden = wanted[row][2]
                 clean = [h for h in hypotheses if not self._says(h, forbidden)] or hypotheses
                 chosen = self._most_like_the_others(clean) if order.mbr else clean
@@ -453,6 +463,15 @@ class Translator:
         from jumok.evaluate import evaluate
 
         return evaluate(self, str(source), str(target), **options)
+
+
+def whole(text: str) -> str:
+    """The text with a mark in place of half characters (lone surrogates, which JSON lets through)."""
+    try:
+        text.encode()
+        return text
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 @dataclass(frozen=True)

@@ -119,7 +119,8 @@ def constrained(
         following: dict[int, list[Living]] = {}
         for b, before in living.items():
             block = slice(first, first + len(before))
-            found = expand(before, logs[block], top[block].tolist(), likeliest[block].tolist())
+            own = slice(2 * places[b])  # not as many as a neighbour with longer phrases has
+            found = expand(before, logs[block], top[block, own].tolist(), likeliest[block, own].tolist())
             last = t + 1 >= limits[b]
             ending = [c for c in found if c.progress.complete and (c.token == END or last)]  # of any rank (LOG.md)
             for c in heapq.nlargest(places[b], ending):

@@ -25,7 +25,7 @@ Step = Callable[[Tensor, State], tuple[Tensor, State]]
 
 def forbid(logits: Tensor, rules: Sequence[Rule], now: Moment) -> Tensor:
     """Close what may not follow, in place; the logarithm (N, 1) of what all tokens together had before."""
-    normalizer = logits.logsumexp(dim=-1, keepdim=True)  # (N, 1)
+    normalizer = fused.normalizer(logits)  # (N, 1)
     logits[:, list(NEVER)] = MINUS
     for rule in rules:
         rule(logits, now)

@@ -6,6 +6,9 @@ never stale.  `why_not` says what this engine cannot do; the torch engine can.
 CTranslate2 divides log P by n^alpha; what it finds is ranked here by the paper's ((5 + n) / 6)^alpha.  It keeps
 hypotheses by log P alone, so this is the same as having searched with the paper's.  With a shortlist, probabilities
 are shares of what is on the list.
+
+Here the numbers of a sentence depend on its batch, in floats by a bit and in integers by more, and so do threads that
+share a sentence.  `deterministic` gives every sentence a batch of its own and every worker one thread.
 """
 
 from __future__ import annotations
@@ -51,18 +54,20 @@ def obstacle(found: Bundle) -> str | None:
 class CTranslate2Engine:
     """Decodes with a model in CTranslate2's form."""
 
-    def __init__(self, found: Bundle, *, precision: str = "int8", shortlist: bool = False) -> None:
+    def __init__(
+        self, found: Bundle, *, precision: str = "int8", shortlist: bool = False, deterministic: bool = False
+    ) -> None:
         if precision not in PRECISIONS:
             raise UnknownName("precision", precision, PRECISIONS, where="in --precision")
         self.vocabularies = found.vocabularies
         self.precision = precision
         self.folder = exported(found, precision)
-        self.shortlist = shortlist
+        self.shortlist, self.deterministic = shortlist, deterministic
         if shortlist and not (self.folder / interop.VOCABULARY_MAP).is_file():
             raise UsageError(
                 "this model has no shortlist", where=f"in {found.folder}", hint="try: jumok model shortlist RUN"
             )
-        self.translator = self._start(*layout(self.folder, self._start))
+        self.translator = self._start(*(machine.cores(), 1) if deterministic else layout(self.folder, self._start))
         self.source = found.vocabularies.source.pieces(range(found.sizes[0]))
         self.target = (
             self.source if found.vocabularies.joint else found.vocabularies.target.pieces(range(found.sizes[1]))
@@ -96,20 +101,23 @@ class CTranslate2Engine:
         sources: Sequence[Sequence[int]],
         options: Options,
         *,
-        first: int = 0,
         wishes: Sequence[Wish] | None = None,
         details: bool = True,
         progress: Callable[[int], None] = lambda sentences: None,
+        **_: Any,
     ) -> Callable[[], list[list[Hypothesis]]]:
         """Begin to decode in the background; the result is what the function gives, which waits for it.
 
-        `first`, the number of the first source, matters to sampling only, which the torch engine does.
         `details` are the log-probabilities of the tokens, for which what was found is scored once more.
         """
         rows = [[self.source[i] for i in ids[:LONGEST_SOURCE]] for ids in sources]
         prefixes = [[self.target[i] for i in wish.prefix] for wish in wishes or [ANYTHING] * len(rows)]
         limits = [len(row) + len(prefix) + options.extra_length for row, prefix in zip(rows, prefixes, strict=True)]
-        waiting = self._search(rows, prefixes, max(limits, default=1), options)
+        if self.deterministic:
+            each = zip(rows, prefixes, limits, strict=True)
+            waiting = [self._search([row], [prefix], limit, options)[0] for row, prefix, limit in each]
+        else:
+            waiting = self._search(rows, prefixes, max(limits, default=1), options)
 
         def collect() -> list[list[Hypothesis]]:
             found = []
@@ -172,7 +180,8 @@ class CTranslate2Engine:
         results = self.translator.score_batch(
             [[self.source[i] for i in source[:LONGEST_SOURCE]] for source, _ in pairs],
             [[self.target[i] for i in target] for _, target in pairs],
-            max_batch_size=BATCH, batch_type="tokens", max_input_length=0,
+            max_batch_size=1 if self.deterministic else BATCH,
+            batch_type="examples" if self.deterministic else "tokens", max_input_length=0,
         )  # fmt: skip
         scored = []
         for (_, target), result in zip(pairs, results, strict=True):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from jumok.errors import UsageError
 
@@ -56,6 +57,14 @@ HINTS = {
 }
 
 
+class Kind(NamedTuple):
+    """Which wishes there are."""
+
+    prefix: bool
+    require: bool
+    forbid: bool
+
+
 @dataclass(frozen=True)
 class Wish:
     """What one translation must have, as ids, and what it must not say, as text."""
@@ -63,6 +72,10 @@ class Wish:
     prefix: tuple[int, ...] = ()
     require: tuple[tuple[int, ...], ...] = ()
     forbid: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> Kind:
+        return Kind(bool(self.prefix), bool(self.require), bool(self.forbid))
 
 
 ANYTHING = Wish()

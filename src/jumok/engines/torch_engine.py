@@ -1,11 +1,14 @@
 """The reference engine: ids to hypotheses with torch; every feature, any model of models/.
 
 Sentences are sorted by length and decoded in batches up to a token budget; results come back in the order given.
+With the kernels a translation depends on nothing in its batch, to the last bit, except where coverage is asked for.  In
+plain torch sums depend on what they are computed with; `deterministic` then takes one sentence at a time on one thread.
 
 Shapes   B sentences · S source · T target
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -29,7 +32,7 @@ from jumok.decoding.search import (
     tokens_one_by_one,
 )
 from jumok.engines.options import ANYTHING, AT_ONCE, LONGEST_SOURCE, Options, Wish
-from jumok.keys import generator
+from jumok.keys import generator, key
 from jumok.models.base import END, PAD, START, Attention, Seq2Seq, State
 from jumok.native.searching import Search
 
@@ -46,12 +49,17 @@ class TorchEngine:
         device: torch.device | str = "cpu",
         batch_tokens: int = 4_096,
         surfaces: Callable[[], Sequence[str]] = tuple,
+        deterministic: bool = False,
     ) -> None:
-        """`surfaces` gives the tokens as text; only words that must or must not be said need it."""
+        """`surfaces` gives the tokens as text; only words that must or must not be said need it.
+
+        `deterministic`: the same source gives the same hypotheses, whatever is beside it and wherever it stands.
+        """
         self.device = torch.device(device)
         self.model: Seq2Seq = model
         self.batch_tokens = batch_tokens
         self.surfaces = surfaces
+        self.deterministic = deterministic
 
     @cached_property
     def words(self) -> Words:
@@ -71,14 +79,15 @@ class TorchEngine:
         sources: Sequence[Sequence[int]],
         options: Options,
         *,
-        first: int = 0,
+        numbers: Sequence[int] | None = None,
         limits: Sequence[int] | None = None,
         wishes: Sequence[Wish] | None = None,
         progress: Callable[[int], None] = lambda sentences: None,
     ) -> list[list[Hypothesis]]:
         """Hypotheses of every source (ids without END), best first, in the order given.
 
-        `first` is the number of sources[0] in the user's file: sampling of a sentence depends on it, not on the batch.
+        `numbers` are those of the sources in the user's file (0, 1, … unless given): what is drawn for a sentence
+        depends on its number, not on the batch, and where the engine is deterministic, on the sentence itself.
         `limits` are the longest outputs, where they are to be shorter than the options allow; `wishes` say what each
         translation must and must not have.
         """
@@ -96,12 +105,19 @@ class TorchEngine:
                 longest = [len(ids) + extra for ids, extra in zip(cut, more, strict=True)]
                 if limits is not None:
                     longest = [min(most, limits[row]) for most, row in zip(longest, rows, strict=True)]
-                numbers = [first + row for row in rows]
-                found = self._search(cut, options, longest, numbers, [wished[row] for row in rows])
+                found = self._search(
+                    cut, options, longest, self._numbers(sources, numbers, rows), [wished[row] for row in rows]
+                )
                 for row, hypotheses in zip(rows, found, strict=True):
                     results[row] = hypotheses
                 progress(len(rows))
         return results
+
+    def _numbers(self, sources: Sequence[Sequence[int]], given: Sequence[int] | None, rows: list[int]) -> list[int]:
+        """What the draws of these rows depend on, beside the seed."""
+        if self.deterministic:
+            return [key(0, "sentence", *sources[row]) for row in rows]
+        return rows if given is None else [given[row] for row in rows]
 
     @torch.inference_mode()
     def _at_once(
@@ -139,6 +155,9 @@ class TorchEngine:
 
     def batches(self, sources: Sequence[Sequence[int]], options: Options) -> Iterator[list[int]]:
         """Rows of like length together, at most `batch_tokens` source tokens times the beam's share at once."""
+        if self.deterministic:
+            yield from ([row] for row in range(len(sources)))
+            return
         order = sorted(range(len(sources)), key=lambda row: -len(sources[row]))
         budget = max(1, self.batch_tokens * 4 // (3 + (options.best if options.sample else options.beam)))
         start = 0
@@ -149,6 +168,29 @@ class TorchEngine:
             start = stop
 
     def _search(
+        self,
+        sources: list[list[int]],
+        options: Options,
+        limits: list[int],
+        numbers: list[int],
+        wishes: Sequence[Wish],
+    ) -> list[list[Hypothesis]]:
+        with self._threads():
+            return self._stepwise(sources, options, limits, numbers, wishes)
+
+    @contextmanager
+    def _threads(self) -> Iterator[None]:
+        """One, where the engine is deterministic: how torch divides a sum among threads shows in its last bits."""
+        before = torch.get_num_threads()
+        try:
+            if self.deterministic:
+                torch.set_num_threads(1)
+            yield
+        finally:
+            if self.deterministic:
+                torch.set_num_threads(before)
+
+    def _stepwise(
         self,
         sources: list[list[int]],
         options: Options,
@@ -306,6 +348,8 @@ class TorchEngine:
     @torch.inference_mode()
     def score(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, alpha: float = 0.6) -> list[Hypothesis]:
         """The model's own score of given translations (force-decoding), in the order given."""
+        if self.deterministic and len(pairs) > 1:
+            return [one for pair in pairs for one in self.score([pair], alpha=alpha)]
         results: list[Hypothesis | None] = [None] * len(pairs)
         order = sorted(range(len(pairs)), key=lambda row: -len(pairs[row][0]) - len(pairs[row][1]))
         start = 0
@@ -313,8 +357,9 @@ class TorchEngine:
             longest = max(map(len, pairs[order[start]])) + 1
             rows = order[start : start + max(1, self.batch_tokens // longest)]
             source, target, labels = self._forced([pairs[row] for row in rows])
-            logits = self.model.project(self.model.hidden(source, target))  # (B, T, V)
-            gains = logits.log_softmax(dim=-1).gather(2, labels[:, :, None]).squeeze(2)  # (B, T)
+            with self._threads():
+                logits = self.model.project(self.model.hidden(source, target))  # (B, T, V)
+                gains = logits.log_softmax(dim=-1).gather(2, labels[:, :, None]).squeeze(2)  # (B, T)
             for row, gain in zip(rows, gains.tolist(), strict=True):
                 ids = (*pairs[row][1], END)
                 kept = gain[: len(ids)]

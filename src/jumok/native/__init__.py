@@ -49,6 +49,7 @@ SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "packed_size": (LONG, [LONG] * 2),
     "pack_weight": (None, [*[POINTER] * 2, *[LONG] * 2]),
     "candidates": (None, [*[POINTER] * 4, *[LONG] * 4]),
+    "normalizers": (None, [*[POINTER] * 2, *[LONG] * 2]),
     "gather": (DOUBLE, [*[POINTER] * 3, *[LONG] * 4]),
     "muon": (None, [*[POINTER] * 5, LONG, *[FLOAT] * 5, LONG, POINTER, *[LONG] * 2]),
     "adam": (None, [*[POINTER] * 5, LONG, *[DOUBLE] * 7, *[LONG] * 2]),

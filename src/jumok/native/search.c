@@ -42,6 +42,8 @@ typedef struct {
     float *gain;
 } past;
 
+static int64_t *whole_numbers(int64_t count) { return malloc(sizeof(int64_t) * (size_t)MAX(count, 1)); }
+
 static double penalty(int64_t length, double alpha) { return pow((5.0 + (double)length) / 6.0, alpha); }
 
 /* Put a hypothesis among the best of its sentence; of equals the first stays first. */
@@ -88,15 +90,18 @@ static int64_t shortlist(int64_t *list, char *seen, const quest *q, int64_t firs
     return count;
 }
 
-/* What is added to the logits of a group's list: nothing for a sentence's own tokens, -inf for its neighbours' (G, count). */
-static float *fences(const int64_t *list, int64_t count, char *seen, const quest *q, int64_t first, int64_t last) {
-    float *closed = room((last - first) * count);
+/* Where each sentence's own tokens are in its group's list, in order: those of sentence b are places[begins[b]] ….  */
+static void own_places(int64_t *begins, int64_t **places, const int64_t *list, int64_t count, char *seen, const quest *q,
+                       int64_t first, int64_t last) {
+    int64_t *to = *places = whole_numbers((last - first) * count), found = 0;
     for (int64_t b = first; b < last; b++) {
+        begins[b - first] = found;
         mark(seen, q, b, 1);
-        for (int64_t i = 0; i < count; i++) closed[(b - first) * count + i] = seen[list[i]] ? 0.0f : -INFINITY;
+        for (int64_t i = 0; i < count; i++)
+            if (seen[list[i]]) to[found++] = i;
         mark(seen, q, b, 0);
     }
-    return closed;
+    begins[last - first] = found;
 }
 
 /* The rows of the output matrix that are on a list, packed. */
@@ -114,8 +119,8 @@ typedef struct {
     int64_t first, G, N, C, S, T, V; /* C candidates a row; the longest source and answer; tokens of the output */
     stack decoder;                   /* with memories, caches and, with a shortlist, an output of the group's own */
     desk at;
-    int64_t *lengths, *list;
-    float *closed, *logits, *top, *score, *scores;
+    int64_t *lengths, *list, *own_begins, *own; /* with a shortlist, where a sentence's tokens are in the group's list */
+    float *logits, *few, *top, *score, *scores;
     int64_t *which, *origin, *other, *sentence, *owner; /* of rows, at this step and at the next */
     int64_t living, rows, *alive, *begins;              /* sentences that live, and where their rows begin */
     int64_t *count;                                     /* hypotheses of each sentence that have ended */
@@ -123,8 +128,6 @@ typedef struct {
     candidate *found;
     past *steps;
 } group;
-
-static int64_t *whole_numbers(int64_t count) { return malloc(sizeof(int64_t) * (size_t)MAX(count, 1)); }
 
 static past step_of(int64_t rows) { return (past){whole_numbers(rows), whole_numbers(rows), room(rows)}; }
 
@@ -176,17 +179,29 @@ static void leave_group(group *g) {
     for (int64_t t = 0; t <= g->T && g->steps[t].parent; t++)
         free(g->steps[t].parent), free(g->steps[t].token), free(g->steps[t].gain);
     for (int64_t l = 0; l < g->decoder.layers; l++) free(g->decoder.each[l].memory), free(g->decoder.each[l].cache);
-    if (g->q->matrix) free((void *)g->decoder.output.packed), free(g->closed);
+    if (g->q->matrix) free((void *)g->decoder.output.packed), free(g->own_begins), free(g->own), free(g->few);
     clear(g->at);
     free((void *)g->decoder.each), free(g->lengths), free(g->steps), free(g->ended), free(g->found), free(g->count);
     free(g->alive), free(g->begins), free(g->sentence), free(g->owner), free(g->which), free(g->origin), free(g->other);
     free(g->logits), free(g->top), free(g->score), free(g->scores);
 }
 
+/* The likeliest of a sentence's own tokens: taken out of the group's row first, so that no sum knows of its neighbours'. */
+static void look_at_own(group *g, int64_t row, const float *logits) {
+    int64_t b = g->sentence[row], C = g->C, count = g->own_begins[b + 1] - g->own_begins[b], some = MIN(C, count);
+    const int64_t *own = g->own + g->own_begins[b];
+    float *top = g->top + row * C;
+    int64_t *which = g->which + row * C;
+    for (int64_t i = 0; i < count; i++) g->few[i] = logits[own[i]];
+    likeliest(top, which, g->few, NULL, 0, count, some);
+    for (int64_t c = 0; c < some; c++) which[c] = g->list[own[which[c]]];
+    for (int64_t c = some; c < C; c++) top[c] = -INFINITY, which[c] = g->q->end;
+}
+
 /* The likeliest continuations of every row at position t. */
 static void look_ahead(group *g, int64_t t) {
     const quest *q = g->q;
-    int64_t V = g->V, C = g->C, nevers = q->matrix ? 0 : q->nevers;
+    int64_t V = g->V, C = g->C;
     const float *position = q->targets ? q->targets + t * g->decoder.D : NULL;
     moment m = {g->rows, t, g->T, g->S, g->steps[t].token, g->origin, g->sentence, g->lengths, position};
     for (int64_t from = 0; from < g->rows; from += ROWS) {
@@ -194,12 +209,12 @@ static void look_ahead(group *g, int64_t t) {
         decoder_rows(g->logits, &g->decoder, &m, &g->at, from, some);
         for (int64_t r = 0; r < some; r++) {
             float *row = g->logits + r * V;
-            const float *closed = q->matrix ? g->closed + g->sentence[from + r] * V : NULL;
-            for (int64_t v = 0; closed && v < V; v++) row[v] += closed[v];
-            likeliest(g->top + (from + r) * C, g->which + (from + r) * C, row, q->never, nevers, V, C);
+            if (q->matrix)
+                look_at_own(g, from + r, row);
+            else
+                likeliest(g->top + (from + r) * C, g->which + (from + r) * C, row, q->never, q->nevers, V, C);
         }
     }
-    for (int64_t i = 0; q->matrix && i < g->rows * C; i++) g->which[i] = g->list[g->which[i]];
 }
 
 /* What becomes of the i-th living sentence at step t: the candidates that end it are kept, those that live on are the first
@@ -276,7 +291,8 @@ static void translate(const stack *e, const stack *d, const quest *q, int64_t fi
     if (q->matrix) {
         g.V = shortlist(list, seen, q, first, last, d->output.out);
         g.decoder.output = (dense){narrow(q->matrix, list, g.V, d->D), NULL, d->D, g.V};
-        g.closed = fences(list, g.V, seen, q, first, last);
+        g.own_begins = whole_numbers(G + 1), g.few = room(g.V);
+        own_places(g.own_begins, &g.own, list, g.V, seen, q, first, last);
     }
     g.C = MIN(W == 1 ? 1 : 2 * W, g.V); /* there are no more candidates than tokens */
     begin_rows(&g);

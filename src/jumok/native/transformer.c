@@ -186,11 +186,10 @@ int64_t packed_size(int64_t in, int64_t out) { return in * panels(out); }
 /* W (out, in) as `dense` wants it. */
 void pack_weight(float *to, const float *weight, int64_t in, int64_t out) { pack(to, (matrix){weight, 1, in}, in, out); }
 
-/* The C largest logits of a row (V,) and their tokens, best first, the first of equals first, as log-probabilities.  Tokens in
- * `never` count in the sum but are not chosen; what is -inf is chosen last. */
-void likeliest(float *best, int64_t *which, float *row, const int64_t *never, int64_t nevers, int64_t V, int64_t C) {
+/* The logarithm of the sum of e^x over a row (V,): how it is summed depends on V alone. */
+static float normalizer(const float *row, int64_t V) {
     float most = -INFINITY, total = 0.0f;
-    int64_t found = 0, even = V / (4 * WIDE) * (4 * WIDE);
+    int64_t even = V / (4 * WIDE) * (4 * WIDE);
     v8 highest[4], sum[4]; /* four at a time: none waits for the one before it */
     for (int w = 0; w < 4; w++) highest[w] = (v8){0} - INFINITY, sum[w] = (v8){0};
     for (int64_t v = 0; v < even; v += 4 * WIDE)
@@ -201,6 +200,14 @@ void likeliest(float *best, int64_t *which, float *row, const int64_t *never, in
         for (int w = 0; w < 4; w++) sum[w] += exponential(load(row + v + w * WIDE) - most);
     total = sum_of((sum[0] + sum[1]) + (sum[2] + sum[3]));
     for (int64_t v = even; v < V; v++) total += expf(row[v] - most);
+    return most + logf(total);
+}
+
+/* The C largest logits of a row (V,) and their tokens, best first, the first of equals first, as log-probabilities.  Tokens in
+ * `never` count in the sum but are not chosen; what is -inf is chosen last. */
+void likeliest(float *best, int64_t *which, float *row, const int64_t *never, int64_t nevers, int64_t V, int64_t C) {
+    float all = normalizer(row, V);
+    int64_t found = 0;
     for (int64_t i = 0; i < nevers; i++) row[never[i]] = -INFINITY;
     for (int64_t v = 0; v < V; v += WIDE) {
         int64_t end = MIN(v + WIDE, V);
@@ -212,7 +219,7 @@ void likeliest(float *best, int64_t *which, float *row, const int64_t *never, in
             best[at] = row[w], which[at] = w;
         }
     }
-    for (int64_t c = 0; c < C; c++) best[c] -= most + logf(total);
+    for (int64_t c = 0; c < C; c++) best[c] -= all;
 }
 
 /* The same for rows (N, V). */
@@ -220,4 +227,10 @@ void candidates(float *top, int64_t *tokens, float *logits, const int64_t *never
                 int64_t C) {
 #pragma omp parallel for schedule(static)
     for (int64_t n = 0; n < N; n++) likeliest(top + n * C, tokens + n * C, logits + n * V, never, nevers, V, C);
+}
+
+/* The normalizers (N,) of rows (N, V). */
+void normalizers(float *to, const float *logits, int64_t N, int64_t V) {
+#pragma omp parallel for schedule(static)
+    for (int64_t n = 0; n < N; n++) to[n] = normalizer(logits + n * V, V);
 }

@@ -309,10 +309,19 @@ def likeliest(logits: Tensor, count: int, never: Tensor) -> tuple[Tensor, Tensor
         tokens = torch.empty(len(logits), count, dtype=torch.long)
         lib.candidates(*at(top, tokens, logits, never), len(never), *logits.shape, count)
         return top, tokens
-    normalizer = logits.logsumexp(dim=-1, keepdim=True)  # (N, 1)
+    total = normalizer(logits)  # (N, 1)
     logits.index_fill_(1, never, -float("inf"))
     top, tokens = logits.topk(count, dim=-1)  # (N, C)
-    return top - normalizer, tokens
+    return top - total, tokens
+
+
+def normalizer(logits: Tensor) -> Tensor:
+    """The logarithm (N, 1) of the sum of e^x over each row (N, V); the kernel's sums know nothing of other rows."""
+    if logits.is_contiguous() and (lib := kernels(logits)):
+        sums = logits.new_empty(len(logits), 1)
+        lib.normalizers(*at(sums, logits), *logits.shape)
+        return sums
+    return logits.logsumexp(dim=-1, keepdim=True)  # (N, 1)
 
 
 # -------------------------------------------------------------------------------------------------- attention

@@ -15,7 +15,7 @@ from jumok.errors import JumokError
 from jumok.keys import key
 from jumok.training.optim import RunningMean
 from jumok.training.pace import Limits, Pace, Progress
-from jumok.training.team import NEVER, Stopped, Team
+from jumok.training.team import Stopped, Team
 
 PATIENCE_FOR_NUMBERS = 10  # updates in a row without a finite loss before the run stops
 
@@ -80,9 +80,8 @@ def train(
             keys = [key(seed, "dropout", step, number) for number in range(accumulate)]
             rate = pace.schedule.rate(step, progress.course)
             loss, norm, tokens = team.update(
-                micro, keys, rate=rate, largest_gradient=largest_gradient, dropout=dropout(epoch),
-                stop=stop if team.world.size == 1 else NEVER,
-            )  # fmt: skip
+                micro, keys, rate=rate, largest_gradient=largest_gradient, dropout=dropout(epoch), stop=stop
+            )
             progress.step, progress.epoch, progress.index = step, epoch, index
             account(progress, loss, norm, tokens, micro)
             if mean is not None and progress.skipped_in_row == 0:

@@ -31,6 +31,7 @@ ARCHITECTURE = [
     {"checkpoint", "decoding", "interop"},
     {"training", "engines", "evaluate"},
     {"translator", "preparation", "validation", "ending"},
+    {"keeping"},
     {"experiment"},
     {"lab", "bench", "server", "demo", "doctor", "shell", "plan", "distillation"},
     {"translating", "verbs"},

@@ -163,7 +163,7 @@ CALLS = {
     "in the middle of an epoch": ("jumok.training.loop:account", 5),
     "between the micro-batches of an update": ("jumok.nn.layers:Dropouts.start", 2 * 2 * 9 + 3),
     "in a validation": ("jumok.validation:metrics.bleu", 2),
-    "after a validation, before saving": ("jumok.experiment:Experiment.save", 3),
+    "after a validation, before saving": ("jumok.keeping:Keeper.save", 3),
     "while candidates for the finished model are judged": ("jumok.experiment:Experiment.scores", 6),
 }
 
@@ -461,6 +461,6 @@ def test_a_checkpoint_of_tiny_costs_less_than_a_hundredth_of_its_training(tmp_pa
     between = 15 * 60.0 / given.recipe.training.validations
     share = seconds / between
     assert share < 0.01
-    size = f"{given.checkpoint_bytes() / 1e6:.0f} MB"
+    size = f"{given.keeper.size() / 1e6:.0f} MB"
     figures = f"{seconds:.2f} s for {size}, {share:.2%} of the {between:.0f} s between two"
     kept("T3", "what a checkpoint of `tiny` costs in a run of 15 minutes", count=len(events), figures=figures)

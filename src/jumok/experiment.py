@@ -26,9 +26,10 @@ from jumok.data.batches import Batch, Batches, Noise, Place, ahead
 from jumok.data.corpora import Corpus
 from jumok.ending import Finished
 from jumok.engines.torch_engine import TorchEngine
-from jumok.errors import DiskError, ModelFileError, Resumable, UsageError
+from jumok.errors import Resumable, UsageError
 from jumok.events import EventLog, LossLog, Silence, Sink, TensorBoardSink
 from jumok.interop.ctranslate2_library import obstacle
+from jumok.keeping import Keeper
 from jumok.keys import key
 from jumok.models import build
 from jumok.models.transformer import Transformer
@@ -42,7 +43,6 @@ from jumok.training.team import Stopped, Team
 from jumok.translator import Translator
 from jumok.validation import Judge, spread
 
-UNSAVED_LIMIT = 3
 WRITING = 1.5e8  # bytes a second that a disk takes, until the first checkpoint has shown it
 
 
@@ -148,7 +148,6 @@ class Experiment:
         self.before = 0.0  # seconds of earlier attempts
         self.earlier: Finished | None = None  # the finished run that this one continues
         self.known: dict[tuple[str, int], dict[str, float]] = {}  # scores by name of the weights and number of pairs
-        self.unsaved = 0  # checkpoints in a row that the disk did not take
 
     def run(self) -> Run:
         """Everything from text to finished model."""
@@ -272,6 +271,10 @@ class Experiment:
         self.inherit(self.model)
         self.optimizer = optim.Optimizer(self.model, training)
         self.mean = optim.RunningMean(self.model, training.ema) if training.ema else None
+        self.keeper = Keeper(
+            self.folder, self.model, self.optimizer, self.mean, self.vocabularies.digest, self.surroundings(),
+            losses=self.losses, report=self.report, world=self.world, keep=max(2, training.average), exact=self.exact,
+        )  # fmt: skip
         self.team = Team(self.model, self.objective, self.optimizer, self.workers(), self.world)
         batch_tokens = min(recipe.data.tokens_per_batch, training.tokens_per_update)
         self.feed = Batches(
@@ -325,7 +328,7 @@ class Experiment:
             return ByCount(limits, self.schedule)
         self.promise(training.minutes * 60.0, progress)
         self.model.eval()
-        costs = Costs(pair=self.judge.seconds_a_pair(), checkpoint=self.checkpoint_bytes() / WRITING)
+        costs = Costs(pair=self.judge.seconds_a_pair(), checkpoint=self.keeper.size() / WRITING)
         return ByClock(
             limits, self.schedule, costs, clock=self.clock, report=lambda **values: self.report("plan", **values)
         )
@@ -350,11 +353,6 @@ class Experiment:
             progress.until = seconds
         if self.clock() > progress.until:
             self.report("note", text=f"the {(progress.until - progress.began) / 60:g} minutes are over before training")
-
-    def checkpoint_bytes(self) -> int:
-        """Size of a checkpoint: weights, two moments of each, and their running mean if there is one."""
-        values = sum(tensor.numel() for tensor in checkpoint.weights(self.model).values())
-        return 4 * values * (3 if self.mean is None else 4)
 
     def dropout_share(self, epoch: int) -> float:
         """Share of the dropout in a pass: what has been seen often is what can be learnt by heart."""
@@ -389,27 +387,8 @@ class Experiment:
         return mixed
 
     def resume(self) -> Progress:
-        """Restore the newest checkpoint that verifies; say which were refused and why."""
-        found, refused = self.folder.newest() if self.world.first else (None, [])
-        if (name := self.world.share(None if found is None else found.folder.name)) is not None and found is None:
-            found = self.folder.read(self.folder.checkpoints / name)
-        for error in refused:
-            self.report("note", text=f"refused a checkpoint: {error.what} ({error.where})")
-        if found is None:
-            self.losses.begin(0)
-            return Progress()
-        if found.state.get("vocabulary") != self.vocabularies.digest:
-            raise ModelFileError("the checkpoint belongs to another vocabulary", where=f"in {found.folder}")
-        self.compare(found)
-        if not self.losses.begin(found.losses):
-            self.report("note", text=f"{self.folder.losses.name} is shorter than the checkpoint knows; it begins anew")
-        expected = checkpoint.weights(self.model)
-        checkpoint.set_weights(self.model, found.tensors("model.safetensors", expected))
-        self.optimizer.restore(found.tensors("optimizer.safetensors", self.optimizer.tensors()))
-        if self.mean is not None and (found.folder / "mean.safetensors").exists():
-            self.mean.tensors.update(found.tensors("mean.safetensors", expected))
-        self.stage(f"Continuing from step {found.step:,}")
-        progress = ending.progress_of(found)
+        """Where the run stands: at its newest whole checkpoint, or at its beginning."""
+        progress = self.keeper.restore()
         self.before = progress.wall
         return progress
 
@@ -423,54 +402,14 @@ class Experiment:
             "device": str(self.device),
         }
 
-    def compare(self, found: checkpoint.Checkpoint) -> None:
-        """Say where a checkpoint comes from other surroundings than these; an exact run does not go on there."""
-        now = self.surroundings()
-        other = [name for name, value in now.items() if found.state.get(name, value) != value]
-        if not other:
-            return
-        words = {"data": "the training text is another"}
-        told = ", ".join(words.get(name, f"{name} {found.state[name]}, now {now[name]}") for name in other)
-        what = f"this run began elsewhere ({told}): it will not end with the same bytes"
-        if self.exact:
-            hint = "try: the same text, machine and threads as before, or the same without --exact"
-            raise UsageError(what, where=f"in {found.folder}", hint=hint)
-        self.report("note", text=what)
-
     def updated(self, **values: Any) -> None:
         """Book an update."""
         self.losses(**{name: values[name] for name in LossLog.COLUMNS})
         self.report("step", **values)
 
     def save(self, progress: Progress) -> None:
-        """Write a checkpoint; a disk that refuses three in a row ends the run."""
-        if not self.world.first:
-            return
-        tensors = {
-            "model.safetensors": checkpoint.weights(self.model),
-            "optimizer.safetensors": self.optimizer.tensors(),
-        }
-        if self.mean is not None:
-            tensors["mean.safetensors"] = {name: self.mean.tensors[name] for name in checkpoint.weights(self.model)}
-        state = {
-            "progress": progress.to_json(),
-            "passing": progress.validated < progress.step,
-            "vocabulary": self.vocabularies.digest,
-            "version": jumok.__version__,
-            **self.surroundings(),
-        }
-        keep, began = max(2, self.recipe.training.average), time.monotonic()
-        try:
-            state["losses"] = self.losses.sync()
-            self.folder.save(progress.step, tensors, state, keep=keep, best=progress.best_step)
-        except DiskError as error:
-            self.unsaved += 1
-            if self.unsaved == UNSAVED_LIMIT:
-                raise
-            self.report("note", text=f"{error.what} ({error.where}); training goes on from memory")
-            return
-        self.unsaved = 0
-        self.report("checkpoint", step=progress.step, seconds=round(time.monotonic() - began, 3))
+        """Write a checkpoint."""
+        self.keeper.save(progress)
 
     # ------------------------------------------------------------------ weights to scores
 

@@ -245,7 +245,7 @@ def foresee(trial: Probe, run: RunFolder, *, pair: float, startup: float, load: 
     share = trial.count / min(trial.count, PAIRS)  # of the text over what was tried
     source, target = (round(side * share) for side in trial.store.tokens())
     weights = 4 * sum(parameter.numel() for parameter in trial.model.parameters())
-    files = trial.checkpoint_bytes()
+    files = trial.keeper.size()
     costs = Costs(pair=pair, checkpoint=files / WRITING, update=update)
     passes = (target + len(trial.store) * share) / tokens  # updates in an epoch
     limits = replace(trial.limits(), pairs=len(trial.judge.pairs), candidates=1 + (training.average > 1))

@@ -1,0 +1,116 @@
+"""What a run keeps of itself: checkpoints and the loss log, saved, found again, and compared with where it is now."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+
+import jumok
+from jumok import checkpoint, ending
+from jumok.checkpoint import Checkpoint, RunFolder
+from jumok.errors import DiskError, JumokError, ModelFileError, UsageError
+from jumok.events import LossLog, Silence
+from jumok.training.distributed import World
+from jumok.training.optim import Optimizer, RunningMean
+from jumok.training.pace import Progress
+
+UNSAVED_LIMIT = 3  # checkpoints in a row that a disk may refuse
+
+
+@dataclass
+class Keeper:
+    """Saves a run and restores it.
+
+    `surroundings` are all that the bytes of the result depend on besides the recipe; where a checkpoint comes from
+    others, an `exact` run does not go on.  Of the checkpoints that were due, the newest `keep` stay, and the best.
+    """
+
+    folder: RunFolder
+    model: nn.Module
+    optimizer: Optimizer
+    mean: RunningMean | None
+    vocabulary: str  # its digest
+    surroundings: Mapping[str, Any]
+    losses: LossLog | Silence
+    report: Callable[..., None]
+    world: World
+    keep: int
+    exact: bool = False
+    unsaved: int = field(default=0, init=False)  # checkpoints in a row that the disk did not take
+
+    def restore(self) -> Progress:
+        """Restore the newest checkpoint that verifies; say which were refused and why.  Without one, begin."""
+        found, refused = self._newest()
+        for error in refused:
+            self.report("note", text=f"refused a checkpoint: {error.what} ({error.where})")
+        if found is None:
+            self.losses.begin(0)
+            return Progress()
+        if found.state.get("vocabulary") != self.vocabulary:
+            raise ModelFileError("the checkpoint belongs to another vocabulary", where=f"in {found.folder}")
+        self.compare(found)
+        if not self.losses.begin(found.losses):
+            self.report("note", text=f"{self.folder.losses.name} is shorter than the checkpoint knows; it begins anew")
+        expected = checkpoint.weights(self.model)
+        checkpoint.set_weights(self.model, found.tensors("model.safetensors", expected))
+        self.optimizer.restore(found.tensors("optimizer.safetensors", self.optimizer.tensors()))
+        if self.mean is not None and (found.folder / "mean.safetensors").exists():
+            self.mean.tensors.update(found.tensors("mean.safetensors", expected))
+        self.report("stage", text=f"Continuing from step {found.step:,}")
+        return ending.progress_of(found)
+
+    def _newest(self) -> tuple[Checkpoint | None, list[JumokError]]:
+        """What rank 0 finds, in every process."""
+        found, refused = self.folder.newest() if self.world.first else (None, [])
+        name = self.world.share(None if found is None else found.folder.name)
+        if name is not None and found is None:
+            found = self.folder.read(self.folder.checkpoints / name)
+        return found, refused
+
+    def compare(self, found: Checkpoint) -> None:
+        """Say where a checkpoint comes from other surroundings than these; an exact run does not go on there."""
+        now = self.surroundings
+        other = [name for name, value in now.items() if found.state.get(name, value) != value]
+        if not other:
+            return
+        words = {"data": "the training text is another"}
+        told = ", ".join(words.get(name, f"{name} {found.state[name]}, now {now[name]}") for name in other)
+        what = f"this run began elsewhere ({told}): it will not end with the same bytes"
+        if self.exact:
+            hint = "try: the same text, machine and threads as before, or the same without --exact"
+            raise UsageError(what, where=f"in {found.folder}", hint=hint)
+        self.report("note", text=what)
+
+    def save(self, progress: Progress) -> None:
+        """Write a checkpoint; a disk that refuses three in a row ends the run."""
+        if not self.world.first:
+            return
+        weights, began = checkpoint.weights(self.model), time.monotonic()
+        tensors = {"model.safetensors": weights, "optimizer.safetensors": self.optimizer.tensors()}
+        if self.mean is not None:
+            tensors["mean.safetensors"] = {name: self.mean.tensors[name] for name in weights}
+        state = {
+            "progress": progress.to_json(),
+            "passing": progress.validated < progress.step,
+            "vocabulary": self.vocabulary,
+            "version": jumok.__version__,
+            **self.surroundings,
+        }
+        try:
+            state["losses"] = self.losses.sync()
+            self.folder.save(progress.step, tensors, state, keep=self.keep, best=progress.best_step)
+        except DiskError as error:
+            self.unsaved += 1
+            if self.unsaved == UNSAVED_LIMIT:
+                raise
+            self.report("note", text=f"{error.what} ({error.where}); training goes on from memory")
+            return
+        self.unsaved = 0
+        self.report("checkpoint", step=progress.step, seconds=round(time.monotonic() - began, 3))
+
+    def size(self) -> int:
+        """Bytes of a checkpoint: weights, two moments of each, and their running mean if there is one."""
+        values = sum(tensor.numel() for tensor in checkpoint.weights(self.model).values())
+        return 4 * values * (3 if self.mean is None else 4)

@@ -45,14 +45,16 @@ class Corpus:
             yield Pair(source, target, line)
 
 
-def from_files(source: str | Path, target: str | Path) -> Corpus:
+def from_files(source: str | Path, target: str | Path, *, tick: Callable[[], None] = lambda: None) -> Corpus:
     """Two files, line i of one is the translation of line i of the other."""
-    return Corpus(f"{source} + {target}", partial(read_pairs, source, target), digest_files([source, target]))
+    return Corpus(
+        f"{source} + {target}", partial(read_pairs, source, target), digest_files([source, target], tick=tick), tick
+    )
 
 
-def from_table(path: str | Path) -> Corpus:
+def from_table(path: str | Path, *, tick: Callable[[], None] = lambda: None) -> Corpus:
     """One .tsv or .jsonl with both sides."""
-    return Corpus(str(path), partial(read_table, path), digest_files([path]))
+    return Corpus(str(path), partial(read_table, path), digest_files([path], tick=tick), tick)
 
 
 def phrases(split: str, count: int, seed: int) -> Corpus:
@@ -97,18 +99,20 @@ def resolve(data: DataConfig, seed: int, *, tick: Callable[[], None] = lambda: N
             raise UnknownName("corpus", data.corpus, MADE_HERE, where="in data.corpus")
         train, valid = MADE_HERE[data.corpus](data, seed)
     else:
-        train, valid = _from_paths(data.source, data.target, data.table, "source", "target"), None
+        train, valid = _from_paths(data.source, data.target, data.table, "", tick), None
     if (data.valid_source or data.valid_target) and data.valid_table:
         raise UsageError("name the validation text once: two files, or one table", where="in data")
     if data.valid_source or data.valid_target or data.valid_table:
-        valid = _from_paths(data.valid_source, data.valid_target, data.valid_table, "valid-source", "valid-target")
+        valid = _from_paths(data.valid_source, data.valid_target, data.valid_table, "valid-", tick)
     return replace(train, tick=tick), None if valid is None else replace(valid, tick=tick)
 
 
-def _from_paths(source: str | None, target: str | None, table: str | None, first: str, second: str) -> Corpus:
+def _from_paths(
+    source: str | None, target: str | None, table: str | None, prefix: str, tick: Callable[[], None]
+) -> Corpus:
     if table:
-        return from_table(table)
-    return from_files(*_both(source, target, first, second))
+        return from_table(table, tick=tick)
+    return from_files(*_both(source, target, f"{prefix}source", f"{prefix}target"), tick=tick)
 
 
 def _both(source: str | None, target: str | None, first: str, second: str) -> tuple[str, str]:

@@ -76,10 +76,11 @@ def is_table(path: str | Path) -> bool:
     return kind_of(path) is not None
 
 
-def digest(paths: Sequence[str | Path]) -> str:
+def digest(paths: Sequence[str | Path], *, tick: Callable[[], None] = lambda: None) -> str:
     """The sha256 of the files' bytes as they are on disk, whatever their names; the order counts.
 
-    Of one file it is what `sha256sum` prints, of several the sha256 of those digests in a row.
+    Of one file it is what `sha256sum` prints, of several the sha256 of those digests in a row.  `tick` is called now
+    and then, and may end it by an exception of its own.
     """
     sums = []
     for path in paths:
@@ -88,8 +89,11 @@ def digest(paths: Sequence[str | Path]) -> str:
                 "standard input can be read only once, so it has no digest", hint="save it to a file first"
             )
         must_be_file(path)
+        sums.append(hashlib.sha256())
         with faults_named(path), open(path, "rb") as stream:
-            sums.append(hashlib.file_digest(stream, "sha256"))
+            while part := stream.read(1 << 24):
+                sums[-1].update(part)
+                tick()
     return sums[0].hexdigest() if len(sums) == 1 else hashlib.sha256(b"".join(s.digest() for s in sums)).hexdigest()
 
 

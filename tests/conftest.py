@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         from jumok import machine
 
         path = Path(__file__).parent.parent / "docs" / "RELIABILITY.md"
-        reliability.write(path, reliability.page(found, failed, str(machine.describe())))
+        rows = reliability.remembered(path.with_name("reliability.json"), found, f"{datetime.now(UTC):%Y-%m-%d}")
+        reliability.write(path, reliability.page(rows, failed, str(machine.describe())))
         terminalreporter.write_line(f"written: {path}")
 
 

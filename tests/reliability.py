@@ -8,9 +8,9 @@
 A test that fails keeps nothing, and the page says so.
 """
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 PROMISES = {
@@ -63,19 +63,18 @@ def to_property(kept: Kept) -> tuple[str, dict[str, object]]:
     return ("kept", asdict(kept))
 
 
-def page(found: Sequence[Kept], failed: Sequence[str], machine: str) -> str:
+def page(found: Sequence[tuple[Kept, str]], failed: Sequence[str], machine: str) -> str:
     """docs/RELIABILITY.md."""
-    date = datetime.now(UTC).strftime("%Y-%m-%d")
     lines = [
         "# What is promised, and how often it was tried",
         "",
-        "Written by the tests: `./test --long` writes this page, `./test` tries the same with the smaller counts and",
-        f"prints them. {machine}.",
+        "Written by the tests: `./test --long` writes this page (and reliability.json), `./test` tries the same with",
+        f"the smaller counts and prints them. A row is as old as its date. {machine}.",
     ]
     if failed:
         lines += ["", f"**{len(failed)} tests failed in this run**: " + ", ".join(f"`{name}`" for name in failed)]
     for promise, text in PROMISES.items():
-        rows = [one for one in found if one.promise == promise]
+        rows = [(one, date) for one, date in found if one.promise == promise]
         if rows:
             lines += [
                 "",
@@ -84,8 +83,22 @@ def page(found: Sequence[Kept], failed: Sequence[str], machine: str) -> str:
                 "| what is done | tries | result | test | date |",
                 "|---" * 5 + "|",
             ]
-            lines += ["| " + " | ".join(row.cells(date)) + " |" for row in rows]
+            lines += ["| " + " | ".join(row.cells(date)) + " |" for row, date in rows]
     return "\n".join(lines) + "\n"
+
+
+def remembered(path: Path, found: Sequence[Kept], date: str) -> list[tuple[Kept, str]]:
+    """What this run kept, and what an earlier one did in tests that this one has not run, each with its date."""
+    earlier = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    tests = {one.test for one in found}
+    old = [(Kept(**one["kept"]), one["date"]) for one in earlier if one["kept"]["test"] not in tests]
+    order = list(PROMISES)
+    rows = sorted(
+        [*old, *((one, date) for one in found)], key=lambda row: (order.index(row[0].promise), row[0].test, row[0].what)
+    )
+    content = [{"kept": asdict(one), "date": day} for one, day in rows]
+    write(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    return rows
 
 
 def table(found: Sequence[Kept]) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 import jumok
 from jumok import checkpoint, ending
@@ -99,8 +99,7 @@ class Keeper:
             **self.surroundings,
         }
         try:
-            state["losses"] = self.losses.sync()
-            self.folder.save(progress.step, tensors, state, keep=self.keep, best=progress.best_step)
+            self._write(progress, tensors, state)
         except DiskError as error:
             self.unsaved += 1
             if self.unsaved == UNSAVED_LIMIT:
@@ -109,6 +108,17 @@ class Keeper:
             return
         self.unsaved = 0
         self.report("checkpoint", step=progress.step, seconds=round(time.monotonic() - began, 3))
+
+    def _write(self, progress: Progress, tensors: Mapping[str, Mapping[str, Tensor]], state: dict[str, Any]) -> None:
+        """Once more where it failed once: what was in the way may have been for a moment."""
+        for attempt in (1, 2):
+            try:
+                state["losses"] = self.losses.sync()
+                self.folder.save(progress.step, tensors, state, keep=self.keep, best=progress.best_step)
+                return
+            except DiskError:
+                if attempt == 2:
+                    raise
 
     def size(self) -> int:
         """Bytes of a checkpoint: weights, two moments of each, and their running mean if there is one."""

@@ -229,7 +229,8 @@ class ByClock:
         late = self.clock() + (self.pace if self.recent else 0.0) > self.until - self.allotment.ending(self.costs)
         if late:
             progress.course = self.schedule.turn(progress.course, progress.step, progress.step)
-            self.report(step=progress.step, horizon=progress.step, reason="time is up")
+            told = {"horizon": progress.step, "course": asdict(progress.course)}
+            self.report(step=progress.step, reason="time is up", **told)
         return late
 
     @property

@@ -20,7 +20,7 @@ from jumok import bundle
 from jumok.bundle import Bundle
 from jumok.decoding.graph import Graph
 from jumok.decoding.hypothesis import Hypothesis
-from jumok.engines.options import Options, Wish
+from jumok.engines.options import ANYTHING, Options, Wish
 from jumok.errors import ModelFileError, UnknownName, UsageError
 from jumok.text.vocabulary import END, START
 from jumok.text.words import says
@@ -310,6 +310,8 @@ class Translator:
 
     def wish(self, prefix: str = "", require: Sequence[str] = (), forbid: Sequence[str] = ()) -> Wish:
         """Wishes in words as the engine reads them."""
+        if not (prefix or require or forbid):
+            return ANYTHING
         encode = self.vocabularies.target.encode
         phrases = tuple(tuple(encode(phrase)) for phrase in require)
         return Wish(tuple(encode(prefix)), tuple(filter(None, phrases)), tuple(filter(None, forbid)))

@@ -149,10 +149,10 @@ def test_a_disk_that_refuses_does_not_end_a_run_until_the_third_time(tmp_path, m
 
         return write
 
-    monkeypatch.setattr(checkpoint, "write_whole", failing(2))
+    monkeypatch.setattr(checkpoint, "write_whole", failing(4))  # each is tried twice
     jumok.train(recipe=micro(), out=tmp_path / "a", sinks=[said.append])
     assert sum("No space left" in event.get("text", "") for event in said) == 2
-    monkeypatch.setattr(checkpoint, "write_whole", failing(3))
+    monkeypatch.setattr(checkpoint, "write_whole", failing(6))
     with pytest.raises(DiskError):
         jumok.train(recipe=micro(), out=tmp_path / "b")
 

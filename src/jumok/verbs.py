@@ -31,6 +31,11 @@ ModelPath = Annotated[str, typer.Argument(help="A run folder, or the model folde
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line instead of text.")]
 ALL_ENGINES = "torch,native,native-shortlist,ctranslate2-float32,ctranslate2-int8,ctranslate2-int8-shortlist"
 File = str | None
+Sentences = Annotated[str, option("FILE", "Sentences to translate.")]
+References = Annotated[str, option("FILE", "Their reference translations.")]
+Beams = Annotated[str, option("NUMBERS", "Comma-separated.")]
+Rounds = Annotated[int, option("N", "Times that each gets all sentences, in turn.")]
+Most = Annotated[int, option("N", "Take so many from the top of the files.")]
 
 
 @data_app.command("check")
@@ -156,12 +161,12 @@ def model_shortlist(
 @model_app.command("compare")
 def model_compare(
     models: Annotated[list[str], typer.Argument(help="Run folders, or the model folders inside.", metavar="MODEL…")],
-    source: Annotated[str, option("FILE", "Sentences to translate.")],
-    target: Annotated[str, option("FILE", "Their reference translations.")],
+    source: Sentences,
+    target: References,
     engines: Annotated[str, option("NAMES", "Comma-separated.")] = ALL_ENGINES,
-    beams: Annotated[str, option("NUMBERS", "Comma-separated.")] = "1,5",
-    rounds: Annotated[int, option("N", "Times that every choice gets all sentences, in turn.")] = 3,
-    sentences: Annotated[int, option("N", "Take so many from the top of the files.")] = 1_000,
+    beams: Beams = "1,5",
+    rounds: Rounds = 3,
+    sentences: Most = 1_000,
     out: Annotated[Path | None, option("FILE", "Also draw it, as SVG.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -230,12 +235,12 @@ def bench_train(
 @bench_app.command("decode")
 def bench_decode(
     model: ModelPath,
-    source: Annotated[str, option("FILE", "Sentences to translate.")],
-    target: Annotated[str, option("FILE", "Their reference translations.")],
+    source: Sentences,
+    target: References,
     engines: Annotated[str, option("NAMES", "Comma-separated; the first is what ratios refer to.")] = ALL_ENGINES,
-    beams: Annotated[str, option("NUMBERS", "Comma-separated.")] = "1,5",
-    rounds: Annotated[int, option("N", "Times that every engine gets all sentences, in turn.")] = 3,
-    sentences: Annotated[int, option("N", "Take so many from the top of the files.")] = 1_000,
+    beams: Beams = "1,5",
+    rounds: Rounds = 3,
+    sentences: Most = 1_000,
     as_json: Json = False,
 ) -> None:
     """Measure translating: sentences/s, milliseconds of one sentence, start-up, memory and BLEU of each engine.

@@ -105,9 +105,10 @@ class TorchEngine:
                 longest = [len(ids) + extra for ids, extra in zip(cut, more, strict=True)]
                 if limits is not None:
                     longest = [min(most, limits[row]) for most, row in zip(longest, rows, strict=True)]
-                found = self._search(
-                    cut, options, longest, self._numbers(sources, numbers, rows), [wished[row] for row in rows]
-                )
+                with self._threads():
+                    found = self._search(
+                        cut, options, longest, self._numbers(sources, numbers, rows), [wished[row] for row in rows]
+                    )
                 for row, hypotheses in zip(rows, found, strict=True):
                     results[row] = hypotheses
                 progress(len(rows))
@@ -167,17 +168,6 @@ class TorchEngine:
             yield order[start:stop]
             start = stop
 
-    def _search(
-        self,
-        sources: list[list[int]],
-        options: Options,
-        limits: list[int],
-        numbers: list[int],
-        wishes: Sequence[Wish],
-    ) -> list[list[Hypothesis]]:
-        with self._threads():
-            return self._stepwise(sources, options, limits, numbers, wishes)
-
     @contextmanager
     def _threads(self) -> Iterator[None]:
         """One, where the engine is deterministic: how torch divides a sum among threads shows in its last bits."""
@@ -190,7 +180,7 @@ class TorchEngine:
             if self.deterministic:
                 torch.set_num_threads(before)
 
-    def _stepwise(
+    def _search(
         self,
         sources: list[list[int]],
         options: Options,

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from math import isnan
 
 import numpy as np
 import pytest
@@ -76,6 +77,26 @@ def test_greedy_search_finds_what_the_torch_engine_finds(fast, reference, source
         assert a.log_probability == pytest.approx(b.log_probability, abs=1e-3)
         assert a.score == pytest.approx(b.score, abs=1e-3)
         assert a.token_scores == pytest.approx(b.token_scores, abs=1e-3)
+
+
+def test_text_alone_is_the_same_text_without_scores(fast, sources):
+    options = Options(beam=1, extra_length=5)
+    scored, bare = fast.decode(sources, options), fast.decode(sources, options, details=False)
+    assert [one[0].ids for one in bare] == [one[0].ids for one in scored]
+    assert all(isnan(one[0].score) != one[0].scored for one in bare)
+    assert not all(one[0].scored for one in bare)
+    assert all(one[0].scored for one in fast.decode(sources, Options(beam=2), details=False))
+
+
+def test_text_alone_holds_no_special_where_the_model_would_say_one(fast, sources, monkeypatch):
+    """A token that greedy search does say is made one that must never be said."""
+    options = Options(beam=1, extra_length=5)
+    said = fast.target[fast.decode(sources, options)[0][0].ids[0]]
+    monkeypatch.setattr(fast, "never", [*fast.never, [said]])
+    monkeypatch.setattr(fast, "unsaid", fast.unsaid | {said})
+    scored, bare = fast.decode(sources, options), fast.decode(sources, options, details=False)
+    assert [one[0].ids for one in bare] == [one[0].ids for one in scored]
+    assert all(fast.number[said] not in one[0].ids for one in bare)
 
 
 def test_a_prefix_is_where_a_translation_begins(fast, reference, sources, found):

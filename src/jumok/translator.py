@@ -53,7 +53,7 @@ class Translation:
 
     source: str
     text: str
-    score: float  # log-probability over the length penalty
+    score: float  # log-probability over the length penalty; nan where text alone was asked for
     log_probability: float
     tokens: tuple[str, ...] = ()
     token_scores: tuple[float, ...] = ()
@@ -301,8 +301,8 @@ class Translator:
         return collect
 
     def _sound(self, hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
-        """The hypotheses that have a probability; a model that gives none is a bad model file."""
-        sound = [one for one in hypotheses if isfinite(one.score)]
+        """The hypotheses with a probability, or never asked for it; a model that gives none is a bad model file."""
+        sound = [one for one in hypotheses if isfinite(one.score) or not one.scored]
         if not sound:
             what = "the model gives no probabilities: its weights are not numbers, or far too large"
             raise ModelFileError(what, where=f"in {self.folder}", hint="try: jumok model average RUN")

@@ -10,12 +10,16 @@ NEVER = (PAD, UNKNOWN, START, *range(4, SPECIALS))  # no output holds these
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """Output ids without START, with END where it was reached; `score` is what search ranked by."""
+    """Output ids without START, with END where it was reached; `score` is what search ranked by.
+
+    What was found without probabilities is not `scored`: its numbers are nan.
+    """
 
     ids: tuple[int, ...]
     score: float
     log_probability: float
     token_scores: tuple[float, ...] = ()
+    scored: bool = True
 
     @property
     def ended(self) -> bool:

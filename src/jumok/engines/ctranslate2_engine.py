@@ -9,6 +9,10 @@ are shares of what is on the list.
 
 Here the numbers of a sentence depend on its batch, in floats by a bit and in integers by more, and so do threads that
 share a sentence.  `deterministic` gives every sentence a batch of its own and every worker one thread.
+
+Probabilities cost a pass over the vocabulary at every step, and so does forbidding tokens that no text has.  Where
+text alone is wanted, greedy search goes without both, and finds the same; where such a token was the likeliest, the
+sentence is searched again with it forbidden.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +79,7 @@ class CTranslate2Engine:
         )
         self.number = {piece: number for number, piece in enumerate(self.target)}
         self.never = [[self.target[token]] for token in NEVER]
+        self.unsaid = frozenset(piece for (piece,) in self.never)
 
     def _start(self, workers: int, threads: int) -> Any:
         torch = sys.modules.get("torch")  # where it is loaded, it would be left with as few threads as a worker has
@@ -108,22 +114,25 @@ class CTranslate2Engine:
     ) -> Callable[[], list[list[Hypothesis]]]:
         """Begin to decode in the background; the result is what the function gives, which waits for it.
 
-        `details` are the log-probabilities of the tokens, for which what was found is scored once more.
+        `details` are the log-probabilities of the tokens, for which what was found is scored once more.  Without them
+        greedy search gives no scores at all: they are not numbers (nan).
         """
+        bare = options.beam == 1 and not details
         rows = [[self.source[i] for i in ids[:LONGEST_SOURCE]] for ids in sources]
         prefixes = [[self.target[i] for i in wish.prefix] for wish in wishes or [ANYTHING] * len(rows)]
         limits = [len(row) + len(prefix) + options.extra_length for row, prefix in zip(rows, prefixes, strict=True)]
         if self.deterministic:
             each = zip(rows, prefixes, limits, strict=True)
-            waiting = [self._search([row], [prefix], limit, options)[0] for row, prefix, limit in each]
+            waiting = [self._search([row], [prefix], limit, options, bare)[0] for row, prefix, limit in each]
         else:
-            waiting = self._search(rows, prefixes, max(limits, default=1), options)
+            waiting = self._search(rows, prefixes, max(limits, default=1), options, bare)
 
         def collect() -> list[list[Hypothesis]]:
             found = []
             for row, prefix, limit, running in zip(rows, prefixes, limits, waiting, strict=True):
                 result = running.result()
-                if max(map(len, result.hypotheses)) > limit:  # its neighbours in the batch were allowed more
+                too_long = max(map(len, result.hypotheses)) > limit  # its neighbours in the batch were allowed more
+                if too_long or (bare and not self.unsaid.isdisjoint(result.hypotheses[0])):
                     result = self._search([row], [prefix], limit, options)[0].result()
                 found.append(self._ranked(result, options))
                 progress(1)
@@ -131,8 +140,10 @@ class CTranslate2Engine:
 
         return collect
 
-    def _search(self, rows: list[list[str]], prefixes: list[list[str]], limit: int, options: Options) -> list[Any]:
-        """Results on their way."""
+    def _search(
+        self, rows: list[list[str]], prefixes: list[list[str]], limit: int, options: Options, bare: bool = False
+    ) -> list[Any]:
+        """Results on their way; `bare`, without scores, and whatever is likeliest."""
         running: list[Any] = self.translator.translate_batch(
             rows,
             target_prefix=prefixes if any(prefixes) else None,
@@ -145,9 +156,9 @@ class CTranslate2Engine:
             max_batch_size=SHORT_BATCH if self.shortlist else BATCH if options.beam == 1 else BEAM_BATCH,
             batch_type="tokens",
             max_input_length=0,
-            suppress_sequences=self.never,
+            suppress_sequences=None if bare else self.never,
             use_vmap=self.shortlist,
-            return_scores=True,
+            return_scores=not bare,
             return_end_token=True,
             asynchronous=True,
         )
@@ -155,6 +166,8 @@ class CTranslate2Engine:
 
     def _ranked(self, result: Any, options: Options) -> list[Hypothesis]:
         """Hypotheses of one sentence by the paper's score."""
+        if not result.scores:
+            return [Hypothesis(tuple([self.number[piece] for piece in result.hypotheses[0]]), nan, nan, scored=False)]
         made = []
         for pieces, score in zip(result.hypotheses, result.scores, strict=True):
             ids = tuple([self.number[piece] for piece in pieces])

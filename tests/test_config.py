@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from jumok import recipes
-from jumok.config import Recipe, Section, parse_assignment, read_recipe, validate
+from jumok.config import Section
 from jumok.errors import DataError, UsageError
+from jumok.recipe import Recipe, parse_assignment, read_recipe, validate
 
 
 def sections(kind: type[BaseModel] = Recipe) -> list[type[BaseModel]]:

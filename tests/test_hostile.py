@@ -17,11 +17,11 @@ from safetensors.numpy import load_file, save_file
 
 from jumok import bundle, checkpoint, ending, recipes
 from jumok.checkpoint import RunFolder
-from jumok.config import Recipe
 from jumok.data.store import Store
 from jumok.errors import JumokError, ModelFileError, UsageError
 from jumok.interop.ctranslate2 import export_bundle
 from jumok.models import build
+from jumok.recipe import Recipe
 from jumok.text import pieces
 from jumok.text.vocabulary import Vocabulary
 from jumok.translator import Translator
@@ -126,7 +126,7 @@ def test_the_size_that_a_recipe_implies_is_no_less_than_the_model_s_and_not_twic
         config = small(variant, tied=tied)
         model = build(config, 300, 400 if tied != "all" else 300)
         real = sum(tensor.numel() for tensor in checkpoint.weights(model).values())
-        assert real <= bundle.parameters(config, 300, 400 if tied != "all" else 300) < 2 * real
+        assert real <= config.parameters(300, 400 if tied != "all" else 300) < 2 * real
 
 
 def test_weights_larger_than_the_recipe_implies_are_not_read_at_all(own_micro, monkeypatch):

@@ -25,9 +25,11 @@ ARCHITECTURE = [
     {"errors", "caches"},
     {"native"},
     {"config", "text", "nn", "events", "metrics", "viz", "keys", "machine"},
+    {"models"},
+    {"recipe"},
     {"bundle"},
     {"weights"},
-    {"recipes", "models", "data", "display", "positions"},
+    {"recipes", "data", "display", "positions"},
     {"checkpoint", "decoding", "interop"},
     {"training", "engines", "evaluate"},
     {"translator", "preparation", "validation", "ending"},
@@ -41,6 +43,7 @@ LEVEL = {unit: level for level, units in enumerate(ARCHITECTURE) for unit in uni
 NO_TORCH = {
     "errors",
     "config",
+    "recipe",
     "recipes",
     "text",
     "metrics",
@@ -126,7 +129,16 @@ def test_no_file_is_a_drawer_for_odds_and_ends():
 
 
 def test_looking_at_recipes_text_and_help_does_not_load_torch():
-    modules = ["jumok", "jumok.cli", "jumok.config", "jumok.recipes", "jumok.text.lines", "jumok.text.vocabulary"]
+    modules = [
+        "jumok",
+        "jumok.cli",
+        "jumok.config",
+        "jumok.recipe",
+        "jumok.recipes",
+        "jumok.models",
+        "jumok.text.lines",
+        "jumok.text.vocabulary",
+    ]
     modules += ["jumok.metrics", "jumok.events", "jumok.viz", "jumok.display", "jumok.keys", "jumok.machine"]
     code = f"import sys, {', '.join(modules)}; jumok.Recipe; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -16,7 +16,7 @@ from torch import nn
 
 import jumok
 from jumok import checkpoint, recipes
-from jumok.config import TrainingConfig, validate
+from jumok.config import TrainingConfig
 from jumok.data import phrasebook
 from jumok.data.batches import Batch, Noise, Place, ahead, pad
 from jumok.data.corpora import Corpus
@@ -25,6 +25,7 @@ from jumok.events import read_events
 from jumok.experiment import Experiment
 from jumok.models.base import END, START
 from jumok.preparation import survey
+from jumok.recipe import validate
 from jumok.training import loop, optim
 from jumok.training.objectives import next_token
 from jumok.training.pace import ByCount, Limits, Progress

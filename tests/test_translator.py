@@ -19,7 +19,7 @@ SENTENCES = ["a b c d", "e f g h a", "b", ""]
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    from jumok.config import validate
+    from jumok.recipe import validate
 
     folder = tmp_path_factory.mktemp("translator") / "run"
     return jumok.train(recipe=validate(MICRO), out=folder)

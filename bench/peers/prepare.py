@@ -11,8 +11,8 @@ from pathlib import Path
 from bench.peers.task import SPECIALS
 from jumok import machine, recipes
 from jumok.bench.train import Measured, protocol
-from jumok.config import Recipe, parse_assignment
 from jumok.data.store import Side
+from jumok.recipe import Recipe, parse_assignment
 from jumok.text.vocabulary import Vocabulary
 
 

@@ -12,9 +12,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from jumok.config import Recipe
     from jumok.errors import JumokError
     from jumok.experiment import load, train
+    from jumok.recipe import Recipe
     from jumok.translator import Translator
 
 __version__ = "0.1.0"
@@ -22,7 +22,7 @@ __all__ = ["JumokError", "Recipe", "Translator", "load", "train"]
 
 _HOMES = {
     "JumokError": "jumok.errors",
-    "Recipe": "jumok.config",
+    "Recipe": "jumok.recipe",
     "Translator": "jumok.translator",
     "load": "jumok.experiment",
     "train": "jumok.experiment",

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jumok.config import Recipe, TransformerConfig, read_recipe
 from jumok.errors import DiskError, JumokError, ModelFileError
+from jumok.recipe import Recipe, read_recipe
 from jumok.text.vocabulary import Vocabularies
 
 MANIFEST = "MANIFEST.json"
@@ -63,7 +63,7 @@ def read(path: str | Path) -> Bundle:
     if card.get("vocabulary") != vocabularies.digest:
         raise ModelFileError("the vocabulary is not the one this model was trained with", where=f"in {folder}")
     found = Bundle(recipe=recipe, vocabularies=vocabularies, card=card, folder=folder)
-    weights = 4 * parameters(recipe.model, *found.sizes)
+    weights = 4 * recipe.model.parameters(*found.sizes)
     large = {WEIGHTS: HEADER + weights, SHORTLIST: HEADER + 2_048 * found.sizes[0]}
     optional = [SHORTLIST] if os.path.lexists(folder / SHORTLIST) else []
     for name in dict.fromkeys([WEIGHTS, *optional, *listed]):
@@ -79,20 +79,6 @@ def _vocabulary_files(folder: Path, listed: Collection[str]) -> Collection[str]:
     """What `Vocabularies.load` will read, or would if it were there."""
     joint = "vocabulary.model" in listed or os.path.lexists(folder / "vocabulary.model")
     return ["vocabulary.model"] if joint else ["vocabulary.source.model", "vocabulary.target.model"]
-
-
-def parameters(model: TransformerConfig, source: int, target: int) -> int:
-    """How many weights a model has at most; not fewer than it has, and not many more."""
-    width, keys, values = model.d_model, model.heads * model.key_width, model.heads * model.value_width
-    tables = {"all": max(source, target), "target": source + target, "none": source + 2 * target}[model.tied] * width
-    positions = 2 * model.longest * width * (model.positions == "learned")
-    join = 4 * width * width * (model.join == "concatenate")
-    norm = 4 * width
-    attention = (width + 1) * (2 * keys + 2 * values) + width + norm
-    attention += keys * (model.score == "additive")
-    inner = (3 if model.activation == "swiglu" else 2) * (width + 1) * model.d_ff + width + norm
-    layers = model.encoder_layers * (attention + inner) + model.decoder_layers * (2 * attention + inner)
-    return tables + positions + join + layers + 2 * norm
 
 
 def find(path: str | Path) -> Path:

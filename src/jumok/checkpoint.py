@@ -28,9 +28,9 @@ from torch import Tensor, nn
 import jumok
 from jumok import bundle
 from jumok.bundle import WEIGHTS, check_format, check_header, read_json, saved_recipe, step_of, verify, write_file
-from jumok.config import Recipe
 from jumok.errors import DiskError, JumokError, ModelFileError
 from jumok.models import build
+from jumok.recipe import Recipe
 from jumok.text.vocabulary import Vocabularies
 
 TYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16, "I64": torch.int64}
@@ -311,8 +311,6 @@ def describe(path: str | Path) -> dict[str, Any]:
     model, vocabularies = found.recipe.model, found.vocabularies
     tensors = weights(found.model)
     size = (found.folder / "model.safetensors").stat().st_size
-    shape = f"{model.encoder_layers} + {model.decoder_layers} layers, d_model {model.d_model}, d_ff {model.d_ff}, "
-    shape += f"{model.heads} heads of {model.key_width}"
     symbols = (
         f"{len(vocabularies.source):,} joint"
         if vocabularies.joint
@@ -321,7 +319,7 @@ def describe(path: str | Path) -> dict[str, Any]:
     return {
         "folder": str(found.folder),
         "recipe": found.recipe.name,
-        "model": f"{model.kind}: {shape}",
+        "model": f"{model.kind}: {model.shape}",
         "parameters": f"{sum(tensor.numel() for tensor in tensors.values()):,} ({size / 1e6:.1f} MB)",
         "vocabulary": f"{symbols} subwords ({found.recipe.vocabulary.kind})",
         **{name: value for name, value in found.card.items() if name not in ("format", "name", "vocabulary")},

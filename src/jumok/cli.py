@@ -125,7 +125,7 @@ def train(
     cat pairs.tsv | jumok train --table - --set model.dropout=0.3 --set vocabulary.size=4000
     torchrun --nproc-per-node 2 --max-restarts 3 -m jumok.cli train --source train.en --target train.de
     """
-    from jumok.config import parse_assignment
+    from jumok.recipe import parse_assignment
 
     changes = dict(map(parse_assignment, set_ or []))
     changes |= {"training.compile": True} if compile else {}
@@ -171,7 +171,7 @@ def distill(
     jumok distill runs/tiny --minutes 30 --decoder-layers 1 --out runs/quick
     """
     from jumok import distillation, machine
-    from jumok.config import parse_assignment
+    from jumok.recipe import parse_assignment
 
     with watching() as (sinks, stop):
         run = distillation.distill(

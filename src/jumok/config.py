@@ -1,21 +1,17 @@
-"""Recipe: everything one can choose about a run, as one frozen, closed and bounded value.
+"""The sections of a recipe: everything one can choose about data, vocabulary, training, decoding, and the Transformer.
 
-Read from TOML, changed with `--set training.steps=500`, saved with every run.  An unknown key, a wrong type or a
-value out of bounds is a `UsageError` that says which key, what it got and what it takes.  Every default of
-`TransformerConfig` is the paper's base model.
+Every section is frozen, closed and bounded.  A model's section stands in the model's own file; the Transformer's is
+here, because engines read it that start without torch.  Every default of `TransformerConfig` is the paper's base model.
+Sections become a run in recipe.py.
 """
 
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from jumok.errors import DataError, UnknownName, UsageError
+from jumok.errors import UsageError
 
-DOTS = 100  # in a line: the time that a key of many parts takes grows with their square
 Count = Annotated[int, Field(ge=1, le=10**12)]
 Size = Annotated[int, Field(ge=1, le=65_536)]
 Layers = Annotated[int, Field(ge=1, le=256)]
@@ -64,7 +60,35 @@ class VocabularyConfig(Section):
     sampling: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0  # how freely words are cut in training; grows with dropout
 
 
-class TransformerConfig(Section):
+class ModelConfig(Section):
+    """What a model's section says whatever the model: its kind, its width, its dropout, how many weights it has.
+
+    `usual` are changes to a recipe (dotted keys) with which such a model trains well where nobody chose otherwise.
+    """
+
+    usual: ClassVar[Mapping[str, Any]] = {}
+
+    kind: str = ""
+    d_model: Size = 128
+    dropout: Share = 0.1
+    tied: Literal["all", "target", "none"] = "all"  # embeddings shared with the output: both sides, target only
+
+    def parameters(self, source: int, target: int) -> int:
+        """How many weights it has at most over so many symbols; not fewer than it has, and not many more."""
+        raise NotImplementedError
+
+    @property
+    def shape(self) -> str:
+        """Its sizes in words."""
+        return ", ".join(f"{name} {value}" for name, value in self if name not in ("kind", "dropout", "tied"))
+
+    def tables(self, source: int, target: int) -> int:
+        """Weights of the embeddings and of the output matrix."""
+        rows = {"all": max(source, target), "target": source + target, "none": source + 2 * target}
+        return rows[self.tied] * self.d_model
+
+
+class TransformerConfig(ModelConfig):
     """One row of table 3.  Every default is the paper's base model."""
 
     kind: Literal["transformer"] = "transformer"
@@ -85,7 +109,6 @@ class TransformerConfig(Section):
     activation: Literal["relu", "gelu", "swiglu"] = "relu"
     residual: bool = True
     bias: bool = True  # in the projections of attention
-    tied: Literal["all", "target", "none"] = "all"  # embeddings shared with the output: both sides, target only
 
     @property
     def key_width(self) -> int:
@@ -110,6 +133,29 @@ class TransformerConfig(Section):
         if self.positions in ("rotary", "none") and self.join != "add":
             raise ValueError(f"positions={self.positions!r} has nothing to concatenate; set model.join=add")
         return self
+
+    @property
+    def shape(self) -> str:
+        layers = f"{self.encoder_layers} + {self.decoder_layers} layers, d_model {self.d_model}, d_ff {self.d_ff}"
+        return f"{layers}, {self.heads} heads of {self.key_width}"
+
+    def parameters(self, source: int, target: int) -> int:
+        width, keys, values = self.d_model, self.heads * self.key_width, self.heads * self.value_width
+        positions = 2 * self.longest * width * (self.positions == "learned")
+        join = 4 * width * width * (self.join == "concatenate")
+        norm = 4 * width
+        attention = (width + 1) * (2 * keys + 2 * values) + width + norm
+        attention += keys * (self.score == "additive")
+        inner = (3 if self.activation == "swiglu" else 2) * (width + 1) * self.d_ff + width + norm
+        layers = self.encoder_layers * (attention + inner) + self.decoder_layers * (2 * attention + inner)
+        return self.tables(source, target) + positions + join + layers + 2 * norm
+
+
+def transformer(model: ModelConfig, what: str) -> TransformerConfig:
+    """The section of a Transformer; `what` is not there for other models."""
+    if not isinstance(model, TransformerConfig):
+        raise UsageError(f"{what} is there for the Transformer alone, not for {model.kind!r}", where="in model.kind")
+    return model
 
 
 class TrainingConfig(Section):
@@ -150,149 +196,3 @@ class DecodingConfig(Section):
     beam: Annotated[int, Field(ge=1, le=1_000)] = 4
     length_penalty: Annotated[float, Field(ge=0.0, le=10.0)] = 0.6  # alpha of ((5 + n) / 6)^alpha
     extra_length: Annotated[int, Field(ge=1, le=10_000)] = 50  # output may be this much longer than the input
-
-
-class Recipe(Section):
-    """A whole run as one value."""
-
-    name: Annotated[str, Field(pattern=r"^\w[\w.+-]{0,63}$")] = "custom"
-    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 1
-    data: DataConfig = DataConfig()
-    vocabulary: VocabularyConfig = VocabularyConfig()
-    model: TransformerConfig = TransformerConfig()
-    training: TrainingConfig = TrainingConfig()
-    decoding: DecodingConfig = DecodingConfig()
-
-    @model_validator(mode="after")
-    def parts_fit(self) -> Self:
-        if self.model.tied == "all" and not self.vocabulary.joint:
-            raise ValueError(
-                "model.tied='all' shares one matrix between both languages, which needs vocabulary.joint=true; "
-                "set model.tied=target"
-            )
-        if self.decoding.beam * self.decoding.extra_length > 20_000:
-            raise ValueError(
-                f"decoding.beam={self.decoding.beam} with decoding.extra_length={self.decoding.extra_length} is more "
-                "than a search can do; set decoding.extra_length=50"
-            )
-        return self
-
-    def change(self, changes: Mapping[str, Any], *, where: str = "") -> "Recipe":
-        """A copy with dotted keys set, e.g. {"training.steps": 500}; values may be strings as typed by a user."""
-        values = self.model_dump()
-        for key, value in changes.items():
-            section, parts = values, key.split(".")
-            for part in parts[:-1]:
-                section = _known(section, part, key, where)[part]
-                if not isinstance(section, dict):
-                    what = f"{key!r} goes deeper than the recipe does"
-                    raise UsageError(what, where=where or f"in {key}", hint=_hint(key.partition(f".{parts[-1]}")[0]))
-            _known(section, parts[-1], key, where)
-            section[parts[-1]] = value
-        return validate(values, where=where)
-
-    def to_toml(self) -> str:
-        return tomli_w.dumps(_without_none(self.model_dump()))
-
-
-def validate(values: Mapping[str, Any], *, where: str = "") -> Recipe:
-    """The recipe these plain values describe, or a `UsageError` that names the key."""
-    try:
-        return Recipe.model_validate(values)
-    except ValidationError as error:
-        raise _explain(error, where) from None
-
-
-def read_recipe(path: str | Path) -> Recipe:
-    """A recipe from a TOML file of at most 100,000 bytes."""
-    path = Path(path)
-    try:
-        if path.stat().st_size > 100_000:
-            raise UsageError("a recipe of more than 100,000 bytes is no recipe", where=f"in {path}")
-        text = path.read_text(encoding="utf-8")
-        if any(line.count(".") > DOTS and not line.lstrip().startswith("#") for line in text.split("\n")):
-            raise UsageError(f"a line with more than {DOTS} dots is no line of a recipe", where=f"in {path}")
-        values = tomllib.loads(text)
-    except OSError as error:
-        hint = "try: --recipe tiny, or the name of a file that is there"
-        raise DataError(f"cannot read the recipe: {error.strerror}", where=f"in {path}", hint=hint) from None
-    except (ValueError, RecursionError) as error:  # not TOML or UTF-8, endless digits, nested too deep
-        hint = "try: a file of lines such as seed = 1, then [training], then steps = 500"
-        raise UsageError(f"not a TOML file: {error}", where=f"in {path}", hint=hint) from None
-    return validate(values, where=f"in {path}")
-
-
-def parse_assignment(text: str) -> tuple[str, Any]:
-    """`training.steps=500` as ("training.steps", 500): the value is read as TOML where it is TOML, else as a string."""
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise UsageError(f"--set takes KEY=VALUE, got {text!r}", where="in --set", hint="try: --set training.steps=500")
-    try:
-        return key.strip(), tomllib.loads(f"value = {value}")["value"]
-    except (ValueError, RecursionError):
-        return key.strip(), None if value.strip().lower() == "none" else value.strip()
-
-
-def _known(section: Mapping[str, Any], part: str, key: str, where: str) -> Mapping[str, Any]:
-    if part not in section:
-        raise UnknownName("recipe key", part, section, where=where or f"in {key}")
-    return section
-
-
-def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        key: _without_none(value) if isinstance(value, dict) else value
-        for key, value in values.items()
-        if value is not None
-    }
-
-
-def _explain(error: ValidationError, where: str) -> UsageError:
-    """The first complaint of pydantic as what, where, what to do."""
-    first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        return UnknownName("recipe key", str(first["loc"][-1]), _keys(first["loc"][:-1]), where=where or f"in {key}")
-    message = first["msg"].removeprefix("Value error, ")
-    if first["type"] != "value_error":
-        given = _shown(first["input"])
-        message = f"{message[:1].lower()}{message[1:]}; got {given if len(given) <= 60 else given[:59] + '…'}"
-    elif _is_section(first["loc"]):  # the message of a section names its keys and says what to do
-        return UsageError(message, where=where or (f"in {key}" if key else "in the recipe"))
-    return UsageError(f"{key}: {message}", where=where or f"in {key}", hint=_hint(key))
-
-
-def _shown(value: Any) -> str:
-    try:
-        return repr(value)
-    except (ValueError, RecursionError):  # more digits than Python writes; deeper than it goes
-        return "something endless"
-
-
-def _hint(key: str) -> str:
-    """A --set that is valid: the default."""
-    value: Any = Recipe().model_dump()
-    for part in key.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    if value is None or isinstance(value, dict):
-        return f"try: --set {key}=… with another value" if value is None else f"try: --set {key}.KEY=VALUE"
-    shown = str(value).lower() if isinstance(value, bool) else str(value)
-    return f"try: --set {key}={shown}, the default"
-
-
-def _is_section(location: Sequence[str | int]) -> bool:
-    return all(isinstance(field, type) and issubclass(field, BaseModel) for field in _annotations(location))
-
-
-def _annotations(location: Sequence[str | int]) -> Iterator[Any]:
-    """The types a recipe has along a place such as ("training", "steps")."""
-    kind: Any = Recipe
-    for part in location:
-        kind = kind.model_fields[str(part)].annotation
-        yield kind
-
-
-def _keys(location: Sequence[str | int]) -> list[str]:
-    """Names a recipe knows at a place such as ("training",)."""
-    *_, kind = [Recipe, *_annotations(location)]
-    return list(kind.model_fields)

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from jumok import bundle, checkpoint, preparation
 from jumok.checkpoint import Loaded, RunFolder
-from jumok.config import Recipe
+from jumok.config import transformer
 from jumok.data import corpora
 from jumok.data.corpora import Corpus, Pair
 from jumok.errors import Resumable
@@ -31,6 +31,7 @@ from jumok.events import Sink
 from jumok.experiment import Experiment, Run
 from jumok.metrics import chrf_matrix
 from jumok.models.transformer import Transformer
+from jumok.recipe import Recipe
 from jumok.text.drafts import Draft
 from jumok.text.lines import digest, read_lines, write_lines
 from jumok.translator import Translation, Translator
@@ -82,11 +83,11 @@ def student_of(path: str | Path) -> Path:
 
 def shape(recipe: Recipe, encoder_layers: int | None, decoder_layers: int) -> Recipe:
     """The teacher's recipe with the student's layers and a gentler start."""
-    peak = recipe.training.peak
+    peak, layers = recipe.training.peak, transformer(recipe.model, "a student").encoder_layers
     return recipe.change(
         {
             "name": f"{recipe.name}-student",
-            "model.encoder_layers": encoder_layers or ceil(recipe.model.encoder_layers * DEEPER),
+            "model.encoder_layers": encoder_layers or ceil(layers * DEEPER),
             "model.decoder_layers": decoder_layers,
             "training.peak": None if peak is None else peak * PEAK,
         }

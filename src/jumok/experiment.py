@@ -20,7 +20,6 @@ from torch import Tensor
 import jumok
 from jumok import checkpoint, ending, machine, native, preparation, recipes
 from jumok.checkpoint import RunFolder
-from jumok.config import Recipe
 from jumok.data import corpora, lexicon
 from jumok.data.batches import Batch, Batches, Noise, Place, ahead
 from jumok.data.corpora import Corpus
@@ -33,6 +32,7 @@ from jumok.keeping import Keeper
 from jumok.keys import key
 from jumok.models import build
 from jumok.models.transformer import Transformer
+from jumok.recipe import Recipe
 from jumok.text.vocabulary import Vocabularies
 from jumok.training import loop, optim
 from jumok.training.distributed import ALONE, Agreed, World

@@ -20,13 +20,13 @@ from typing import Any
 
 from jumok import machine, preparation
 from jumok.checkpoint import RunFolder
-from jumok.config import Recipe
 from jumok.data import corpora
 from jumok.data.batches import Batch, Batches, Place
 from jumok.data.corpora import Corpus
 from jumok.errors import UsageError
 from jumok.events import Event
 from jumok.experiment import WRITING, Experiment
+from jumok.recipe import Recipe
 from jumok.training.pace import SHARE, ByCount, Costs, Limits, Progress, allot
 
 PAIRS = 30_000  # that the probe learns its vocabulary from and trains on

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from jumok import bundle
 from jumok.checkpoint import RunFolder
-from jumok.config import Recipe
 from jumok.data import corpora, lexicon, store
 from jumok.data.corpora import Corpus, Pair
 from jumok.errors import DataError, ModelFileError, UsageError
 from jumok.keys import key
+from jumok.recipe import Recipe
 from jumok.text.vocabulary import Vocabularies, Vocabulary
 
 Report = Callable[..., None]  # ("stage", text=…): an event

@@ -7,16 +7,9 @@ paper's; the small ones are for corpora of a few ten thousand pairs on an ordina
 from collections.abc import Callable
 from pathlib import Path
 
-from jumok.config import (
-    DataConfig,
-    DecodingConfig,
-    Recipe,
-    TrainingConfig,
-    TransformerConfig,
-    VocabularyConfig,
-    read_recipe,
-)
+from jumok.config import DataConfig, DecodingConfig, TrainingConfig, TransformerConfig, VocabularyConfig
 from jumok.errors import UnknownName
+from jumok.recipe import Recipe, read_recipe
 
 
 def demo() -> Recipe:

@@ -223,7 +223,7 @@ def bench_train(
     jumok bench train --recipe base --updates 6 --json >> results.jsonl
     """
     from jumok.bench.train import measure, table
-    from jumok.config import parse_assignment
+    from jumok.recipe import parse_assignment
 
     figures = measure(
         recipe, source=source, target=target, changes=dict(map(parse_assignment, set_ or [])), tokens=tokens,

@@ -31,16 +31,18 @@ from jumok.bench.measure import (
     beside,
     named,
 )
-from jumok.config import Recipe
+from jumok.config import transformer
 from jumok.data.batches import Batch, Batches, Noise
 from jumok.data.store import Store
 from jumok.errors import JumokError, Resumable, UsageError
 from jumok.events import Event
 from jumok.experiment import Experiment, Run
 from jumok.models.base import PAD
+from jumok.recipe import Recipe
 from jumok.training.pace import Progress
 
 SYMBOLS = 8_000
+COUNT = "a count of operations"
 LARGE = 20_000_000  # parameters from which an update takes seconds
 PROBE = 0.15  # seconds of matrix products between two updates
 FEW, MANY = (2, 8), (10, 60)  # updates of warm-up and updates that count, for large models and for others
@@ -138,7 +140,8 @@ class Measured(Experiment):
                 grid += share.source.numel() + share.labels.numel() if padded else 0
         if sum(target) != tokens:
             raise JumokError(f"the update says {tokens:,} tokens, its batches {sum(target):,}")
-        operations = flops.training_flops(self.recipe.model, len(self.vocabularies.target), source, target)
+        model = transformer(self.recipe.model, COUNT)
+        operations = flops.training_flops(model, len(self.vocabularies.target), source, target)
         real = sum(source) + sum(target)
         return Work(sum(source), sum(target), max(grid, real), len(source), operations, loss)
 
@@ -170,7 +173,7 @@ def measure(
             raise UsageError(f"--{name} is at least {least}; got {given}", where=f"in --{name}")
     chosen = recipes.get(recipe) if isinstance(recipe, str) else recipe
     chosen = protocol(chosen, source=source, target=target, tokens=tokens).change(changes or {})
-    products = [*SQUARES, *flops.shapes(chosen.model, chosen.vocabulary.size, tokens)]
+    products = [*SQUARES, *flops.shapes(transformer(chosen.model, COUNT), chosen.vocabulary.size, tokens)]
     say("measuring matrix products")
     before = machine.sgemm(products)
     with tempfile.TemporaryDirectory(prefix="jumok-bench-") if keep is None else nullcontext(keep) as folder:
@@ -191,7 +194,7 @@ def describe(run: Measured, rates: Mapping[str, float], memory: int) -> dict[str
     figures = run.watch.figures()
     operations = sum(update.work.flops for update in run.watch.counted)
     first, last = run.watch.losses() or (0.0, 0.0)
-    data, model = run.recipe.data, run.recipe.model
+    data, model = run.recipe.data, transformer(run.recipe.model, COUNT)
     meanwhile = run.meanwhile[run.watch.warmup :]
     others = beside(run.watch, rates, memory, threads=torch.get_num_threads(), meanwhile=meanwhile)
     return {

@@ -17,7 +17,7 @@ import numpy as np
 from jumok import native, positions
 from jumok import weights as stored
 from jumok.bundle import Bundle
-from jumok.config import TransformerConfig
+from jumok.config import ModelConfig, TransformerConfig, transformer
 from jumok.data.lexicon import Lexicon, shortlist_of
 from jumok.decoding.hypothesis import NEVER, Hypothesis, ranked
 from jumok.engines.options import AT_ONCE, LONGEST_SOURCE, Options, Wish, features
@@ -29,8 +29,10 @@ from jumok.weights import Tensors
 MARGIN = 3.0  # with a shortlist: a hypothesis e^3 times less likely than its sentence's best is given up (LOG.md)
 
 
-def obstacle(model: TransformerConfig) -> str | None:
+def obstacle(model: ModelConfig) -> str | None:
     """Why a model cannot run here; None if it can."""
+    if not isinstance(model, TransformerConfig):
+        return f"the kernels have no {model.kind}"
     reasons = {
         f"norm={model.norm!r}": model.norm != "layer",
         f"join={model.join!r}": model.join != "add",
@@ -47,7 +49,7 @@ class NativeEngine:
     """Decodes with the kernels."""
 
     def __init__(self, found: Bundle, *, shortlist: bool = False) -> None:
-        model, self.symbols = found.recipe.model, found.sizes[0]
+        model, self.symbols = transformer(found.recipe.model, "the native engine"), found.sizes[0]
         self.weights = stored.read(found)
         self.library = native.library()
         packer = Packer(self.library, self.weights, model)

@@ -17,7 +17,7 @@ import numpy as np
 
 from jumok import weights as stored
 from jumok.bundle import Bundle
-from jumok.config import TransformerConfig
+from jumok.config import TransformerConfig, transformer
 from jumok.data.lexicon import Lexicon, shortlist_of
 from jumok.errors import DiskError, UsageError
 from jumok.interop.ctranslate2_library import VOCABULARY_MAP, library, obstacle
@@ -60,7 +60,8 @@ def export(
 def export_bundle(found: Bundle, out: str | Path, *, precision: str = "float32") -> Path:
     """Export a bundle's model and its shortlist."""
     weights, shortlist = stored.read(found), shortlist_of(found)
-    return export(weights, found.recipe.model, found.vocabularies, out, precision=precision, shortlist=shortlist)
+    model = transformer(found.recipe.model, "export to CTranslate2")
+    return export(weights, model, found.vocabularies, out, precision=precision, shortlist=shortlist)
 
 
 def vocabulary_map(lexicon: Lexicon, vocabularies: Vocabularies) -> Iterator[str]:

@@ -7,7 +7,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from jumok.config import TransformerConfig
+from jumok.config import ModelConfig, TransformerConfig
 
 VOCABULARY_MAP = "vmap.txt"
 
@@ -32,8 +32,10 @@ def library(*submodules: str) -> Any:
     return ctranslate2
 
 
-def obstacle(model: TransformerConfig) -> str | None:
+def obstacle(model: ModelConfig) -> str | None:
     """Why a model cannot be exported; None if it can."""
+    if not isinstance(model, TransformerConfig):
+        return f"CTranslate2 has no {model.kind} of this kind"
     width = model.d_model // model.heads
     reasons = {
         f"norm={model.norm!r}": model.norm != "layer",

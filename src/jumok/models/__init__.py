@@ -1,14 +1,49 @@
-"""Architectures: each file whole and readable alone; `build` turns a recipe's model section into one."""
+"""Architectures: each file whole and readable alone.  `KINDS` is the closed table of what a recipe may name.
 
-import torch
+A model is one file, with its section of a recipe, and one line here.  Neither this module nor the Transformer's section
+loads torch: engines read recipes without it.
+"""
 
-from jumok.config import TransformerConfig
-from jumok.models.transformer import Transformer
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jumok.config import ModelConfig
+from jumok.errors import UnknownName
+
+if TYPE_CHECKING:
+    import torch
 
 
-def build(
-    config: TransformerConfig, source_symbols: int, target_symbols: int, *, device: torch.device | str = "cpu"
-) -> Transformer:
+class Kind(NamedTuple):
+    """Where a model and its section of a recipe are."""
+
+    model: str
+    section: str
+
+
+KINDS = {
+    "transformer": Kind("jumok.models.transformer.Transformer", "jumok.config.TransformerConfig"),
+}
+
+
+def section(kind: str, *, where: str = "") -> type[ModelConfig]:
+    """What a recipe may say of such a model."""
+    if kind not in KINDS:
+        raise UnknownName("model", kind, KINDS, where=where, hint="try: --set model.kind=transformer, the default")
+    found: type[ModelConfig] = _named(KINDS[kind].section)
+    return found
+
+
+def build(config: ModelConfig, source_symbols: int, target_symbols: int, *, device: torch.device | str = "cpu") -> Any:
     """The model of a recipe with weights freshly drawn from torch's generator; device "meta" only counts them."""
+    import torch
+
     with torch.device(device):
-        return Transformer(config, source_symbols, target_symbols)
+        return _named(KINDS[config.kind].model)(config, source_symbols, target_symbols)
+
+
+def _named(path: str) -> Any:
+    module, _, name = path.rpartition(".")
+    return getattr(import_module(module), name)

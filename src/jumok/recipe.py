@@ -64,14 +64,14 @@ class Recipe(Section):
             values["model"] = other().model_dump()
             changes = {**other.usual, **changes}
         for key, value in changes.items():
-            section, parts = values, key.split(".")
+            inner, parts = values, key.split(".")
             for part in parts[:-1]:
-                section = _known(section, part, key, where)[part]
-                if not isinstance(section, dict):
+                inner = _known(inner, part, key, where)[part]
+                if not isinstance(inner, dict):
                     what = f"{key!r} goes deeper than the recipe does"
                     raise UsageError(what, where=where or f"in {key}", hint=f"try: --set {key.rpartition('.')[0]}=…")
-            _known(section, parts[-1], key, where)
-            section[parts[-1]] = value
+            _known(inner, parts[-1], key, where)
+            inner[parts[-1]] = value
         return validate(values, where=where)
 
     def to_toml(self) -> str:

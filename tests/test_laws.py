@@ -14,9 +14,9 @@ from jumok.decoding.search import beam, drawn, greedy
 from jumok.engines.options import Options
 from jumok.engines.torch_engine import TorchEngine
 from jumok.models.base import END, PAD, START
-from tests.helpers import SYMBOLS, VARIANTS, made, small, two_sentences
+from tests.helpers import OTHERS, SYMBOLS, VARIANTS, made, small, two_sentences
 
-every = pytest.mark.parametrize("variant", VARIANTS)
+every = pytest.mark.parametrize("variant", [*VARIANTS, *OTHERS])
 
 
 def logits(model, source: Tensor, target: Tensor) -> Tensor:

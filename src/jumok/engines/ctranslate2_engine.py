@@ -40,8 +40,8 @@ FORMAT = 1  # of what is cached
 KEPT = 24  # exported models in the cache
 ABLE = ("minimum length", "ban on repeats", "prefix")  # of what may be asked beyond greedy and beam search
 PRECISIONS = ("int8", "float32")
-BATCH = 1_024  # source tokens decoded at once, greedily
-BEAM_BATCH = 512  # with a beam
+BATCH = 512  # source tokens decoded at once, greedily
+BEAM_BATCH = 256  # with a beam
 SHORT_BATCH = 256  # with a shortlist, which grows with the sentences that share it
 
 

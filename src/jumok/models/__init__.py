@@ -25,6 +25,15 @@ class Kind(NamedTuple):
 
 KINDS = {
     "transformer": Kind("jumok.models.transformer.Transformer", "jumok.config.TransformerConfig"),
+    "rnn": Kind("jumok.models.rnn.RNN", "jumok.models.rnn.RNNConfig"),
+    "convs2s": Kind("jumok.models.convs2s.ConvS2S", "jumok.models.convs2s.ConvS2SConfig"),
+    "bytenet": Kind("jumok.models.bytenet.ByteNet", "jumok.models.bytenet.ByteNetConfig"),
+    "memory": Kind("jumok.models.memory.MemoryNetwork", "jumok.models.memory.MemoryConfig"),
+    "gpt": Kind("jumok.models.gpt.GPT", "jumok.models.gpt.GPTConfig"),
+    "bert": Kind("jumok.models.bert.BERT", "jumok.models.bert.BERTConfig"),
+    "electra": Kind("jumok.models.electra.ELECTRA", "jumok.models.electra.ELECTRAConfig"),
+    "classifier": Kind("jumok.models.labels.Classifier", "jumok.models.labels.LabelsConfig"),
+    "tagger": Kind("jumok.models.labels.Tagger", "jumok.models.labels.TaggerConfig"),
 }
 
 

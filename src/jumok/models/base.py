@@ -8,16 +8,20 @@ Shapes   B batch · S source · T target · N rows (hypotheses) · D width · V 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 from torch import Tensor
 
 PAD, UNKNOWN, START, END = 0, 1, 2, 3  # the same in every vocabulary, for ever
+SEPARATOR, CLASS, MASK, SPECIALS = 4, 5, 6, 8  # between two texts, before one, in the place of a word; ordinary ids from
 
 
 @dataclass(frozen=True)
 class Attention:
-    """Every map of one batch: encoder (B, L, H, S, S), decoder (B, L, H, T, T), cross (B, L, H, T, S)."""
+    """Every map of one batch: encoder (B, L, H, S, S), decoder (B, L, H, T, T), cross (B, L, H, T, S).
+
+    What a model does not have has no layers: (B, 0, 1, …).
+    """
 
     encoder: Tensor
     decoder: Tensor
@@ -57,4 +61,17 @@ class Seq2Seq(Protocol):
 
     def attention(self, source: Tensor, target: Tensor) -> Attention:
         """All attention maps of a teacher-forced pass."""
+        ...
+
+
+@runtime_checkable
+class Learner(Protocol):
+    """A model that says itself what training makes small, because it is not the next token of the target."""
+
+    def loss(self, source: Tensor, target: Tensor, labels: Tensor, *, smoothing: float) -> tuple[Tensor, int]:
+        """The sum of the losses of a batch, and how many predictions they are of."""
+        ...
+
+    def accuracy(self, source: Tensor, target: Tensor, labels: Tensor) -> tuple[int, int]:
+        """How many predictions are right, and of how many."""
         ...

@@ -32,12 +32,25 @@ class Dropout(nn.Module):
         return fused.dropout(x, self.now, self.stream)
 
 
+class Chance(nn.Module):
+    """Random numbers that are part of an objective: by the stream of keys in training, always the same in use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.share, self.stream = 1.0, fused.Stream()
+
+    def generator(self) -> torch.Generator:
+        """A generator for the draws of one pass."""
+        seed = self.stream.next() % 2**63 if self.training else 1
+        return torch.Generator().manual_seed(seed)
+
+
 class Dropouts:
-    """All dropout of a model at once: one stream of keys, one share of the rate."""
+    """All chance of a model at once: one stream of keys, one share of the dropout."""
 
     def __init__(self, model: nn.Module) -> None:
         self.stream = fused.Stream()
-        self.modules = [module for module in model.modules() if isinstance(module, Dropout)]
+        self.modules = [module for module in model.modules() if isinstance(module, Dropout | Chance)]
         for module in self.modules:
             module.stream = self.stream
 

@@ -40,11 +40,32 @@ VARIANTS: dict[str, dict[str, object]] = {
 
 
 OTHERS: dict[str, dict[str, object]] = {  # other generators than the Transformer, each as small as it gets
-    # rnn
-    # convs2s
-    # bytenet
-    # memory
-    # gpt
+    "rnn-gru-additive": {"kind": "rnn", "d_model": 16},
+    "rnn-gru-multiplicative": {"kind": "rnn", "d_model": 16, "attention": "multiplicative"},
+    "rnn-gru-none": {"kind": "rnn", "d_model": 16, "attention": "none"},
+    "rnn-lstm-additive": {"kind": "rnn", "d_model": 16, "cell": "lstm", "decoder_layers": 2},
+    "rnn-lstm-none": {"kind": "rnn", "d_model": 16, "cell": "lstm", "attention": "none"},
+    "rnn-deep": {
+        "kind": "rnn", "d_model": 16, "cell": "lstm", "attention": "multiplicative", "encoder_layers": 2,
+        "decoder_layers": 2,
+    },  # fmt: skip
+    "rnn-untied": {"kind": "rnn", "d_model": 16, "tied": "none"},
+    "convs2s": {"kind": "convs2s", "encoder_layers": 2, "decoder_layers": 2, "d_model": 16, "longest": 12},
+    "convs2s-wide": {"kind": "convs2s", "encoder_layers": 2, "decoder_layers": 2, "d_model": 16, "kernel": 5},
+    "convs2s-untied": {"kind": "convs2s", "encoder_layers": 2, "decoder_layers": 1, "d_model": 16, "tied": "none"},
+    "convs2s-narrow": {"kind": "convs2s", "encoder_layers": 1, "decoder_layers": 2, "d_model": 16, "d_conv": 10},
+    "bytenet": {"kind": "bytenet", "d_model": 16, "encoder_sets": 1, "decoder_sets": 1, "largest_dilation": 4},
+    "bytenet-wide": {"kind": "bytenet", "d_model": 16, "encoder_sets": 2, "largest_dilation": 2, "kernel": 5},
+    "bytenet-stretched": {"kind": "bytenet", "d_model": 16, "largest_dilation": 4, "stretch": 1.5, "extra": 2},
+    "bytenet-untied": {"kind": "bytenet", "d_model": 16, "largest_dilation": 4, "tied": "none"},
+    "memory": {"kind": "memory", "d_model": 16, "longest": 8},
+    "memory-layer-wise": {"kind": "memory", "d_model": 16, "longest": 8, "tying": "layer-wise", "nonlinear": "half"},
+    "memory-untied": {"kind": "memory", "d_model": 16, "longest": 8, "tied": "none", "encoding": "bag"},
+    "memory-words": {"kind": "memory", "memory": "words", "d_model": 16, "words": 3},
+    "gpt": {"kind": "gpt", "layers": 2, "d_model": 16, "d_ff": 24, "heads": 2, "longest": 8},
+    "gpt-rotary": {"kind": "gpt", "layers": 2, "d_model": 16, "d_ff": 24, "heads": 2, "positions": "rotary"},
+    "gpt-sinusoidal": {"kind": "gpt", "layers": 2, "d_model": 16, "d_ff": 24, "heads": 2, "positions": "sinusoidal"},
+    "gpt-untied": {"kind": "gpt", "layers": 2, "d_model": 16, "d_ff": 24, "heads": 2, "tied": "none"},
 }
 
 

@@ -32,7 +32,7 @@ ARCHITECTURE = [
     {"recipes", "data", "display", "positions"},
     {"checkpoint", "decoding", "interop"},
     {"training", "engines", "evaluate"},
-    {"translator", "preparation", "validation", "ending"},
+    {"translator", "preparation", "validation", "beginning", "ending"},
     {"keeping"},
     {"experiment"},
     {"lab", "bench", "server", "demo", "doctor", "shell", "plan", "distillation"},

@@ -59,7 +59,7 @@ def read(path: str | Path) -> Bundle:
         check(folder, listed, name, most=OTHER)
     card = read_json(folder / "card.json")
     check_format(card, folder / "card.json")
-    recipe, vocabularies = saved_recipe(folder), Vocabularies.load(folder)
+    recipe, vocabularies = (known := saved_recipe(folder)), Vocabularies.load(folder, breaks=known.vocabulary.breaks)
     if card.get("vocabulary") != vocabularies.digest:
         raise ModelFileError("the vocabulary is not the one this model was trained with", where=f"in {folder}")
     found = Bundle(recipe=recipe, vocabularies=vocabularies, card=card, folder=folder)

@@ -293,7 +293,8 @@ def average_run(path: str | Path, *, last: int, out: Path | None = None) -> Path
             if refused
             else ModelFileError("there is no checkpoint", where=f"in {run.checkpoints}", hint="try: jumok train --help")
         )
-    recipe, vocabularies = run.recipe(), Vocabularies.load(run.path)
+    recipe = run.recipe()
+    vocabularies = Vocabularies.load(run.path, breaks=recipe.vocabulary.breaks)
     expected = weights(build(recipe.model, len(vocabularies.source), len(vocabularies.target), device="meta"))
     mean = average([one.tensors("model.safetensors", expected) for one in whole])
     card = maker(recipe) | {

@@ -54,6 +54,7 @@ Deterministic = Annotated[
     bool, typer.Option("--deterministic", help="The same whatever is beside it, to the last bit; costs native nothing.")
 ]
 Words = list[str] | None
+MODELS = "transformer, rnn, convs2s, bytenet, memory, gpt, bert, electra, classifier or tagger."
 MISUSE: type[Exception] = typer.BadParameter.__mro__[2]  # ClickException, of click or of the copy that typer may carry
 
 
@@ -92,20 +93,25 @@ def demo(
     print(report.drawing(width=min(100, terminal_width()), color=sys.stdout.isatty()))
 
 
-@app.command(short_help="Train a translator; the same command continues it.")
+@app.command(short_help="Train a translator, or another model; the same command continues it.")
 def train(
     source: Annotated[File, option("FILE", "Text to translate from, a sentence a line (.gz .xz .zst).")] = None,
     target: Annotated[File, option("FILE", "Its translation, line by line.")] = None,
     table: Annotated[File, option("FILE", "Or one .tsv or .jsonl with both; - is stdin (tsv).")] = None,
-    corpus: Annotated[File, option("NAME", "Or one jumok makes: phrasebook, copy, reverse, sort.")] = None,
+    text: Annotated[File, option("FILE", "Or a text to be learnt itself (gpt, bert, electra, memory).")] = None,
+    corpus: Annotated[File, option("NAME", "Or one jumok makes: phrasebook, copy, reverse, sort, babi-1 …")] = None,
     valid_source: Annotated[File, option("FILE", "Validation text; held out by rule if not given.")] = None,
     valid_target: Annotated[File, option("FILE", "Its translation.")] = None,
     valid_table: Annotated[File, option("FILE", "Or one .tsv or .jsonl with both.")] = None,
+    valid_text: Annotated[File, option("FILE", "Or a text; the last tenth of --text if not given.")] = None,
     recipe: Annotated[str, option("NAME", "demo, tiny, small, base, big, table3-… or a .toml file.")] = "tiny",
+    model: Annotated[str | None, option("NAME", MODELS)] = None,
+    begin: Annotated[str | None, option("RUN", "Begin with what fits of a finished run's weights.", "--from")] = None,
     out: Annotated[Path | None, option("FOLDER", "Folder of the run. Default: runs/RECIPE.")] = None,
     minutes: Annotated[float | None, option("MINUTES", "Be done within this time; the schedule fits it.")] = None,
     steps: Annotated[int | None, option("N", "Stop after this many updates.")] = None,
     epochs: Annotated[int | None, option("N", "Stop after this many passes over the data.")] = None,
+    tokens: Annotated[int | None, option("N", "Stop after this many target tokens.")] = None,
     until_bleu: Annotated[float | None, option("BLEU", "Stop when validation BLEU reaches this.")] = None,
     compile: Annotated[bool, typer.Option("--compile", help="Compile the model with torch.compile.")] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Only probe, 20 seconds, and say what to expect.")] = False,
@@ -122,6 +128,8 @@ def train(
     jumok train --source train.en --target train.de
     jumok train --source train.en --target train.de --minutes 10 --plan
     jumok train --source train.en.gz --target train.ko.gz --recipe small --minutes 60 --out runs/enko
+    jumok train --source train.en --target train.de --model rnn
+    jumok train --text shakespeare.txt --model gpt --set vocabulary.kind=byte --minutes 15
     cat pairs.tsv | jumok train --table - --set model.dropout=0.3 --set vocabulary.size=4000
     torchrun --nproc-per-node 2 --max-restarts 3 -m jumok.cli train --source train.en --target train.de
     """
@@ -131,9 +139,10 @@ def train(
     changes |= {"training.compile": True} if compile else {}
     changes |= {} if until_bleu is None else {"training.until_bleu": until_bleu}
     choices: dict[str, Any] = {
-        "source": source, "target": target, "table": table, "corpus": corpus, "valid_source": valid_source,
-        "valid_target": valid_target, "valid_table": valid_table, "recipe": recipe, "minutes": minutes,
-        "steps": steps, "epochs": epochs, "changes": changes,
+        "source": source, "target": target, "table": table, "text": text, "corpus": corpus,
+        "valid_source": valid_source, "valid_target": valid_target, "valid_table": valid_table,
+        "valid_text": valid_text, "recipe": recipe, "model": model, "begin": begin, "minutes": minutes,
+        "steps": steps, "epochs": epochs, "tokens": tokens, "changes": changes,
     }  # fmt: skip
     with watching() as (sinks, stop):  # from here on signals are heard, also while torch is being loaded
         from jumok import experiment, machine

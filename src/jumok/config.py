@@ -36,14 +36,18 @@ class Section(BaseModel):
 class DataConfig(Section):
     """Which sentence pairs, which of them are kept, and how they are put into batches."""
 
-    corpus: str | None = None  # a corpus jumok makes itself: phrasebook, copy, reverse, sort
+    corpus: str | None = None  # a corpus jumok makes itself: phrasebook, copy, reverse, sort, babi-1 …
     pairs: Annotated[int, Field(ge=100, le=10**9)] = 50_000  # how many pairs of it
     source: str | None = None  # the user's own files, one sentence a line
     target: str | None = None
     table: str | None = None  # or one .tsv or .jsonl with both sides
+    text: str | None = None  # or a text to be learnt itself: nothing is read, all of it is said
     valid_source: str | None = None
     valid_target: str | None = None
     valid_table: str | None = None
+    valid_text: str | None = None
+    stretch: Annotated[int, Field(ge=8, le=65_536)] = 256  # characters of a text that are learnt at a time
+    halves: bool = False  # of which the first half is read and the second said
     hold_out: Annotated[int, Field(ge=1, le=100_000)] = 1_000  # pairs held out where no validation set is given
     longest: Annotated[int, Field(ge=1, le=4_096)] = 200  # subwords a side; longer pairs are left out of training
     ratio: Annotated[float, Field(ge=1.0, le=1_000.0)] = 9.0  # of the two lengths in subwords
@@ -54,8 +58,11 @@ class VocabularyConfig(Section):
     """Subwords, trained on the corpus itself."""
 
     size: Annotated[int, Field(ge=265, le=256_000)] = 8_000  # 8 specials, 256 bytes, and a character at least
-    kind: Literal["unigram", "bpe"] = "unigram"
+    at_most: bool = False  # fewer, where the text has no more
+    kind: Literal["unigram", "bpe", "word", "byte"] = "unigram"
+    target_kind: Literal["unigram", "bpe", "word", "byte"] | None = None  # where the target has its own: labels, say
     joint: bool = True  # one vocabulary for both languages
+    breaks: bool = False  # lines of a text are kept apart; else a line break is a space
     sentences: Annotated[int, Field(ge=100, le=10**8)] = 1_000_000  # sampled from the corpus to learn it
     sampling: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0  # how freely words are cut in training; grows with dropout
 
@@ -163,6 +170,7 @@ class TrainingConfig(Section):
 
     steps: Count = 100_000  # the first limit that is reached ends the run
     epochs: Count | None = None
+    tokens: Count | None = None  # of the target, padding not counted
     minutes: Annotated[float, Field(gt=0.0, le=10**6)] | None = None
     until_bleu: Annotated[float, Field(gt=0.0, le=100.0)] | None = None
     optimizer: Literal["adam", "muon"] = "adam"  # muon: orthogonal moves for the matrices, Adam for the rest

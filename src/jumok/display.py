@@ -92,7 +92,8 @@ class TrainingDisplay:
         if not self.headed:
             self.say(HEADER, "dim")
             self.headed = True
-        bleu = f"{event['bleu']:6.2f}" if event.get("bleu") is not None else f"{'–':>6}"
+        worth = event.get("bleu", event.get("accuracy"))
+        bleu = f"{worth:6.2f}" if worth is not None else f"{'–':>6}"
         perplexity = min(event["perplexity"], 99_999_999)
         row = f"{event['step']:>8,} {event['epoch']:>6} {clock(event['seconds']):>7} {self.loss:>7.3f} "
         row += f"{event['loss']:>7.3f} {perplexity:>8.2f} {bleu} {f'{self.speed:,.0f}' if self.speed else '–':>9}"

@@ -79,7 +79,7 @@ def _tells(card: dict[str, Any]) -> bool:
     scores = valid.get(name) if isinstance(valid, dict) and isinstance(name, str) else None
     return (
         isinstance(scores, dict)
-        and {"loss", "perplexity", "bleu"} <= scores.keys()
+        and {"loss", "perplexity"} <= scores.keys()
         and all(map(_is_number, [*scores.values(), card.get("valid_pairs")]))
         and isinstance(card.get("ended_by"), str)
     )

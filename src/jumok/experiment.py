@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ import torch
 from torch import Tensor
 
 import jumok
-from jumok import checkpoint, ending, machine, native, preparation, recipes
+from jumok import bundle, checkpoint, ending, machine, native, preparation
+from jumok.beginning import choose, inherit
 from jumok.checkpoint import RunFolder
 from jumok.data import corpora, lexicon
 from jumok.data.batches import Batch, Batches, Noise, Place, ahead
@@ -30,18 +32,18 @@ from jumok.events import EventLog, LossLog, Silence, Sink, TensorBoardSink
 from jumok.interop.ctranslate2_library import obstacle
 from jumok.keeping import Keeper
 from jumok.keys import key
+from jumok.metrics import quality
 from jumok.models import build
-from jumok.models.transformer import Transformer
 from jumok.recipe import Recipe
-from jumok.text.vocabulary import Vocabularies
+from jumok.text.vocabulary import Vocabularies, Vocabulary
 from jumok.training import loop, optim
 from jumok.training.distributed import ALONE, Agreed, World
-from jumok.training.objectives import next_token
+from jumok.training.objectives import objective_of
 from jumok.training.pace import ByClock, ByCount, Costs, Limits, Pace, Progress
 from jumok.training.schedule import Course, Schedule
 from jumok.training.team import Stopped, Team
 from jumok.translator import Translator
-from jumok.validation import Judge, spread
+from jumok.validation import judge_of, spread
 
 WRITING = 1.5e8  # bytes a second that a disk takes, until the first checkpoint has shown it
 
@@ -75,46 +77,26 @@ def train(
     began: float | None = None,
     exact: bool = False,
     world: World = ALONE,
+    begin: str | Path | None = None,
     **choices: Any,
 ) -> Run:
     """Train a translator from two text files; the other choices are those of `choose`.
+
+    `begin` is a finished run whose vocabulary and weights, as far as they fit, the new one begins with.
 
     Minutes count from `began` on the clock of `time.monotonic`, or from this call.  `exact` refuses to continue a run
     where it could not end with the bytes of a run that was never interrupted.  Several processes train together in a
     `world` (training/distributed.py).
     """
-    recipe = choose(source, target, minutes=minutes, **choices)
+    recipe = choose(source, target, minutes=minutes, begin=begin, **choices)
     out = out or Path("runs") / recipe.name
-    more = minutes is not None
-    return Experiment(
-        recipe, out, device=device, sinks=sinks, stop=stop, began=began, more=more, exact=exact, world=world
-    ).run()
-
-
-def choose(
-    source: str | None = None,
-    target: str | None = None,
-    *,
-    recipe: str | Recipe = "tiny",
-    minutes: float | None = None,
-    steps: int | None = None,
-    epochs: int | None = None,
-    changes: dict[str, Any] | None = None,
-    **data: Any,
-) -> Recipe:
-    """A recipe with the user's text and limits; further keywords are keys of its data section."""
-    chosen = recipes.get(recipe) if isinstance(recipe, str) else recipe
-    wanted: dict[str, Any] = {f"data.{name}": str(value) for name, value in data.items() if value is not None}
-    if source is not None or target is not None or data.get("table") is not None:
-        wanted |= {"data.corpus": None, "data.source": source and str(source), "data.target": target and str(target)}
-    limits = {"minutes": minutes, "steps": steps, "epochs": epochs}
-    if any(value is not None for value in limits.values()):
-        wanted |= {
-            "training.minutes": minutes,
-            "training.epochs": epochs,
-            "training.steps": 10**9 if steps is None else steps,
-        }
-    return chosen.change(wanted | (changes or {}))
+    common: dict[str, Any] = {"device": device, "sinks": sinks, "stop": stop, "began": began, "exact": exact}
+    common |= {"more": minutes is not None, "world": world}
+    if begin is None:
+        return Experiment(recipe, out, **common).run()
+    found = bundle.read(begin)
+    known = found.vocabularies if recipe.vocabulary.joint else found.vocabularies.source
+    return Experiment(recipe, out, **common, vocabularies=known, inherit=partial(inherit, found)).run()
 
 
 class Experiment:
@@ -132,8 +114,8 @@ class Experiment:
         more: bool = False,
         exact: bool = False,
         world: World = ALONE,
-        vocabularies: Vocabularies | None = None,
-        inherit: Callable[[Transformer], None] = lambda model: None,
+        vocabularies: Vocabularies | Vocabulary | None = None,
+        inherit: Callable[[Any], None] = lambda model: None,
     ) -> None:
         """`vocabularies` are learnt from the text unless given; `inherit` may set the weights of the new model."""
         self.recipe, self.folder = recipe, RunFolder(out)
@@ -197,7 +179,11 @@ class Experiment:
             return None
         steps, epochs = found.progress.step, found.progress.epoch
         option = {"steps": f"--steps {2 * steps}", "epochs": f"--epochs {2 * epochs}", "minutes": "--minutes 10"}
-        option |= {"bleu": "a higher --until-bleu", "patience": "a larger --set training.patience=N"}
+        option |= {
+            "tokens": f"--tokens {2 * found.progress.tokens}",
+            "bleu": "a higher --until-bleu",
+            "patience": "a larger --set training.patience=N",
+        }
         self.stage(
             f"This run is finished: {steps:,} steps, ended by {found.card['ended_by']}; the model is in "
             f"{self.folder.bundle}. To go on: the same command with {option[reason]}"
@@ -278,14 +264,18 @@ class Experiment:
         self.team = Team(self.model, self.objective, self.optimizer, self.workers(), self.world)
         batch_tokens = min(recipe.data.tokens_per_batch, training.tokens_per_update)
         self.feed = Batches(
-            self.store, tokens=batch_tokens, seed=recipe.seed, vocabularies=self.vocabularies, noise=self.noise
-        )
+            self.store, tokens=batch_tokens, seed=recipe.seed, vocabularies=self.vocabularies, noise=self.noise,
+            ends=not self.corpus.is_text,
+        )  # fmt: skip
         self.accumulate = max(1, round(training.tokens_per_update / batch_tokens))
         self.schedule = Schedule(training.schedule, recipe.model.d_model, training.warmup, training.peak)
         source, target = self.store.tokens()
         valid = [self.valid[row] for row in spread(len(self.valid), training.valid_pairs)]
         engine = TorchEngine(self.model, device=self.device)
-        self.judge = Judge(engine, self.vocabularies, valid, ratio=target / source, tick=self.tick)
+        self.judge = judge_of(
+            engine, self.vocabularies, valid, is_text=self.corpus.is_text, ratio=target / max(1, source),
+            labels=recipe.vocabulary.target_kind == "word", tick=self.tick,
+        )  # fmt: skip
 
     def drive(self, pace: Pace, progress: Progress, stop: Callable[[], bool]) -> loop.Outcome:
         """The training loop with all its arguments."""
@@ -311,16 +301,19 @@ class Experiment:
         """The recipe's limits, time apart."""
         training = self.recipe.training
         return Limits(
-            steps=training.steps, epochs=training.epochs, bleu=training.until_bleu, patience=training.patience,
-            validations=training.validations, validate_every=training.validate_every,
+            steps=training.steps, epochs=training.epochs, tokens=training.tokens, bleu=training.until_bleu,
+            patience=training.patience, validations=training.validations, validate_every=training.validate_every,
         )  # fmt: skip
 
     def paced(self, progress: Progress) -> Pace:
-        """By count or by clock; epochs are told as steps, too, so that the schedule can end with them."""
+        """By count or by clock; epochs and tokens are told as steps, too, so that the schedule can end with them."""
         training, limits = self.recipe.training, self.limits()
         if training.epochs is not None:
             expected = -(-training.epochs * self.feed.count(0) // self.accumulate)
             limits = replace(limits, expected=min(training.steps, expected))
+        if training.tokens is not None:
+            each = (self.store.tokens()[1] + len(self.store)) / self.feed.count(0) * self.accumulate
+            limits = replace(limits, expected=min(limits.last, max(1, round(training.tokens / each))))
         candidates = 1 + (training.average > 1) + (self.mean is not None) + (self.earlier is not None)
         compared = 1 if self.earlier is None else 2
         limits = replace(limits, pairs=len(self.judge.pairs), candidates=candidates, compared=compared)
@@ -369,11 +362,11 @@ class Experiment:
         """One a core, where cores are what we compute on; a compiled model and a graphics card work alone."""
         return torch.get_num_threads() if self.device.type == "cpu" and not self.recipe.training.compile else 1
 
-    def objective(self, model: Transformer) -> Callable[[Batch], tuple[Tensor, int]]:
+    def objective(self, model: Any) -> Callable[[Batch], tuple[Tensor, int]]:
         """What a model, or a replica of it, makes small."""
         training = self.recipe.training
-        hidden = torch.compile(model.hidden, dynamic=True) if training.compile else model.hidden
-        plain = next_token(model, smoothing=training.label_smoothing, hidden=hidden)
+        hidden = torch.compile(model.hidden, dynamic=True) if training.compile else None
+        plain = objective_of(model, smoothing=training.label_smoothing, hidden=hidden)
         if training.precision != "bf16":
             return plain
         if not has_bf16(self.device):
@@ -420,7 +413,7 @@ class Experiment:
         scores, sample = self.scores(progress.pairs)
         self.world.share(scores)
         self.known[f"checkpoint {progress.step}", progress.pairs] = scores
-        better = scores["bleu"] > progress.best_bleu
+        better = loop.is_best(progress, scores)
         self.report(
             "validation", step=progress.step, epoch=progress.epoch, seconds=progress.seconds, wall=progress.wall,
             pairs=progress.pairs, of=len(self.judge.pairs), better=better, sample=sample, **scores,
@@ -478,14 +471,15 @@ class Experiment:
             "valid_pairs": pairs,
             "machine": str(machine.describe()),
         }
-        shortlist = {lexicon.FILE: self.prepared.shortlist()}
-        checkpoint.export(self.folder.bundle, tensors, self.recipe, self.vocabularies, card, shortlist)
+        wanted = preparation.shortlisted(self.recipe, self.corpus)
+        more = {lexicon.FILE: self.prepared.shortlist()} if wanted else {}
+        checkpoint.export(self.folder.bundle, tensors, self.recipe, self.vocabularies, card, more)
         scores, of = judged[name], len(self.judge.pairs)
         on = "" if pairs == of else f" on {pairs:,} of {of:,} pairs"
         self.report(
             "finished", reason=reason, weights=name, step=progress.step, wall=self.clock(), pairs=pairs, **scores,
-            text=f"Done after {progress.step:,} steps ({reason}): {name}, valid BLEU {scores['bleu']:.2f}, "
-            f"perplexity {scores['perplexity']:.2f}{on}; the model is in {self.folder.bundle}",
+            text=f"Done after {progress.step:,} steps ({reason}): {name}, valid {told(scores)}{on}; "
+            f"the model is in {self.folder.bundle}",
         )  # fmt: skip
         return Run(self.folder.path, scores)
 
@@ -496,14 +490,22 @@ class Experiment:
 def comparable(recipe: Recipe) -> dict[str, Any]:
     """A recipe without what may change between a stop and its continuation: the limits."""
     values = recipe.model_dump()
-    for name in ("steps", "epochs", "minutes", "until_bleu", "patience"):
+    for name in ("steps", "epochs", "tokens", "minutes", "until_bleu", "patience"):
         del values["training"][name]
     return values
 
 
 def worth(scores: dict[str, float]) -> tuple[float, float]:
-    """What candidates are compared by: BLEU, then loss."""
-    return scores["bleu"], -scores["loss"]
+    """What candidates are compared by: quality, then loss."""
+    found = quality(scores)
+    return 0.0 if found is None else found, -scores["loss"]
+
+
+def told(scores: dict[str, float]) -> str:
+    """Scores in words."""
+    names = {"bleu": "BLEU {:.2f}", "accuracy": "accuracy {:.2f} %", "nats": "{:.3f} nats a character"}
+    words = [words.format(scores[name]) for name, words in names.items() if name in scores]
+    return ", ".join([*words, f"perplexity {scores['perplexity']:.2f}"])
 
 
 def has_bf16(device: torch.device) -> bool:

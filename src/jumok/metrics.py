@@ -8,7 +8,7 @@ Not here     running a model on a test set (evaluate.py); sacrebleu and numpy ar
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -80,6 +80,11 @@ def scores(
     """Several scores by name: bleu, chrf, chrf++, ter."""
     sets = _reference_sets(hypotheses, references)
     return {name: _score(_metric(name, sets, tokenize=tokenize), hypotheses, sets) for name in metrics}
+
+
+def quality(scores: Mapping[str, float]) -> float | None:
+    """What models are compared by before their loss: BLEU, or the share of right answers; None without either."""
+    return scores.get("bleu", scores.get("accuracy"))
 
 
 def perplexity(loss_sum: float, tokens: int) -> float:

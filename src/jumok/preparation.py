@@ -3,13 +3,13 @@
 import heapq
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jumok import bundle
 from jumok.checkpoint import RunFolder
+from jumok.config import TransformerConfig
 from jumok.data import corpora, lexicon, store
 from jumok.data.corpora import Corpus, Pair
 from jumok.errors import DataError, ModelFileError, UsageError
@@ -44,34 +44,42 @@ def prepare(
     valid: Corpus | None,
     *,
     report: Report,
-    vocabularies: Vocabularies | None = None,
+    vocabularies: Vocabularies | Vocabulary | None = None,
     tick: Callable[[], None] = lambda: None,
     write: bool = True,
 ) -> Prepared:
     """Everything under the run's folder; a resumed run finds its vocabulary and its store there.  Who does not `write`
-    finds all of it there.
+    finds all of it there.  `vocabularies` are both, or that of the source; what is not given is learnt.
 
     `tick` is called now and then, and may end it all by an exception of its own; what is whole by then is kept.
     """
     report("stage", text=f"Reading {corpus.name}")
     texts, count = survey(corpus, recipe)
     share = 0.0 if valid is not None else held_out_share(recipe, count)
-    if vocabularies is None:
-        vocabularies = kept_vocabulary(recipe, folder) or learn_vocabulary(texts, recipe, corpus.name, report, tick)
+    if not isinstance(vocabularies, Vocabularies):
+        vocabularies = kept_vocabulary(recipe, folder) or learn_vocabulary(
+            texts, recipe, corpus.name, report, tick, given=vocabularies
+        )
     if write:
         folder.begin(recipe)
         vocabularies.save(folder.path)
     validating = list(valid) if valid is not None else [pair for pair in corpus if corpora.held_out(pair.source, share)]
-    validating = [pair for pair in validating if pair.source.strip() and pair.target.strip()]
+    validating = [pair for pair in validating if (pair.source.strip() or corpus.is_text) and pair.target.strip()]
     if not validating:
         raise DataError("the validation set is empty", where=f"in {(valid or corpus).name}")
     training = (pair for pair in corpus if not (share and corpora.held_out(pair.source, share)))
-    filters = store.Filters(recipe.data.longest, recipe.data.ratio)
+    filters = store.Filters(recipe.data.longest, recipe.data.ratio, alone=corpus.is_text)
     built = store.build(training, vocabularies, filters, folder.data, identity=f"{corpus.digest}:{share}")
     prepared = Prepared(corpus, vocabularies, built, validating)
     _tell(prepared, count, share, report)
-    prepared.shortlist(tick)  # now, so that its seconds are known to whoever plans the rest
+    if shortlisted(recipe, corpus):
+        prepared.shortlist(tick)  # now, so that its seconds are known to whoever plans the rest
     return prepared
+
+
+def shortlisted(recipe: Recipe, corpus: Corpus) -> bool:
+    """Whether an engine could use a shortlist of what is translated into what."""
+    return isinstance(recipe.model, TransformerConfig) and not corpus.is_text
 
 
 def held_out_share(recipe: Recipe, count: int) -> float:
@@ -104,7 +112,7 @@ def kept_vocabulary(recipe: Recipe, folder: RunFolder) -> Vocabularies | None:
     before = folder.recipe()
     if (before.vocabulary, before.data, before.seed) != (recipe.vocabulary, recipe.data, recipe.seed):
         return None
-    return Vocabularies.load(folder.path)
+    return Vocabularies.load(folder.path, breaks=recipe.vocabulary.breaks)
 
 
 def learn_vocabulary(
@@ -113,17 +121,24 @@ def learn_vocabulary(
     name: str,
     report: Report,
     tick: Callable[[], None] = lambda: None,
+    *,
+    given: Vocabulary | None = None,
 ) -> Vocabularies:
-    """A new vocabulary of both sides, or one of each."""
+    """A new vocabulary of both sides, or one of each; `given` is that of the source, where it is known."""
     config = recipe.vocabulary
     kind = "joint" if config.joint else "separate"
     report("stage", text=f"Learning a {kind} vocabulary of {config.size:,} subwords ({config.kind})")
     source, target = texts
-    learn = partial(Vocabulary.train, size=config.size, kind=config.kind, where=f"in {name}", tick=tick)
+    common: dict[str, Any] = {"size": config.size, "at_most": config.at_most, "breaks": config.breaks}
+    common |= {"where": f"in {name}", "tick": tick}
+
+    def learn(texts: list[str], kind: Any) -> Vocabulary:
+        return Vocabulary.train(texts, kind=kind, **common)
+
     if config.joint:
-        joint = learn([*source, *target])
+        joint = learn([*source, *target], config.kind)
         return Vocabularies(joint, joint)
-    return Vocabularies(learn(source), learn(target))
+    return Vocabularies(given or learn(source, config.kind), learn(target, config.target_kind or config.kind))
 
 
 def _tell(made: Prepared, count: int, share: float, report: Report) -> None:
@@ -147,7 +162,8 @@ def stored(path: str | Path, rows: Sequence[int]) -> Iterator[Pair]:
     built = sorted(folder.data.glob("*/meta.json"), key=lambda meta: meta.stat().st_mtime)
     if not built:
         raise ModelFileError("this run has no token store", where=f"in {folder.data}", hint="try: jumok train --help")
-    found, vocabularies = store.Store(built[-1].parent), Vocabularies.load(folder.path)
+    found = store.Store(built[-1].parent)
+    vocabularies = Vocabularies.load(folder.path, breaks=folder.recipe().vocabulary.breaks)
     for row in rows:
         if not 0 <= row < len(found):
             hint = f"try: a number from 0 to {len(found) - 1}"

@@ -1,6 +1,7 @@
-"""How good the weights are now: loss, perplexity and greedy BLEU on the validation pairs, or on a fixed part of them.
+"""How good the weights are now, on the validation pairs or on a fixed part of them: loss and perplexity, and BLEU of
+greedy translations; where the references are answers or labels, how many of them are right.
 
-    judge = Judge(engine, vocabularies, pairs, ratio=1.1)
+    judge = judge_of(engine, vocabularies, pairs, ratio=1.1)
     scores, sample = judge(200)
 
 A part is spread evenly over the set and is the same pairs every time, so that a curve compares with itself.
@@ -8,16 +9,23 @@ A part is spread evenly over the set and is the same pairs every time, so that a
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
 
 from jumok import metrics
+from jumok.data.batches import Batch, forced
 from jumok.data.corpora import Pair
 from jumok.engines.options import Options
 from jumok.engines.torch_engine import TorchEngine
+from jumok.models.base import PAD, Learner
 from jumok.text.vocabulary import Vocabularies
+from jumok.training.objectives import objective_of
 
 PROBES = (8, 64)  # pairs that are enough to see what validating costs: few, and if these are quick, more
 QUICK = 1.0  # seconds
 SOME = 96  # pairs of like length that are judged together
+FEW = 32  # stretches of a text
 
 
 class Judge:
@@ -62,8 +70,12 @@ class Judge:
             found = self.engine.decode(sources, Options(beam=1), limits=[limits[place] for place in some])
             for place, hypotheses in zip(some, found, strict=True):
                 texts[place] = self.vocabularies.target.decode(hypotheses[0].body)
-        bleu = metrics.bleu(texts, [self.pairs[row].target for row in rows], tokenize="auto").value
-        return {"loss": loss / tokens, "perplexity": metrics.perplexity(loss, tokens), "bleu": bleu}, texts
+        scores = {"loss": loss / tokens, "perplexity": metrics.perplexity(loss, tokens)}
+        return scores | self.compared(texts, [self.pairs[row].target for row in rows]), texts
+
+    def compared(self, texts: Sequence[str], references: Sequence[str]) -> dict[str, float]:
+        """How near what was said is to what should have been."""
+        return {"bleu": metrics.bleu(texts, references, tokenize="auto").value}
 
     def seconds_a_pair(self, clock: Callable[[], float] = time.monotonic) -> float:
         """What validating on one pair takes, with output as long as that of a model that has learnt."""
@@ -77,6 +89,68 @@ class Judge:
             if seconds > QUICK:
                 break
         return taken
+
+
+class AnswerJudge(Judge):
+    """The same where references are answers or labels: each word is right, in its place, or wrong."""
+
+    def compared(self, texts: Sequence[str], references: Sequence[str]) -> dict[str, float]:
+        right, of = 0, 0
+        for text, reference in zip(texts, references, strict=True):
+            wanted = reference.split()
+            right += sum(map(str.__eq__, text.split(), wanted))
+            of += len(wanted)
+        return {"accuracy": 100.0 * right / max(1, of)}
+
+
+class TextJudge(Judge):
+    """The same for stretches of a text, which nobody translates, and for models that say themselves what they learn."""
+
+    def __call__(self, most: int) -> tuple[dict[str, float], str]:
+        rows = spread(len(self.pairs), most)
+        return self.scores(rows, [])[0], ""
+
+    @torch.inference_mode()
+    def scores(self, rows: Sequence[int], limits: Sequence[int]) -> tuple[dict[str, float], list[str]]:
+        order = sorted(rows, key=lambda row: -len(self.targets[row]))
+        objective = objective_of(self.engine.model, smoothing=0.0)
+        loss, tokens, characters, right, of = 0.0, 0, 0, 0, 0
+        for start in range(0, len(order), FEW):
+            self.tick()
+            some = order[start : start + FEW]
+            batch = self.batch(some)
+            total, count = objective(batch)
+            loss, tokens = loss + float(total), tokens + count
+            characters += sum(len(self.pairs[row].target) for row in some)
+            if isinstance(self.engine.model, Learner):
+                hits = self.engine.model.accuracy(batch.source, batch.target, batch.labels)
+                right, of = right + hits[0], of + hits[1]
+        scores = {"loss": loss / tokens, "perplexity": metrics.perplexity(loss, tokens)}
+        scores |= {"accuracy": 100.0 * right / of} if of else {"nats": loss / characters}
+        return scores, []
+
+    def batch(self, rows: Sequence[int]) -> Batch:
+        """These pairs as a model is taught."""
+        sources, targets = [self.sources[row] for row in rows], [self.targets[row] for row in rows]
+        source, target, labels = forced(sources, targets, ends=False)
+        batch = Batch(source, target, labels, torch.tensor(rows), int((labels != PAD).sum()))
+        return batch.to(self.engine.device)
+
+
+def judge_of(
+    engine: TorchEngine,
+    vocabularies: Vocabularies,
+    pairs: Sequence[Pair],
+    *,
+    is_text: bool = False,
+    labels: bool = False,
+    **more: Any,
+) -> Judge:
+    """Who judges a model of this kind on pairs like these; options as of `Judge`."""
+    if is_text or isinstance(engine.model, Learner):
+        return TextJudge(engine, vocabularies, pairs, **more)
+    answers = labels or all(len(pair.target.split()) == 1 for pair in pairs)
+    return (AnswerJudge if answers else Judge)(engine, vocabularies, pairs, **more)
 
 
 def spread(count: int, most: int) -> list[int]:

@@ -27,7 +27,10 @@ WINDOW = 1 << 20  # pairs that are sorted together
 
 @dataclass(frozen=True)
 class Batch:
-    """Sentence pairs as tensors: sources end with END, targets begin with START, labels end with END."""
+    """Sentence pairs as tensors: sources end with END, targets begin with START, labels end with END.
+
+    Stretches of a text do not end: there the labels are what the target has, one ahead, and no END.
+    """
 
     source: Tensor  # (B, S)
     target: Tensor  # (B, T)
@@ -81,6 +84,15 @@ def pad(
     if before is not None:
         grid[:, 0] = before
     return torch.from_numpy(grid)
+
+
+def forced(
+    sources: Sequence[Sequence[int] | np.ndarray], targets: Sequence[Sequence[int] | np.ndarray], *, ends: bool = True
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Sources, targets and labels as a model is taught: grids (B, S), (B, T), (B, T)."""
+    if ends:
+        return pad(sources, after=END), pad(targets, before=START), pad(targets, after=END)
+    return pad(sources, after=END), pad([ids[:-1] for ids in targets], before=START), pad(targets)
 
 
 def hide(grid: Tensor, share: float, rng: np.random.Generator) -> Tensor:
@@ -139,16 +151,17 @@ class Batches:
         vocabularies: Vocabularies | None = None,
         noise: Callable[[int], Noise] = silence,
         window: int = WINDOW,
+        ends: bool = True,
     ) -> None:
         self.store, self.tokens, self.seed = store, tokens, seed
-        self.vocabularies, self.noise, self.window = vocabularies, noise, window
+        self.vocabularies, self.noise, self.window, self.ends = vocabularies, noise, window, ends
 
     @classmethod
     def like(cls, other: "Batches", *, tokens: int | None = None) -> Self:
         """The same data under the same settings, batches of another size where `tokens` says so."""
         return cls(
             other.store, tokens=tokens or other.tokens, seed=other.seed, vocabularies=other.vocabularies,
-            noise=other.noise, window=other.window,
+            noise=other.noise, window=other.window, ends=other.ends,
         )  # fmt: skip
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
@@ -192,12 +205,13 @@ class Batches:
         if noise.sampling and self.vocabularies is not None:
             source = _sampled(self.vocabularies.source, source, noise.sampling, draw)
             target = _sampled(self.vocabularies.target, target, noise.sampling, draw + 1)
+        read, said, labels = forced(source, target, ends=self.ends)
         return Batch(
-            source=hide(pad(source, after=END), noise.unknown, generator(draw, "unknown", 0)),
-            target=hide(pad(target, before=START), noise.unknown, generator(draw, "unknown", 1)),
-            labels=pad(target, after=END),
+            source=hide(read, noise.unknown, generator(draw, "unknown", 0)),
+            target=hide(said, noise.unknown, generator(draw, "unknown", 1)),
+            labels=labels,
             rows=torch.from_numpy(rows),
-            tokens=sum(map(len, target)) + len(target),
+            tokens=sum(map(len, target)) + len(target) * self.ends,
         )
 
 

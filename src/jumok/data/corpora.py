@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from jumok.config import DataConfig
+from jumok.data import passages
 from jumok.errors import DataError, DiskError, UnknownName, UsageError
 from jumok.text.lines import digest as digest_files
 from jumok.text.lines import is_table, read_pairs, read_table
@@ -37,6 +38,7 @@ class Corpus:
     digest: str
 
     tick: Callable[[], None] = lambda: None  # called now and then by whoever walks; may end the walk by an exception
+    is_text: bool = False  # stretches of one text, which do not end where they are cut, instead of sentences
 
     def __iter__(self) -> Iterator[Pair]:
         for line, (source, target) in enumerate(self.read(), start=1):
@@ -55,6 +57,25 @@ def from_files(source: str | Path, target: str | Path, *, tick: Callable[[], Non
 def from_table(path: str | Path, *, tick: Callable[[], None] = lambda: None) -> Corpus:
     """One .tsv or .jsonl with both sides."""
     return Corpus(str(path), partial(read_table, path), digest_files([path], tick=tick), tick)
+
+
+def from_text(
+    path: str | Path, data: DataConfig, *, part: slice = slice(None), tick: Callable[[], None] = lambda: None
+) -> Corpus:
+    """A text that is learnt itself, some lines of it, in stretches."""
+    read = partial(passages.read, path, data.stretch, in_halves=data.halves, part=part)
+    digest = _made(digest_files([path], tick=tick), data.stretch, data.halves, part.start, part.stop)
+    return Corpus(str(path), read, digest, tick, is_text=True)
+
+
+def stories(task: int, count: int, seed: int, split: str = "train") -> Corpus:
+    """A story and a question, and its answer: a task in the manner of bAbI."""
+    from jumok.data import stories as told
+
+    def read() -> Iterator[tuple[str, str]]:
+        return ((story.text, story.answer) for story in told.stories(task, count, seed=seed, split=split))
+
+    return Corpus(f"babi-{task} {split}", read, _made("babi", task, count, seed, split))
 
 
 def phrases(split: str, count: int, seed: int) -> Corpus:
@@ -78,19 +99,51 @@ def task(name: str, count: int, seed: int) -> Corpus:
     return Corpus(name, lambda: iter(phrasebook.task(name, count, seed=seed)), _made("task", name, count, seed))
 
 
+def _told(number: int, data: DataConfig, seed: int) -> tuple[Corpus, Corpus]:
+    return stories(number, data.pairs, seed), stories(number, 1_000, seed, "validation")
+
+
+BABI = (1, 2, 3, 6, 15)  # tasks of stories.py
 MADE_HERE: dict[str, Callable[[DataConfig, int], tuple[Corpus, Corpus | None]]] = {
     "phrasebook": lambda data, seed: (phrases("train", data.pairs, seed), phrases("validation", 500, seed)),
     "copy": lambda data, seed: (task("copy", data.pairs, seed), None),
     "reverse": lambda data, seed: (task("reverse", data.pairs, seed), None),
     "sort": lambda data, seed: (task("sort", data.pairs, seed), None),
+} | {f"babi-{number}": partial(_told, number) for number in BABI}
+
+# What a corpus wants of a recipe where nobody chose otherwise.
+STORIES: dict[str, Any] = {
+    "data.pairs": 10_000,
+    "data.longest": 1_024,
+    "data.ratio": 1_000.0,
+    "vocabulary.kind": "bpe",
+    "vocabulary.at_most": True,
+    "vocabulary.breaks": True,
+    "vocabulary.sampling": 0.0,
+    "training.word_dropout": 0.0,
 }
+TEXT: dict[str, Any] = {
+    "data.longest": 4_096,
+    "data.ratio": 1_000.0,
+    "vocabulary.breaks": True,
+    "vocabulary.sampling": 0.0,
+    "training.word_dropout": 0.0,
+    "training.label_smoothing": 0.0,
+}
+
+
+def usual(corpus: str | None, text: str | None) -> dict[str, Any]:
+    """Changes to a recipe that such a corpus wants."""
+    if text is not None:
+        return TEXT
+    return STORIES if corpus is not None and corpus.startswith("babi-") else {}
 
 
 def resolve(data: DataConfig, seed: int, *, tick: Callable[[], None] = lambda: None) -> tuple[Corpus, Corpus | None]:
     """The training corpus a recipe names and its validation corpus, if it names one; walking them calls `tick`."""
-    if sum(map(bool, (data.corpus, data.source or data.target, data.table))) != 1:
+    if sum(map(bool, (data.corpus, data.source or data.target, data.table, data.text))) != 1:
         raise UsageError(
-            "name the training text once: two files, one table, or a corpus made by jumok",
+            "name the training text once: two files, one table, a text of its own, or a corpus made by jumok",
             where="in data",
             hint="try: jumok train --source train.en --target train.de   or: --corpus phrasebook",
         )
@@ -98,6 +151,8 @@ def resolve(data: DataConfig, seed: int, *, tick: Callable[[], None] = lambda: N
         if data.corpus not in MADE_HERE:
             raise UnknownName("corpus", data.corpus, MADE_HERE, where="in data.corpus")
         train, valid = MADE_HERE[data.corpus](data, seed)
+    elif data.text is not None:
+        return _of_text(data, data.text, tick)
     else:
         train, valid = _from_paths(data.source, data.target, data.table, "", tick), None
     if (data.valid_source or data.valid_target) and data.valid_table:
@@ -105,6 +160,14 @@ def resolve(data: DataConfig, seed: int, *, tick: Callable[[], None] = lambda: N
     if data.valid_source or data.valid_target or data.valid_table:
         valid = _from_paths(data.valid_source, data.valid_target, data.valid_table, "valid-", tick)
     return replace(train, tick=tick), None if valid is None else replace(valid, tick=tick)
+
+
+def _of_text(data: DataConfig, path: str, tick: Callable[[], None]) -> tuple[Corpus, Corpus]:
+    """A text but for its tail, and its tail; or all of it and another text."""
+    if data.valid_text is not None:
+        return from_text(path, data, tick=tick), from_text(data.valid_text, data, tick=tick)
+    before = passages.head(path, tick=tick)
+    return tuple(from_text(path, data, part=part, tick=tick) for part in (slice(before), slice(before, None)))  # type: ignore[return-value]
 
 
 def _from_paths(
@@ -128,7 +191,7 @@ def _both(source: str | None, target: str | None, first: str, second: str) -> tu
 
 def without_stdin(data: DataConfig, folder: Path) -> DataConfig:
     """The same data with standard input (`-`), which can be read only once, named as a copy in `folder`."""
-    sides = ("source", "target", "table", "valid_source", "valid_target", "valid_table")
+    sides = ("source", "target", "table", "text", "valid_source", "valid_target", "valid_table", "valid_text")
     fields = [side for side in sides if getattr(data, side) == "-"]
     if len(fields) > 1:
         raise UsageError(

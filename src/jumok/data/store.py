@@ -34,14 +34,15 @@ class Filters:
 
     longest: int
     ratio: float
+    alone: bool = False  # nothing needs to be read for what is said
 
     def reason(self, source: int, target: int) -> str | None:
         """Why a pair of these lengths in subwords is left out, or None."""
-        if source == 0 or target == 0:
+        if target == 0 or (source == 0 and not self.alone):
             return "empty side"
         if max(source, target) > self.longest:
             return f"longer than {self.longest} subwords"
-        if max(source, target) > self.ratio * min(source, target) and max(source, target) > 10:
+        if source and max(source, target) > self.ratio * min(source, target) and max(source, target) > 10:
             return f"length ratio over {self.ratio:g}"
         return None
 

@@ -13,7 +13,8 @@ from typing import Protocol, Self, runtime_checkable
 from torch import Tensor
 
 PAD, UNKNOWN, START, END = 0, 1, 2, 3  # the same in every vocabulary, for ever
-SEPARATOR, CLASS, MASK, SPECIALS = 4, 5, 6, 8  # between two texts, before one, in the place of a word; ordinary ids from
+SEPARATOR, CLASS, MASK = 4, 5, 6  # between two texts, before one, in the place of a word
+SPECIALS = 8  # ids that are no words
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,21 @@ def attend(scores: Tensor, values: Tensor, mask: Tensor | None) -> tuple[Tensor,
     return mixed, weights
 
 
+def attend_behind(score: Score, q: Tensor, own: Pair, shared: Pair, padding: Padding) -> Tensor:
+    """Attended values (N, H, 1, K) of queries that look at keys of their own and at those that their group shares.
+
+    The own ones are (N, H, T, K), the shared ones (N / G, H, S, K): G neighbours look at the same, uncopied.
+    """
+    (rows, heads, _, width), groups, count = q.shape, len(shared[0]), shared[0].shape[2]
+    grouped = q.reshape(groups, -1, heads, width).transpose(1, 2)  # (N / G, H, G, K)
+    before = score.scores(grouped, shared[0]).masked_fill(~padding.allowed, -torch.inf)  # (N / G, H, G, S)
+    scores = torch.cat([before.transpose(1, 2).reshape(rows, heads, 1, count), score.scores(q, own[0])], dim=-1)
+    weights = scores.softmax(dim=-1)  # (N, H, 1, S + T)
+    before = weights[..., :count].reshape(groups, -1, heads, count).transpose(1, 2)  # (N / G, H, G, S)
+    mixed = (before @ shared[1]).transpose(1, 2).reshape(rows, heads, 1, -1)
+    return mixed + weights[..., count:] @ own[1]
+
+
 def look_ahead_mask(length: int, device: torch.device | None = None) -> Tensor:
     """Position t may look at positions 0 … t: a lower triangle (T, T)."""
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
@@ -116,6 +131,7 @@ SCORES: dict[str, type[ScaledDot] | type[PlainDot] | type[Additive]] = {
     "additive": Additive,
 }
 Score = DotScore | Additive
+Pair = tuple[Tensor, Tensor]  # keys and values
 
 
 def look(
@@ -213,8 +229,8 @@ class SelfAttention(nn.Module):
         self.score: Score = SCORES[score](heads, d_k)
         self.rotary = rotary
 
-    def split(self, qkv: Tensor, start: int = 0) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys (B, H, T, d_k) and values (B, H, T, d_v) of positions start, start + 1, …"""
+    def split(self, qkv: Tensor, start: int | Tensor = 0) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys (B, H, T, d_k) and values (B, H, T, d_v) of positions start, start + 1, …, or of those (B,)."""
         q, k, v = (split_heads(part, self.heads) for part in qkv.split(self.qkv.blocks, dim=-1))
         if self.rotary is not None:
             q, k = self.rotary(q, start), self.rotary(k, start)
@@ -229,8 +245,12 @@ class SelfAttention(nn.Module):
         *,
         causal: bool = False,
         maps: list[Tensor] | None = None,
+        kept: list[Pair] | None = None,
     ) -> Tensor:
-        """All positions (B, T, D) look at each other, or, with `causal`, at themselves and what is before them."""
+        """All positions (B, T, D) look at each other, or, with `causal`, at themselves and what is before them.
+
+        `kept` is None, or a list that receives the keys and values (B, H, T, ·), for `step_behind`.
+        """
         qkv, mixed = path.enter(x, self.qkv, keep), None
         if maps is None:
             sizes = (self.heads, self.d_k, self.d_v)
@@ -238,6 +258,9 @@ class SelfAttention(nn.Module):
         if mixed is None:
             q, k, v = self.split(qkv)
             mixed = merge_heads(look(self.score, q, k, v, allowed(padding), causal=causal, maps=maps))
+        if kept is not None:
+            _, k, v = self.split(qkv)
+            kept.append((k.contiguous(), v.contiguous()))
         return path.leave(x, mixed, self.output, keep)
 
     def cache(self, rows: int, like: Tensor) -> Cache:
@@ -248,6 +271,14 @@ class SelfAttention(nn.Module):
         q, k, v = self.split(path.enter(x, self.qkv), cache.length)
         keys, values = cache.append(k, v)
         return path.leave(x, merge_heads(look(self.score, q, keys, values, None)), self.output)
+
+    def step_behind(
+        self, x: Tensor, cache: Cache, shared: Pair, padding: Padding, positions: Tensor, path: Path = BARE
+    ) -> Tensor:
+        """`step` of N rows, each at a position of its own (N,), that look also at what their sentences begin with."""
+        q, k, v = self.split(path.enter(x, self.qkv), positions)
+        mixed = attend_behind(self.score, q, cache.append(k, v), shared, padding)
+        return path.leave(x, merge_heads(mixed), self.output)
 
 
 class CrossAttention(nn.Module):

@@ -8,6 +8,7 @@ Not here attention (attention.py), the order of sub-layers (models/).
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -229,10 +230,16 @@ class GatedFeedForward(nn.Module):
         return path.leave(x, F.silu(gate) * value, self.outer, keep)
 
 
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu-tanh": partial(F.gelu, approximate="tanh"),  # GPT-2's
+}
+
+
 def feed_forward(activation: str, d_model: int, d_ff: int) -> nn.Module:
-    """The feed-forward net of a recipe's `activation`: relu (paper), gelu or swiglu."""
+    """The feed-forward net of a recipe's `activation`: relu (paper), gelu, gelu-tanh or swiglu."""
     if activation == "swiglu":
         return GatedFeedForward(d_model, d_ff)
     if activation == "relu":
         return ReluFeedForward(d_model, d_ff, F.relu)
-    return FeedForward(d_model, d_ff, {"gelu": F.gelu}[activation])
+    return FeedForward(d_model, d_ff, ACTIVATIONS[activation])

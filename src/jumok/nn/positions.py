@@ -134,9 +134,13 @@ class Rotary(Table):
         """The angles of positions start, start + 1, … as the attention kernel reads them."""
         return super().forward(start, length)
 
-    def forward(self, x: Tensor, start: int) -> Tensor:  # type: ignore[override]
-        """x (B, H, T, K), turned by its positions."""
-        cos, sin = self.turns(start, x.shape[-2]).unbind(dim=1)  # (T, K)
+    def forward(self, x: Tensor, start: int | Tensor) -> Tensor:  # type: ignore[override]
+        """x (B, H, T, K), turned by its positions: start, start + 1, …, or, where T is 1, one (B,) for each row."""
+        if isinstance(start, int):
+            turns = self.turns(start, x.shape[-2])
+        else:
+            turns = self.turns(0, int(start.max()) + 1)[start[:, None, None]]
+        cos, sin = turns.unbind(dim=-2)  # (T, K) or (B, 1, 1, K)
         other = x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)  # the other coordinate of each pair
         return x * cos + other * sin
 

@@ -15,6 +15,7 @@ import sentencepiece
 
 PAD, UNKNOWN, START, END = 0, 1, 2, 3
 RESERVED = ("<sep>", "<cls>", "<mask>", "<extra>")  # ids 4 … 7
+SEPARATOR = 4
 SPECIALS = 4 + len(RESERVED)
 LONGEST = 4_096  # characters SentencePiece learns from at once; it would pass over a longer line in silence
 LOOK = 0.2  # seconds between looks at who asks to stop
@@ -23,7 +24,8 @@ LOOK = 0.2  # seconds between looks at who asks to stop
 def learn(lines: Sequence[str], size: int, kind: str) -> bytes:
     """SentencePiece's trainer; what it complains of is a RuntimeError.
 
-    Every character gets a symbol where they leave most of the vocabulary free, else the rarest ones stay bytes.
+    Every character gets a symbol where they leave most of the vocabulary free, else the rarest ones stay bytes.  Words
+    between spaces are whole symbols in a vocabulary of kind "word", which has no more than there are.
     """
     characters = len(set().union(*lines))
     coverage = 1.0 if 2 * characters < size - SPECIALS - 256 else 0.9995
@@ -33,7 +35,7 @@ def learn(lines: Sequence[str], size: int, kind: str) -> bytes:
         sentence_iterator=slices, model_writer=model, vocab_size=size, model_type=kind,
         character_coverage=coverage, byte_fallback=True, normalization_rule_name="identity",
         pad_id=PAD, unk_id=UNKNOWN, bos_id=START, eos_id=END, control_symbols=list(RESERVED),
-        max_sentence_length=4 * LONGEST, num_threads=4, minloglevel=2,
+        max_sentence_length=4 * LONGEST, hard_vocab_limit=kind != "word", num_threads=4, minloglevel=2,
     )  # fmt: skip
     return model.getvalue()
 

@@ -10,7 +10,7 @@ UNKNOWN, CONTROL, BYTE = 2, 3, 6  # kinds of pieces; all others are NORMAL, 1
 MOST = 256_000  # pieces, as in the largest recipe
 LARGEST = 32_000_000  # bytes of a file
 LARGE_FLOATS = frozenset(byte for byte in range(256) if byte & 0x7F > 0x4B)  # how floats from 2^25 on end
-TRAINER = {3, 4, 10, 16, 18, 30, 35, 40, 41, 42, 43}  # fields that our training sets
+TRAINER = {3, 4, 10, 16, 18, 30, 33, 35, 40, 41, 42, 43}  # fields that our training sets
 KIND, BYTES = 3, 35
 
 
@@ -30,8 +30,19 @@ HEAD = b"".join(
 )
 
 
+# The 264 symbols alone: every text is its bytes, and nothing about it is changed (no field 3, 4, 5 of the normaliser).
+# How it was trained: BPE, 264 pieces, bytes for what is unknown, ids of <unk>, <s>, </s>, <pad>.
+BYTE_LEVEL = (
+    HEAD
+    + b"\x12\x14\x18\x02\x20\x88\x02\x98\x02\x01\xc0\x02\x01\xc8\x02\x02\xd0\x02\x03\xd8\x02\x00"
+    + b"\x1a\x10\x0a\x08identity\x18\x00\x20\x00\x28\x00"
+)
+
+
 def check(model: bytes) -> None:
     """Refuse, as `BadPieces`, what SentencePiece's trainer would not have written."""
+    if model == BYTE_LEVEL:
+        return
     if not model.startswith(HEAD):
         raise BadPieces(f"it does not begin with {', '.join(FIRST)} and 256 bytes")
     try:
@@ -78,7 +89,7 @@ def _check_rest(model: bytes, at: int) -> None:
         raise BadPieces("it is not made of pieces, a trainer's and a normaliser's part")
     trainer, normaliser = (list(_fields(part, 0)) if isinstance(part, bytes) else [] for _, part in parts)
     told = dict(trainer)
-    if not {number for number, _ in trainer} <= TRAINER or told.get(KIND) not in (1, 2) or told.get(BYTES) != 1:
+    if not {number for number, _ in trainer} <= TRAINER or told.get(KIND) not in (1, 2, 3) or told.get(BYTES) != 1:
         raise BadPieces("it was not trained as jumok trains")
     if any(value not in ((1, b"identity"), (2, b""), (3, 1), (4, 1), (5, 1)) for value in normaliser):
         raise BadPieces("it changes text before it is cut")

@@ -1,8 +1,9 @@
 """Subwords: strings to ids and exactly back, by a SentencePiece model trained on the corpus itself.
 
 Bytes stand in for characters the corpus did not have, so nothing is ever unknown.  Eight ids are fixed for ever:
-PAD 0, UNKNOWN 1, START 2, END 3, and four kept for later models.  decode(encode(text)) == normalize(text), for all that
-UTF-8 can hold: half a surrogate pair is a DataError.
+PAD 0, UNKNOWN 1, START 2, END 3, SEPARATOR 4, and three that models put in the place of words.  For all that UTF-8 can
+hold, decode(encode(text)) == normalize(text); half a surrogate pair is a DataError.  A vocabulary with `breaks` keeps
+the lines of a text apart, by SEPARATOR; one of bytes then keeps a text just as it is.
 """
 
 import contextlib
@@ -20,13 +21,24 @@ import sentencepiece
 
 from jumok.errors import DataError, DiskError, JumokError, ModelFileError, UsageError
 from jumok.text import pieces
-from jumok.text.learning import END, PAD, RESERVED, SPECIALS, START, UNKNOWN, learn, learn_apart
+from jumok.text.learning import END, PAD, RESERVED, SEPARATOR, SPECIALS, START, UNKNOWN, learn, learn_apart
 from jumok.text.words import SPACE
 
 if TYPE_CHECKING:
     from jumok.text.sampling import Sampler
 
-__all__ = ["END", "PAD", "RESERVED", "SPECIALS", "START", "UNKNOWN", "Vocabularies", "Vocabulary", "normalize"]
+__all__ = [
+    "END",
+    "PAD",
+    "RESERVED",
+    "SEPARATOR",
+    "SPECIALS",
+    "START",
+    "UNKNOWN",
+    "Vocabularies",
+    "Vocabulary",
+    "normalize",
+]
 Learn = Callable[[Sequence[str], int, str], bytes]
 
 
@@ -38,8 +50,9 @@ def normalize(text: str) -> str:
 class Vocabulary:
     """One SentencePiece model."""
 
-    def __init__(self, model: bytes, *, where: str = "") -> None:
-        self.model = model
+    def __init__(self, model: bytes, *, breaks: bool = False, where: str = "") -> None:
+        self.model, self.breaks = model, breaks
+        self.exact = breaks and model == pieces.BYTE_LEVEL  # a text is its bytes, and nothing else happens to it
         self.digest = hashlib.sha256(model).hexdigest()
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
@@ -57,28 +70,36 @@ class Vocabulary:
         sentences: Iterable[str],
         *,
         size: int,
-        kind: Literal["unigram", "bpe"] = "unigram",
+        kind: Literal["unigram", "bpe", "word", "byte"] = "unigram",
+        at_most: bool = False,
+        breaks: bool = False,
         where: str = "",
         tick: Callable[[], None] | None = None,
     ) -> "Vocabulary":
-        """Learn `size` subwords from sentences, all of which are held in memory meanwhile.
+        """Learn `size` subwords from sentences, all of which are held in memory meanwhile; bytes are known already.
 
-        A size that the text does not allow is a `UsageError` that proposes one that it does.  With a `tick`, which is
-        called meanwhile and may end it by an exception of its own, another process does the work.
+        A size that the text does not allow is a `UsageError` that proposes one that it does; with `at_most`, it is
+        taken.  With a `tick`, which is called meanwhile and may end it by an exception of its own, another process does
+        the work.
         """
-        lines = [line for line in map(normalize, sentences) if line]
+        if kind == "byte":
+            return cls(pieces.BYTE_LEVEL, breaks=breaks)
+        lines = [line for text in sentences for line in map(normalize, text.split("\n") if breaks else [text]) if line]
         if not lines:
             raise DataError(
                 "there is no text to learn a vocabulary from", where=where, hint="try: jumok data check FILES"
             )
         work: Learn = learn if tick is None else partial(learn_apart, tick=tick)
         try:
-            return cls(work(lines, size, kind))
+            return cls(work(lines, size, kind), breaks=breaks)
         except RuntimeError as error:
-            raise _explain(error, work, lines, size, kind, where) from None
+            explained, proposal = _explain(error, work, lines, size, kind, where)
+        if not at_most or proposal is None or proposal > size:
+            raise explained
+        return cls(work(lines, proposal, kind), breaks=breaks)
 
     @classmethod
-    def load(cls, path: str | Path) -> "Vocabulary":
+    def load(cls, path: str | Path, *, breaks: bool = False) -> "Vocabulary":
         """A vocabulary from a file of at most 32 MB, which must be there itself: no link to another."""
         path = Path(path)
         try:
@@ -86,33 +107,48 @@ class Vocabulary:
                 raise ModelFileError(f"{path.name} is missing, or no file of its own", where=f"in {path.parent}")
             if path.stat().st_size > pieces.LARGEST:
                 raise ModelFileError("a vocabulary of more than 32 MB is not one of ours", where=f"in {path}")
-            return cls(path.read_bytes(), where=f"in {path}")
+            return cls(path.read_bytes(), breaks=breaks, where=f"in {path}")
         except OSError as error:
             raise ModelFileError(f"cannot read the vocabulary: {error.strerror}", where=f"in {path}") from None
 
     def encode(self, text: str) -> list[int]:
         """Ids of the best segmentation, without START and END."""
-        with _whole_characters([text]):
-            ids: list[int] = self._processor.encode(normalize(text))
-        return ids
+        return self.encode_all([text])[0]
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of many sentences at once, on all cores."""
+        if self.breaks and not self.exact:
+            return [self._joined(text.split("\n")) for text in texts]
+        clean = list(texts) if self.exact else [normalize(text) for text in texts]
+        return self._encode(clean)
+
+    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
         with _whole_characters(texts):
-            ids: list[list[int]] = self._processor.encode([normalize(text) for text in texts], num_threads=-1)
+            ids: list[list[int]] = self._processor.encode(list(texts), num_threads=-1 if len(texts) > 1 else 1)
         return ids
 
+    def _joined(self, lines: Sequence[str]) -> list[int]:
+        """Lines with a SEPARATOR between each two."""
+        first, *rest = self._encode([normalize(line) for line in lines])
+        return [*first, *(token for line in rest for token in (SEPARATOR, *line))]
+
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids, on one line; specials leave no trace, an incomplete character becomes U+FFFD.
+        """The text of ids, on one line unless `breaks` are kept; specials leave no trace, an incomplete character
+        becomes U+FFFD.
 
         A model may put bytes together to a line feed or spaces in a row: one space stands for them.
         """
-        return " ".join(str(self._processor.decode([int(i) for i in ids if i >= SPECIALS])).split())
+        return self.decode_all([ids])[0]
 
     def decode_all(self, sentences: Sequence[Sequence[int]]) -> list[str]:
         """`decode` of many sentences at once."""
-        texts = self._processor.decode([[i for i in ids if i >= SPECIALS] for ids in sentences])
-        return [" ".join(str(text).split()) for text in texts]
+        if self.breaks and not self.exact:
+            return ["\n".join(self._decode(_lines(ids))) for ids in sentences]
+        return self._decode(sentences)
+
+    def _decode(self, sentences: Sequence[Sequence[int]]) -> list[str]:
+        texts = self._processor.decode([[int(i) for i in ids if i >= SPECIALS] for ids in sentences])
+        return [str(text) if self.exact else " ".join(str(text).split()) for text in texts]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The subwords as SentencePiece writes them: ▁ begins a word."""
@@ -147,7 +183,7 @@ class Vocabulary:
 
     @property
     def kind(self) -> str:
-        """unigram or bpe: the scores of BPE pieces are their ranks, whole numbers."""
+        """unigram or bpe: the scores of BPE pieces are their ranks, whole numbers; of bytes alone they are 0."""
         scores = [self._processor.get_score(i) for i in range(len(self) - 3, len(self))]
         return "bpe" if all(score == int(score) for score in scores) else "unigram"
 
@@ -168,13 +204,13 @@ class Vocabularies:
         return hashlib.sha256((self.source.digest + self.target.digest).encode()).hexdigest()
 
     @classmethod
-    def load(cls, folder: str | Path) -> "Vocabularies":
+    def load(cls, folder: str | Path, *, breaks: bool = False) -> "Vocabularies":
         folder = Path(folder)
         if os.path.lexists(folder / "vocabulary.model"):
-            joint = Vocabulary.load(folder / "vocabulary.model")
+            joint = Vocabulary.load(folder / "vocabulary.model", breaks=breaks)
             return cls(joint, joint)
         sides = (folder / "vocabulary.source.model", folder / "vocabulary.target.model")
-        return cls(*(Vocabulary.load(side) for side in sides))
+        return cls(*(Vocabulary.load(side, breaks=breaks) for side in sides))
 
     def files(self) -> dict[str, bytes]:
         """What `load` reads, by file name."""
@@ -197,6 +233,17 @@ class Vocabularies:
                 raise DiskError(f"cannot write the vocabulary: {error.strerror}", where=f"in {path}") from None
 
 
+def _lines(ids: Sequence[int]) -> list[list[int]]:
+    """Ids between separators."""
+    lines: list[list[int]] = [[]]
+    for token in ids:
+        if token == SEPARATOR:
+            lines.append([])
+        else:
+            lines[-1].append(token)
+    return lines
+
+
 @contextlib.contextmanager
 def _whole_characters(texts: Sequence[str]) -> Iterator[None]:
     """Say which text SentencePiece could not take: it takes all that UTF-8 can hold, and its own words are unclear."""
@@ -210,15 +257,16 @@ def _whole_characters(texts: Sequence[str]) -> Iterator[None]:
         raise DataError("a text has half a surrogate pair in it", where=where, hint=hint) from None
 
 
-def _explain(error: RuntimeError, learn: Learn, lines: Sequence[str], size: int, kind: str, where: str) -> JumokError:
-    """What SentencePiece's trainer complains of, as something to do."""
+def _explain(
+    error: RuntimeError, learn: Learn, lines: Sequence[str], size: int, kind: str, where: str
+) -> tuple[JumokError, int | None]:
+    """What SentencePiece's trainer complains of, as something to do, and a size that it would take."""
     if least := re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error)):
         what = f"a vocabulary of {size:,} is too small for the characters of the text"
-        return UsageError(what, where=where, hint=f"try: --set vocabulary.size={least[1]}, or more")
+        return UsageError(what, where=where, hint=f"try: --set vocabulary.size={least[1]}, or more"), int(least[1])
     if not re.search(r"value <= (\d+)", str(error)):
-        return DataError(
-            f"the vocabulary could not be learnt: {error}", where=where, hint="try: jumok data check FILES"
-        )
+        what = f"the vocabulary could not be learnt: {error}"
+        return DataError(what, where=where, hint="try: jumok data check FILES"), None
     proposal = size
     while most := re.search(r"value <= (\d+)", str(error)):
         proposal = int(most[1])  # with fewer symbols some characters may stay bytes, and then even fewer fit: try it
@@ -228,4 +276,4 @@ def _explain(error: RuntimeError, learn: Learn, lines: Sequence[str], size: int,
         except RuntimeError as another:
             error = another
     what = f"a vocabulary of {size:,} is more than {len(lines):,} sentences support"
-    return UsageError(what, where=where, hint=f"try: --set vocabulary.size={proposal}")
+    return UsageError(what, where=where, hint=f"try: --set vocabulary.size={proposal}"), proposal

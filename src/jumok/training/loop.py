@@ -13,6 +13,7 @@ from typing import Any
 from jumok.data.batches import Batch, Place
 from jumok.errors import JumokError
 from jumok.keys import key
+from jumok.metrics import quality
 from jumok.training.optim import RunningMean
 from jumok.training.pace import Limits, Pace, Progress
 from jumok.training.team import Stopped, Team
@@ -35,7 +36,7 @@ class NotFinite(JumokError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """Why the loop ended: one of steps, epochs, minutes, bleu, patience, stopped."""
+    """Why the loop ended: one of steps, epochs, tokens, minutes, bleu, patience, stopped."""
 
     reason: str
     progress: Progress
@@ -146,6 +147,8 @@ def reached(limits: Limits, progress: Progress) -> str | None:
         return "steps"
     if limits.epochs is not None and progress.epoch >= limits.epochs:
         return "epochs"
+    if limits.tokens is not None and progress.tokens >= limits.tokens:
+        return "tokens"
     if limits.bleu is not None and progress.best_bleu >= limits.bleu:
         return "bleu"
     if limits.patience and progress.waited >= limits.patience:
@@ -153,13 +156,20 @@ def reached(limits: Limits, progress: Progress) -> str | None:
     return None
 
 
+def is_best(progress: Progress, scores: dict[str, float]) -> bool:
+    """Whether these scores are better than all before: by quality where they have one, else by loss."""
+    worth = quality(scores)
+    return scores["loss"] < progress.best if worth is None else worth > progress.best_bleu
+
+
 def judge(progress: Progress, scores: dict[str, float]) -> None:
     """Remember whether this validation was better than all before."""
-    better = scores["loss"] < progress.best or scores.get("bleu", -1.0) > progress.best_bleu
-    if scores.get("bleu", -1.0) > progress.best_bleu or (scores["loss"] < progress.best and "bleu" not in scores):
-        progress.best_step = progress.step
+    best = is_best(progress, scores)
+    better = best or scores["loss"] < progress.best
+    progress.best_step = progress.step if best else progress.best_step
     progress.best = min(progress.best, scores["loss"])
-    progress.best_bleu = max(progress.best_bleu, scores.get("bleu", -1.0))
+    worth = quality(scores)
+    progress.best_bleu = progress.best_bleu if worth is None else max(progress.best_bleu, worth)
     progress.waited = 0 if better else progress.waited + 1
     progress.validated = progress.step
     progress.judged += 1

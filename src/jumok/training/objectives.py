@@ -1,4 +1,4 @@
-"""What training makes small: the smoothed cross-entropy of the next token.
+"""What training makes small: the smoothed cross-entropy of the next token, or what the model itself says.
 
 Shapes   B batch · T target · D width · N tokens
 """
@@ -8,10 +8,20 @@ from collections.abc import Callable
 from torch import Tensor
 
 from jumok.data.batches import Batch
-from jumok.models.base import PAD, Seq2Seq
+from jumok.models.base import PAD, Learner, Seq2Seq
 from jumok.nn.loss import smoothed_cross_entropy
 
 Objective = Callable[[Batch], tuple[Tensor, int]]
+
+
+def objective_of(
+    model: Seq2Seq | Learner, *, smoothing: float, hidden: Callable[[Tensor, Tensor], Tensor] | None = None
+) -> Objective:
+    """The model's own objective, or the next token of the target; options as in `next_token`."""
+    if isinstance(model, Learner):
+        learner = model
+        return lambda batch: learner.loss(batch.source, batch.target, batch.labels, smoothing=smoothing)
+    return next_token(model, smoothing=smoothing, hidden=hidden)
 
 
 def next_token(

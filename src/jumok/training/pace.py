@@ -37,7 +37,7 @@ class Progress:
     skipped: int = 0  # updates without a finite loss, in all
     skipped_in_row: int = 0
     best: float = math.inf  # lowest validation loss
-    best_bleu: float = -1.0
+    best_bleu: float = -1.0  # or share of right answers, where there are answers
     best_step: int = 0
     waited: int = 0  # validations since something got better
     course: Course = field(default_factory=Course)
@@ -65,11 +65,12 @@ class Progress:
 
 @dataclass(frozen=True)
 class Limits:
-    """When a run ends; the first limit reached counts.  `expected` is the step where epochs will end, if they do."""
+    """When a run ends; the first limit reached counts.  `expected`: where epochs or tokens will end, if they do."""
 
     steps: int
     expected: int | None = None
     epochs: int | None = None
+    tokens: int | None = None
     bleu: float | None = None
     patience: int = 0
     validations: int = 20

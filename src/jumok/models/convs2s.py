@@ -1,0 +1,420 @@
+"""ConvS2S (Gehring et al. 2017, "Convolutional Sequence to Sequence Learning"): windows of words instead of recurrence.
+
+    source ─ words + positions ─┬─ [window of K, gate, + residual] × 4 ─ z ┬─ keys z
+                                └─ e ──────────────────────────────────────┴─ values z + e
+    target ─ words + positions ─┬─ [window of K before, gate, attention over keys and values, + residual] × 4 ─ softmax
+                                └─ g, part of every query
+
+A window is K neighbours side by side; one matrix makes of it twice the width, and one half gates the other (section
+3.2).  Every layer of the decoder has an attention of its own (3.3).  Every matrix is a direction and a length for each
+row (weight normalisation, section 4.2), drawn so that a layer neither swells nor shrinks what goes through (3.5).
+
+Scale    all sums of two terms are multiplied by sqrt(1/2), the context of m source words by m sqrt(1/m) (section 3.4);
+         this √½ also stands before the sums of query (W h + b + g) and value (z + e), as in the authors' program.
+Widths   embeddings, queries, keys, values and the output have d_model, what is convolved d_conv; matrices between them
+         stand where section 3.2 has them, and one more brings the context back to d_conv.
+Shapes   B batch · S source · T target · N rows (hypotheses) · D width · C convolved width · K kernel · V vocabulary
+Not here losses (training/), search (decoding/); the gradients of the encoder divided by the number of attentions
+         (3.4): Adam and Muon divide by a gradient's own size, so that it would change next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+from jumok.config import Layers, ModelConfig, Share, Size
+from jumok.models.base import PAD, Attention, State
+from jumok.nn import fused
+from jumok.nn.attention import DotScore, Padding, allowed, look, packed
+from jumok.nn.layers import Dropout, Linear
+from jumok.nn.positions import Learned
+
+HALF = 0.5**0.5  # the sum of two terms of one variance has twice that variance
+
+
+class ConvS2SConfig(ModelConfig):
+    """The paper's model at the size of a small corpus; the paper's own has 15 + 15 layers of width 512 and more."""
+
+    usual: ClassVar[Mapping[str, Any]] = {}
+
+    kind: Literal["convs2s"] = "convs2s"
+    encoder_layers: Layers = 4
+    decoder_layers: Layers = 4
+    d_model: Size = 128
+    d_conv: Size | None = None  # width of what is convolved; d_model unless chosen
+    kernel: Annotated[int, Field(ge=1, le=255)] = 3  # words in a window
+    dropout: Share = 0.2
+    longest: Annotated[int, Field(ge=8, le=65_536)] = 1_024  # learned positions there are; the last repeats beyond
+
+    @property
+    def convolved(self) -> int:
+        return self.d_conv or self.d_model
+
+    @model_validator(mode="after")
+    def windows_have_a_middle(self) -> Self:
+        if self.kernel % 2 == 0:
+            raise ValueError(
+                f"kernel={self.kernel} words have none in the middle; choose an odd number, such as {self.kernel + 1}"
+            )
+        return self
+
+    @property
+    def shape(self) -> str:
+        layers = f"{self.encoder_layers} + {self.decoder_layers} layers, d_model {self.d_model}"
+        return f"{layers}, d_conv {self.convolved}, kernel {self.kernel}"
+
+    def parameters(self, source: int, target: int) -> int:
+        def normed(inputs: int, outputs: int) -> int:
+            return (inputs + 2) * outputs  # with a length and a bias a row
+
+        width, inner = self.d_model, self.convolved
+        between = normed(width, inner) + normed(inner, width)
+        layers = (self.encoder_layers + self.decoder_layers) * normed(self.kernel * inner, 2 * inner)
+        sides = 2 * (self.longest * width + between)
+        return self.tables(source, target) + 2 * target + sides + layers + self.decoder_layers * between
+
+
+# ---------------------------------------------------------------------------------------------------- matrices
+
+
+def normed(direction: Tensor, length: Tensor) -> Tensor:
+    """The matrix whose rows have these directions and lengths: w = g v / |v| (Salimans and Kingma 2016)."""
+    return direction * (length / direction.norm(dim=1))[:, None]
+
+
+class Normed(Linear):
+    """x Wᵀ + b with W in two parameters: where each row points (`weight`), and how long it is.
+
+    Drawn from N(0, variance / inputs): section 3.5 has 4 before a gate and 1 elsewhere, times the share of the inputs
+    that dropout keeps.  `matrix` is made once a pass, or once for all steps of a search, and handed to `forward`.
+    """
+
+    def __init__(self, width: int, *blocks: int, variance: float) -> None:
+        self.deviation = (variance / width) ** 0.5
+        super().__init__(width, *blocks)
+        self.length = nn.Parameter(self.weight.detach().norm(dim=1))
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.weight, std=self.deviation)
+        nn.init.zeros_(self.bias)
+
+    def matrix(self) -> Tensor:
+        return normed(self.weight, self.length)
+
+    def forward(self, x: Tensor, matrix: Tensor, *, residual: Tensor | None = None) -> Tensor:  # type: ignore[override]
+        """residual + x Wᵀ + b"""
+        return fused.linear(x, matrix, self.bias, residual=residual)
+
+
+class TiedOutput(nn.Module):
+    """The table of target words as the output matrix; tables are not normed."""
+
+    def __init__(self, weight: nn.Parameter) -> None:
+        super().__init__()
+        self.weight, self.bias = weight, nn.Parameter(torch.zeros(len(weight)))
+
+    def matrix(self) -> Tensor:
+        return self.weight
+
+
+class NormedOutput(TiedOutput):
+    """An output matrix of its own, normed as all others; no `Linear`, because a row a word is for Adam, not for Muon."""
+
+    def __init__(self, symbols: int, width: int, *, variance: float) -> None:
+        super().__init__(nn.Parameter(torch.empty(symbols, width)))
+        nn.init.normal_(self.weight, std=(variance / width) ** 0.5)
+        self.length = nn.Parameter(self.weight.detach().norm(dim=1))
+
+    def matrix(self) -> Tensor:
+        return normed(self.weight, self.length)
+
+
+# ------------------------------------------------------------------------------------------------------ windows
+
+
+class Windows(torch.autograd.Function):
+    """x (B, T, C) to (B, T, K·C): beside each other the K neighbours of every position, zeros beyond the ends.
+
+    One copy and one product with a matrix (K·C, 2C): for short sentences faster than conv1d, there and back.
+    """
+
+    @staticmethod
+    def forward(ctx: fused.Context, x: Tensor, kernel: int, before: int) -> Tensor:
+        batch, length, width = x.shape
+        ctx.rest = (kernel, before)
+        out = x.new_zeros(batch, length, kernel, width)  # (B, T, K, C)
+        for place, here, there in overlaps(kernel, before, length):
+            out[:, here, place] = x[:, there]
+        return out.view(batch, length, kernel * width)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: fused.Context, gradient: Tensor) -> tuple[Tensor, None, None]:
+        kernel, before = ctx.rest
+        gradient = gradient.unflatten(-1, (kernel, -1))  # (B, T, K, C)
+        found = gradient[:, :, before].clone()  # (B, T, C)
+        for place, here, there in overlaps(kernel, before, gradient.shape[1]):
+            if place != before:
+                found[:, there] += gradient[:, here, place]
+        return found, None, None
+
+
+def overlaps(kernel: int, before: int, length: int) -> list[tuple[int, slice, slice]]:
+    """For every place in a window: the positions whose window has a neighbour there, and those neighbours."""
+    found = []
+    for place in range(kernel):
+        ahead = place - before
+        begin, end = max(0, -ahead), min(length, length - ahead)
+        if begin < end:
+            found.append((place, slice(begin, end), slice(begin + ahead, end + ahead)))
+    return found
+
+
+class Convolution(nn.Module):
+    """Dropout, a window of K neighbours, a matrix, a gate: value ⊙ sigmoid(gate) (section 3.2)."""
+
+    def __init__(self, config: ConvS2SConfig) -> None:
+        super().__init__()
+        width, self.kernel = config.convolved, config.kernel
+        self.dropout = Dropout(config.dropout)
+        self.gated = Normed(self.kernel * width, width, width, variance=4.0 * (1.0 - config.dropout))
+
+    def forward(self, x: Tensor, matrix: Tensor, *, before: int) -> Tensor:
+        """All positions (B, T, C), each with `before` of its window before it."""
+        windows = Windows.apply(self.dropout(x), self.kernel, before)
+        return F.glu(self.gated(windows, matrix), dim=-1)
+
+    def step(self, x: Tensor, last: Tensor, matrix: Tensor) -> tuple[Tensor, Tensor]:
+        """The next position (N, C) after the last K - 1; and what are then the last."""
+        window = torch.cat([last, x[:, None]], dim=1)  # (N, K, C)
+        return F.glu(self.gated(window.flatten(1), matrix), dim=-1), window[:, 1:]
+
+
+# ------------------------------------------------------------------------------------------ encoder and decoder
+
+
+class Embedding(nn.Module):
+    """Word vectors plus learned position vectors, dropped out (section 3.1)."""
+
+    def __init__(self, symbols: int, config: ConvS2SConfig, weight: nn.Parameter | None = None) -> None:
+        super().__init__()
+        self.weight = weight if weight is not None else nn.Parameter(torch.empty(symbols, config.d_model))
+        self.positions = Learned(config.d_model, config.longest)
+        self.dropout = Dropout(config.dropout)
+        nn.init.normal_(self.positions.weight, std=0.1)
+        if weight is None:
+            nn.init.normal_(self.weight, std=0.1)
+
+    def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
+        """Tokens (B, T) at positions start, start + 1, … as vectors (B, T, D)."""
+        words = fused.embed(self.weight, tokens, None, scale=1.0)
+        embedded: Tensor = self.dropout(words + self.positions(start, tokens.shape[1]))
+        return embedded
+
+
+class Memory(NamedTuple):
+    """What the decoder looks at: keys and values of the source side by side, and which of it is padding."""
+
+    both: Tensor  # (B, S, 2·D)
+    padding: Padding | None
+
+    def select(self, rows: Tensor) -> Memory:
+        padding = None if self.padding is None else self.padding.select(rows)
+        return Memory(self.both.index_select(0, rows), padding)
+
+
+class Encoder(nn.Module):
+    """Words, a stack of gated convolutions with residual sums, and the keys and values that come of it."""
+
+    def __init__(self, config: ConvS2SConfig, symbols: int) -> None:
+        super().__init__()
+        width, inner = config.d_model, config.convolved
+        self.embedding = Embedding(symbols, config)
+        self.first = Normed(width, inner, variance=1.0 - config.dropout)
+        self.layers = nn.ModuleList(Convolution(config) for _ in range(config.encoder_layers))
+        self.last = Normed(inner, width, variance=1.0)
+
+    def forward(self, source: Tensor) -> Memory:
+        """Padding is zero before every convolution, as is what lies beyond the ends, and counts in no m."""
+        real = source != PAD  # (B, S)
+        words = self.embedding(source)  # (B, S, D)
+        kept = real[:, :, None].to(words.dtype)  # (B, S, 1)
+        x = self.first(words, self.first.matrix()) * kept  # (B, S, C)
+        for layer in self.layers:
+            y = layer(x, layer.gated.matrix(), before=layer.kernel // 2)  # type: ignore[union-attr]
+            x = (x + y) * (kept * HALF)  # (B, S, C)
+        keys = self.last(x, self.last.matrix())  # (B, S, D)
+        grown = kept.sum(dim=1, keepdim=True).sqrt() * HALF  # m sqrt(1/m) and the scale of the sum
+        values = (keys + words) * grown  # (B, S, D)
+        return Memory(torch.cat([keys, values], dim=-1), Padding.of(real))
+
+
+class DecoderLayer(nn.Module):
+    """A gated convolution over the words so far, then an attention over the memory, each with its sum (section 3.3)."""
+
+    def __init__(self, config: ConvS2SConfig) -> None:
+        super().__init__()
+        self.convolution = Convolution(config)
+        self.query = Normed(config.convolved, config.d_model, variance=1.0)
+        self.context = Normed(config.d_model, config.convolved, variance=1.0)
+        self.score = DotScore(HALF)  # the scale of the sum that is the query
+
+    def matrices(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.convolution.gated.matrix(), self.query.matrix(), self.context.matrix()
+
+    def forward(
+        self, x: Tensor, words: Tensor, memory: Memory, matrices: tuple[Tensor, ...], maps: list[Tensor] | None
+    ) -> Tensor:
+        """All positions (B, T, C), whose words so far are embedded as (B, T, D)."""
+        y = self.convolution(x, matrices[0], before=self.convolution.kernel - 1)  # (B, T, C)
+        y = self.attend(y, words, memory, matrices, maps)  # (B, T, C)
+        return torch.add(x, y, alpha=HALF) * HALF
+
+    def attend(
+        self, h: Tensor, words: Tensor, memory: Memory, matrices: tuple[Tensor, ...], maps: list[Tensor] | None
+    ) -> Tensor:
+        """h + the context of every position, not yet scaled."""
+        query, mixed = self.query(h, matrices[1], residual=words), None
+        if maps is None:
+            mixed = packed(self.score, query, memory.both, memory.padding, (1, words.shape[-1], words.shape[-1]))
+        if mixed is None:
+            keys, values = memory.both[:, None].chunk(2, dim=-1)
+            mixed = look(self.score, query[:, None], keys, values, allowed(memory.padding), maps=maps)[:, 0]
+        attended: Tensor = self.context(mixed, matrices[2], residual=h)
+        return attended
+
+    def step(
+        self, x: Tensor, words: Tensor, memory: Memory, matrices: tuple[Tensor, ...], last: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The next position (N, C); the rows of one sentence look at its memory as positions of one sentence do."""
+        sentences = len(memory.both)
+        y, last = self.convolution.step(x, last, matrices[0])
+        grouped = y.unflatten(0, (sentences, -1)), words.unflatten(0, (sentences, -1))
+        y = self.attend(*grouped, memory, matrices, None).flatten(0, 1)  # (N, C)
+        return torch.add(x, y, alpha=HALF) * HALF, last
+
+
+class Matrices(NamedTuple):
+    """All matrices of the decoder, normed."""
+
+    first: Tensor
+    layers: list[tuple[Tensor, Tensor, Tensor]]
+    last: Tensor
+
+
+class Decoder(nn.Module):
+    """Words, a stack of gated convolutions with attention, and hidden states that the output matrix can take."""
+
+    def __init__(self, config: ConvS2SConfig, symbols: int, weight: nn.Parameter | None) -> None:
+        super().__init__()
+        width, inner = config.d_model, config.convolved
+        self.embedding = Embedding(symbols, config, weight)
+        self.first = Normed(width, inner, variance=1.0 - config.dropout)
+        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        self.last = Normed(inner, width, variance=1.0)
+        self.dropout = Dropout(config.dropout)
+
+    def matrices(self) -> Matrices:
+        layers = [layer.matrices() for layer in self.layers]  # type: ignore[operator]
+        return Matrices(self.first.matrix(), layers, self.last.matrix())
+
+    def forward(self, target: Tensor, memory: Memory, maps: list[Tensor] | None = None) -> Tensor:
+        """Hidden states (B, T, D).  Padding stands at the end, where no window of a real token reaches it."""
+        matrices = self.matrices()
+        words = self.embedding(target)  # (B, T, D)
+        x = self.first(words, matrices.first)  # (B, T, C)
+        for layer, own in zip(self.layers, matrices.layers, strict=True):
+            x = layer(x, words, memory, own, maps)  # (B, T, C)
+        x = self.dropout(self.last(x, matrices.last))  # (B, T, D)
+        return x
+
+
+@dataclass
+class DecoderState:
+    """The last K - 1 inputs of every convolution, a row each; the memory once a sentence; the matrices once."""
+
+    windows: list[Tensor]  # L × (N, K-1, C)
+    memory: Memory
+    matrices: Matrices
+    output: Tensor  # (V, D)
+    sentence: Tensor  # (N,) the memory that each row looks at, ascending, as often each
+    position: int
+
+    def select(self, rows: Tensor) -> DecoderState:
+        """Row n continues row rows[n].  The memory moves only when a sentence leaves or loses some of its rows."""
+        sentence, memory = self.sentence[rows], self.memory
+        moved, counts = sentence.unique_consecutive(return_counts=True)
+        if not bool((counts == counts[0]).all()):  # uneven groups: every row gets a memory of its own
+            moved = sentence
+        order = torch.arange(len(moved), device=rows.device)
+        if len(moved) != len(memory.both) or not torch.equal(moved, order):
+            memory = memory.select(moved)
+        windows = [window.index_select(0, rows) for window in self.windows]
+        sentence = order.repeat_interleave(len(rows) // len(moved))
+        return DecoderState(windows, memory, self.matrices, self.output, sentence, self.position)
+
+
+class ConvS2S(nn.Module):
+    """Figure 1 of the paper.  Implements `models.base.Seq2Seq`."""
+
+    def __init__(self, config: ConvS2SConfig, source_symbols: int, target_symbols: int) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = Encoder(config, source_symbols)
+        shared = self.encoder.embedding.weight if config.tied == "all" else None
+        self.decoder = Decoder(config, target_symbols, shared)
+        self.last = TiedOutput(self.decoder.embedding.weight)
+        if config.tied == "none":
+            self.last = NormedOutput(target_symbols, config.d_model, variance=1.0 - config.dropout)
+
+    def hidden(self, source: Tensor, target: Tensor) -> Tensor:
+        states: Tensor = self.decoder(target, self.encoder(source))
+        return states
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """`hidden`, under the name that torch's wrappers (compile, DistributedDataParallel) call."""
+        return self.hidden(source, target)
+
+    def output(self) -> tuple[Tensor, Tensor | None]:
+        return self.last.matrix(), self.last.bias
+
+    def project(self, hidden: Tensor) -> Tensor:
+        return F.linear(hidden, *self.output())
+
+    def start(self, source: Tensor) -> DecoderState:
+        memory, rows = self.encoder(source), len(source)
+        before, width = self.config.kernel - 1, self.config.convolved
+        windows = [memory.both.new_zeros(rows, before, width) for _ in self.decoder.layers]
+        sentence = torch.arange(rows, device=source.device)
+        return DecoderState(windows, memory, self.decoder.matrices(), self.last.matrix(), sentence, 0)
+
+    def step(self, token: Tensor, state: State) -> tuple[Tensor, DecoderState]:
+        assert isinstance(state, DecoderState)
+        decoder, matrices, windows = self.decoder, state.matrices, []
+        words = decoder.embedding(token[:, None], state.position)[:, 0]  # (N, D)
+        x = decoder.first(words, matrices.first)  # (N, C)
+        for layer, own, last in zip(decoder.layers, matrices.layers, state.windows, strict=True):
+            x, last = layer.step(x, words, state.memory, own, last)  # type: ignore[operator]
+            windows.append(last)
+        x = decoder.dropout(decoder.last(x, matrices.last))  # (N, D)
+        following = DecoderState(
+            windows, state.memory, matrices, state.output, state.sentence, state.position + 1
+        )
+        return F.linear(x, state.output, self.last.bias), following
+
+    def attention(self, source: Tensor, target: Tensor) -> Attention:
+        cross: list[Tensor] = []
+        self.decoder(target, self.encoder(source), cross)
+        (batch, long), wide = source.shape, target.shape[1]
+        nowhere = cross[0].new_zeros
+        return Attention(
+            nowhere(batch, 0, 1, long, long), nowhere(batch, 0, 1, wide, wide), torch.stack(cross, dim=1)
+        )

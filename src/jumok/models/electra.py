@@ -1,0 +1,186 @@
+"""ELECTRA (Clark et al. 2020): an encoder that learns a language by telling which words a small generator has replaced.
+
+    the cat sat ─ hide ─ the MASK sat ─ generator ─ draw ─ the dog sat ─ encoder ─ detector ─ no, yes, no
+                                            └ which word? (BERT's question)            └ replaced?
+
+Section 2 and figure 2.  The generator is a narrow BERT (section 3.2, "smaller generators": width, d_ff and heads
+times `generator`, as many layers) and reads the same tables of words, positions and segments, through a projection.
+What it draws is data: no gradient goes back through it.  A drawn word that is the right one counts as original.  The
+encoder of the detector is what is kept: it has the names and shapes of BERT's.
+
+Shapes   B batch · P places · D width · G width of the generator · M hidden words · V vocabulary
+Not here the encoder, hiding and joining (bert.py), fine-tuning (labels.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from jumok.models.base import MASK, PAD
+from jumok.models.bert import Encoder, EncoderConfig, WordHead, choose, join, ordinary, run, stack
+from jumok.nn.layers import Chance, Linear
+
+
+class ELECTRAConfig(EncoderConfig):
+    """Section 3.1, at a size for a text of some megabytes."""
+
+    usual: ClassVar[Mapping[str, Any]] = {
+        "training.optimizer": "adam",
+        "training.peak": 2e-3,
+        "training.warmup": 500,
+        "training.weight_decay": 0.01,
+        "training.label_smoothing": 0.0,
+        "training.word_dropout": 0.0,  # the objective hides words itself
+        "training.dropout_epochs": 0,
+        "vocabulary.sampling": 0.0,
+    }
+
+    kind: Literal["electra"] = "electra"
+    tied: Literal["all"] = "all"  # one text, one vocabulary, and generator, detector and output read the same table
+    masked: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.15  # of the words
+    generator: Annotated[float, Field(gt=0.0, le=1.0)] = 0.25  # its width, d_ff and heads, as a share of the encoder's
+    detection: Annotated[float, Field(gt=0.0, le=10_000.0)] = 50.0  # λ: what the loss of the detector counts
+
+    @property
+    def narrow(self) -> dict[str, int]:
+        """The sizes of a layer of the generator, whose heads are not narrower than 8, or than those of the encoder."""
+        heads = max(1, int(self.heads * self.generator))
+        width = max(min(8, self.d_model // self.heads), int(self.d_model * self.generator / heads)) * heads
+        return {"width": width, "d_ff": max(1, int(self.d_ff * self.generator)), "heads": heads}
+
+    def parameters(self, source: int, target: int) -> int:
+        symbols, width, small = max(source, target), self.d_model, self.narrow["width"]
+        generator = self.stack_parameters(small, self.narrow["d_ff"]) + (width + 1) * small
+        head = (small + 3) * width + symbols
+        return self.encoder_parameters(symbols) + generator + head + (width + 1) * (width + 1)
+
+
+class Generator(nn.Module):
+    """A narrow encoder over embeddings (B, P, D), to states (B, P, G), and what turns these into words."""
+
+    def __init__(self, config: ELECTRAConfig, symbols: int) -> None:
+        super().__init__()
+        width = config.narrow["width"]
+        self.projection = Linear(config.d_model, width)
+        self.layers = stack(config.layers, **config.narrow, dropout=config.dropout)
+        self.head = WordHead(width, config.d_model, symbols)
+
+    def forward(self, x: Tensor, keep: Tensor) -> Tensor:
+        return run(self.layers, self.projection(x), keep)
+
+
+class Detector(nn.Module):
+    """How surely (B, P) each token was replaced: dense, gelu, one number."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.dense, self.output = Linear(width, width), Linear(width, 1)
+
+    def forward(self, states: Tensor) -> Tensor:
+        judged: Tensor = self.output(F.gelu(self.dense(states))).squeeze(-1)
+        return judged
+
+
+def draw(logits: Tensor, generator: torch.Generator) -> Tensor:
+    """Words (M,) drawn with the probabilities that logits (M, V) give them; never a mark, which would be no word."""
+    marks = ~ordinary(torch.arange(logits.shape[1], device=logits.device))
+    sums = logits.masked_fill(marks, -torch.inf).softmax(dim=-1).cumsum(dim=-1)  # (M, V)
+    spot = torch.rand(len(logits), 1, generator=generator).to(sums) * sums[:, -1:] * (1.0 - 1e-6)  # (M, 1)
+    return torch.searchsorted(sums, spot, right=True).squeeze(1)
+
+
+class Question(NamedTuple):
+    """Words that the generator had to guess, and the batch with its guesses in their places."""
+
+    hidden: Tensor  # (M, G) what the generator thinks
+    words: Tensor  # (M,) what it should
+    said: Tensor  # (B, P) with the words that it drew
+    segments: Tensor  # (B, P)
+    replaced: Tensor  # (B, P) True where they are others than before
+
+
+class ELECTRA(nn.Module):
+    """Implements `models.base.Learner`."""
+
+    def __init__(self, config: ELECTRAConfig, source_symbols: int, target_symbols: int) -> None:
+        super().__init__()
+        self.config = config
+        symbols = max(source_symbols, target_symbols)
+        self.encoder = Encoder(config, symbols)
+        self.generator = Generator(config, symbols)
+        self.detector = Detector(config.d_model)
+        self.chance = Chance()
+
+    def encode(self, ids: Tensor, segments: Tensor) -> Tensor:
+        """A state for every token (B, P, D) of sequences as `bert.join` makes them."""
+        states: Tensor = self.encoder(ids, segments)
+        return states
+
+    def forward(self, ids: Tensor, segments: Tensor) -> Tensor:
+        """`encode`, under the name that torch's wrappers call."""
+        return self.encode(ids, segments)
+
+    def detect(self, ids: Tensor, segments: Tensor) -> Tensor:
+        """How surely (B, P) each token was replaced: above 0 it is likelier than not."""
+        judged: Tensor = self.detector(self.encode(ids, segments))
+        return judged
+
+    def guess(self, ids: Tensor, segments: Tensor, places: Tensor) -> Tensor:
+        """What the generator thinks (M, G) of the words at places (M,) of the flattened grid."""
+        x = self.generator(self.encoder.embedding(ids, segments), ids != PAD)  # (B, P, G)
+        return x.flatten(0, 1).index_select(0, places)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Logits (M, V) of what the generator thinks (M, G)."""
+        return self.generator.head.logits(hidden, self.encoder.embedding.weight)
+
+    def ask(self, source: Tensor, text: Tensor) -> Question:
+        """Hide words and let the generator say others; all is drawn by the stream of keys, or, in use, always alike."""
+        generator = self.chance.generator()
+        ids, segments = join(source, text)
+        places = choose(ids, self.config.masked, generator).flatten().nonzero().squeeze(1)  # (M,)
+        words = ids.flatten()[places]  # (M,)
+        shown = ids.flatten().index_fill(0, places, MASK).view_as(ids)  # (B, P)
+        hidden = self.guess(shown, segments, places)  # (M, G)
+        with torch.no_grad():
+            drawn = draw(self.logits(hidden), generator)  # (M,)
+        said = ids.flatten().index_copy(0, places, drawn).view_as(ids)  # (B, P)
+        return Question(hidden, words, said, segments, said != ids)
+
+    def loss(self, source: Tensor, target: Tensor, labels: Tensor, *, smoothing: float) -> tuple[Tensor, int]:
+        """The sum over the chosen words of the generator's losses, with the detector's, and how many they are.
+
+        λ times the mean loss of the detector over all tokens counts once for every chosen word: the quotient of both is
+        then the paper's sum of two means.
+        """
+        asked = self.ask(source, labels)
+        table, count = self.encoder.embedding.weight, len(asked.words)
+        total = self.generator.head.loss(asked.hidden, table, asked.words, smoothing=smoothing)
+        real = asked.said != PAD
+        judged = self.detect(asked.said, asked.segments)[real]
+        error = F.binary_cross_entropy_with_logits(judged, asked.replaced[real].to(judged.dtype))
+        return total + self.config.detection * count * error, count
+
+    @torch.no_grad()
+    def accuracy(self, source: Tensor, target: Tensor, labels: Tensor) -> tuple[int, int]:
+        """In how many pairs of a replaced word and an original one the replaced one is suspected more, of how many.
+
+        Half of them by chance, and half for a detector that always says the same; "original" is right for nine words in
+        ten and would tell nothing.
+        """
+        asked = self.ask(source, labels)
+        judged = self.detect(asked.said, asked.segments)
+        suspects, others = judged[asked.replaced], judged[ordinary(asked.said) & ~asked.replaced].sort().values
+        below, upto = (torch.searchsorted(others, suspects, right=right).sum() for right in (False, True))
+        return int(below + upto) // 2, len(suspects) * len(others)
+
+    def fill(self, text: Tensor) -> Tensor:
+        """The generator's logits (M, V) for every MASK, row by row, in texts (B, T) as `labels` has them."""
+        ids, segments = join(text[:, :0], text)
+        return self.logits(self.guess(ids, segments, (ids == MASK).flatten().nonzero().squeeze(1)))

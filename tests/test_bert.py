@@ -46,11 +46,11 @@ def pairs() -> tuple[Tensor, Tensor]:
 
 
 def chained(rows: int, length: int, *, symbols: int = 20, seed: int = 0) -> Tensor:
-    """Sentences (B, T) in which four words of five follow from the word before, the others being drawn."""
+    """Sentences (B, T) in which nine words of ten follow from the word before, the others being drawn."""
     generator = torch.Generator().manual_seed(seed)
     after = torch.randperm(symbols, generator=torch.Generator().manual_seed(42))
     words = torch.randint(symbols, (rows, length), generator=generator)
-    follows = torch.rand(rows, length, generator=generator) < 0.8
+    follows = torch.rand(rows, length, generator=generator) < 0.9
     for t in range(1, length):
         words[:, t] = torch.where(follows[:, t], after[words[:, t - 1]], words[:, t])
     return words + SPECIALS
@@ -371,7 +371,7 @@ def test_shape_comments_are_true():
 
 def test_it_learns_which_word_follows_which():
     torch.manual_seed(1)
-    config = BERTConfig(layers=1, d_model=32, d_ff=64, heads=2, longest=32, dropout=0.0)
+    config = BERTConfig(layers=1, d_model=64, d_ff=64, heads=2, longest=32, dropout=0.0)
     model = build(config, 28, 28)
     nothing = torch.full((64, 1), END)
 
@@ -379,7 +379,7 @@ def test_it_learns_which_word_follows_which():
         text = chained(64, 16, seed=step)
         return model.loss(nothing, text, text, smoothing=0.0)
 
-    teach(model, 300, batch, rate=5e-3)
+    teach(model, 200, batch, rate=5e-3)
     text = chained(64, 16, seed=10**6)
     right, of = model.accuracy(nothing, text, text)
-    assert right / of > 0.5  # one in twenty by chance; one in five follows from nothing
+    assert right / of > 0.7  # one in twenty by chance; one in ten follows from nothing

@@ -289,7 +289,7 @@ def test_shape_comments_are_true():
 
 def test_it_learns_which_words_are_out_of_place():
     torch.manual_seed(1)
-    config = ELECTRAConfig(layers=1, d_model=32, d_ff=64, heads=2, longest=32, dropout=0.0)
+    config = ELECTRAConfig(layers=1, d_model=64, d_ff=64, heads=2, longest=32, dropout=0.0)
     model = build(config, 28, 28)
     nothing = torch.full((64, 1), END)
 
@@ -297,8 +297,7 @@ def test_it_learns_which_words_are_out_of_place():
         text = chained(64, 16, seed=step)
         return model.loss(nothing, text, text, smoothing=0.0)
 
-    teach(model, 300, batch, rate=5e-3)
+    teach(model, 200, batch, rate=5e-3)
     text = chained(64, 16, seed=10**6)
     right, of = model.accuracy(nothing, text, text)
-    print(right, of)
-    assert right / of > 0.75  # a half by chance; one word in five is out of place in any case
+    assert right / of > 0.75  # a half by chance; one word in ten is out of place in any case

@@ -35,7 +35,7 @@ ARCHITECTURE = [
     {"translator", "preparation", "validation", "beginning", "ending"},
     {"keeping"},
     {"experiment"},
-    {"lab", "bench", "server", "demo", "doctor", "shell", "plan", "distillation"},
+    {"lab", "bench", "server", "demo", "doctor", "shell", "plan", "distillation", "race"},
     {"translating", "verbs"},
     {"cli"},
 ]

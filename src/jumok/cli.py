@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 import jumok
+from jumok import verbs
 from jumok.errors import DiskError, JumokError, Resumable, UnknownName, UsageError
 from jumok.shell import (
     aside,
@@ -42,6 +43,11 @@ app.add_typer(export_app, name="export", short_help="Write a model for another e
 app.add_typer(bench_app, name="bench", short_help="Measure speed: train, decode.")
 app.add_typer(data_app, name="data", short_help="Look at text files: check, stats.")
 app.add_typer(model_app, name="model", short_help="Look at models: info, compare, average, shortlist.")
+
+
+app.command(short_help="Train several models alike and compare them.")(verbs.race)
+app.command(short_help="Go on with a text.")(verbs.generate)
+app.command(short_help="Say which words are missing.")(verbs.fill)
 
 
 Device = Annotated[str, option("NAME", "cpu, cuda or mps.")]
@@ -339,6 +345,8 @@ def look(
 
     [text] = clean_arguments([text])
     view = loaded(model, device=device).attention(text, translation)
+    if not view.kinds:
+        raise UsageError("this model has no attention to look at", where=f"in {model}")
     if kind not in view.kinds:
         raise UnknownName("kind of attention", kind, view.kinds, where="in --kind")
     layers, heads = getattr(view, kind).shape[:2]

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, overload
 from jumok import bundle
 from jumok.bundle import Bundle
 from jumok.decoding.graph import Graph
-from jumok.decoding.hypothesis import Hypothesis
+from jumok.decoding.hypothesis import NEVER, Hypothesis
 from jumok.engines.options import ANYTHING, Options, Wish
 from jumok.errors import ModelFileError, UnknownName, UsageError
-from jumok.text.vocabulary import END, START
+from jumok.text.vocabulary import END, MASK, SEPARATOR, START
 from jumok.text.words import says
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from jumok.viz import AttentionView
 
 CHUNK = 1_024  # lines that are sorted and decoded together
+HOLE = "<mask>"  # where a word is missing
 ENGINES = ("auto", "native", "ctranslate2", "torch")
 
 
@@ -255,6 +256,8 @@ class Translator:
         Wishes: prefix, require, forbid: the same for all, or one for each sentence.
         More to know: attention=True, align=True; less, and faster: details=False, no tokens and words.
         """
+        if self.recipe.data.text is not None:
+            raise self._other("translates")
         texts = [text] if isinstance(text, str) else list(text)
         done = self._begin(texts, Order.of(self, options))()
         return done[0] if isinstance(text, str) else done
@@ -398,6 +401,8 @@ class Translator:
         **options: Any,
     ) -> Iterator[Translation]:
         """Translate a stream of lines in order, in bounded memory; `first` is the number of the first in its file."""
+        if self.recipe.data.text is not None:
+            raise self._other("translates")
         walk, order = iter(texts), Order.of(self, options)
         waiting: deque[Callable[[], list[Translation]]] = deque()
         while block := list(islice(walk, chunk)):
@@ -421,6 +426,51 @@ class Translator:
                 yield now[len(said) :]
                 said = now
         yield self.vocabularies.target.decode(ids)[len(said) :]
+
+    def generate(self, prompt: str = "", *, length: int = 200, **options: Any) -> Iterator[str]:
+        """What a model of a text says after a prompt, piece by piece as it is made: so many tokens, drawn by chance.
+
+        Options: temperature (0 is always the likeliest), top_k, top_p, seed.
+        """
+        if self.recipe.data.text is None or not hasattr(self.model, "start"):
+            raise self._other("goes on with a text")
+        vocabulary = self.vocabularies.target
+        ids = [*vocabulary.encode(prompt)] if prompt else []
+        chosen = self.options(**{"sample": True, **options}, extra_length=length, shortest=len(ids) + length)
+        never = [token for token in NEVER if token != SEPARATOR]  # a line may end
+        said, made = vocabulary.decode(ids), list(ids)
+        for token in self.engine.stream([], chosen, prefix=ids, never=never):
+            made.append(token)
+            now = vocabulary.decode(made)
+            if now.startswith(said) and not now.endswith("\ufffd"):  # wait while a character is incomplete
+                yield now[len(said) :]
+                said = now
+        yield vocabulary.decode(made)[len(said) :]
+
+    def fill(self, text: str, *, best: int = 5) -> list[list[Word]]:
+        """The likeliest words for every <mask> in a text, best first, by a model that learnt to fill in (BERT)."""
+        import torch
+
+        if not hasattr(self.model, "fill"):
+            raise self._other("fills in words")
+        vocabulary = self.vocabularies.target
+        ids = vocabulary.encode_parts(text.split(HOLE), MASK)
+        if MASK not in ids:
+            raise UsageError(f"there is no {HOLE} in the text", where=f"in {text}", hint=f'try: "A man {HOLE} a bike."')
+        with torch.inference_mode():
+            logits = self.model.fill(torch.tensor([ids]))  # (holes, V)
+            logits[:, [*NEVER, END]] = -torch.inf
+            found = logits.softmax(dim=-1).topk(min(best, logits.shape[-1]), dim=-1)
+        rows = zip(found.indices.tolist(), found.values.tolist(), strict=True)
+        return [[Word(vocabulary.decode([token]), chance) for token, chance in zip(*row, strict=True)] for row in rows]
+
+    def _other(self, what: str) -> UsageError:
+        """This model is of another kind than one that does this."""
+        verb = "translate" if self.recipe.data.text is None else "fill" if hasattr(self.model, "fill") else "generate"
+        hint = f"try: jumok {verb} {self.folder}"
+        return UsageError(
+            f"this is no model that {what}: it is a {self.recipe.model.kind}", where=f"in {self.folder}", hint=hint
+        )
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Translation]:
         """The model's score of given translations."""

@@ -1,4 +1,4 @@
-"""Verbs of two words: data, model, export and bench; and the options that all verbs share.
+"""Verbs of two words (data, model, export, bench), of models that do not translate, and the options that verbs share.
 
 As in cli.py, a verb turns options into calls, and what it calls is imported inside it.
 """
@@ -12,7 +12,7 @@ os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # looking for them takes
 import typer
 
 from jumok.errors import UsageError
-from jumok.shell import aside, dumps, forbid, listed, numbers, place
+from jumok.shell import aside, clean_arguments, dumps, forbid, listed, numbers, place
 
 HELP = {"help_option_names": ["-h", "--help"]}
 data_app = typer.Typer(help="Look at text files.", no_args_is_help=True, rich_markup_mode=None, context_settings=HELP)
@@ -109,6 +109,99 @@ def data_pairs(
     for row, pair in zip(rows, stored(run, rows), strict=True):
         told = {"pair": row, "line": pair.line, "source": pair.source, "target": pair.target}
         print(dumps(told) if as_json else f"{row}\tline {pair.line}\t{pair.source}\t{pair.target}")
+
+
+def generate(
+    model: ModelPath,
+    prompt: Annotated[str, typer.Argument(help="How the text begins.")] = "",
+    length: Annotated[int, option("N", "How many tokens.")] = 200,
+    temperature: Annotated[float | None, option("T", "0 is always the likeliest, 1 the model's own.")] = None,
+    top_k: Annotated[int | None, option("K", "Only the k likeliest tokens; 0 is all.")] = None,
+    top_p: Annotated[float | None, option("P", "Only the share p of the probability.")] = None,
+    seed: Annotated[int | None, option("N", "The same seed draws the same.")] = None,
+) -> None:
+    """Go on with a text, word by word, with a model that was trained on one (jumok train --text).
+
+    \b
+    jumok generate runs/tiny-gpt "ROMEO:" --length 500 --temperature 0.8
+    """
+    from jumok.translator import Translator
+
+    [prompt] = clean_arguments([prompt])
+    print(prompt, end="", flush=True)
+    chosen = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    for piece in Translator.load(model).generate(prompt, length=length, **chosen):
+        print(piece, end="", flush=True)
+    print()
+
+
+def fill(
+    model: ModelPath,
+    text: Annotated[list[str], typer.Argument(help="Sentences with <mask> where a word is missing.")],
+    best: Annotated[int, option("N", "How many words for each place.", "--n-best")] = 5,
+    as_json: Json = False,
+) -> None:
+    """Say which words fit where one is missing, with a model that learnt to fill in (jumok train --model bert).
+
+    \b
+    jumok fill runs/tiny-bert "A man <mask> a bike."
+    """
+    from jumok.translator import Translator
+
+    translator = Translator.load(model)
+    for sentence in clean_arguments(text):
+        for number, words in enumerate(translator.fill(sentence, best=best), start=1):
+            found = [{"word": word.text, "probability": word.probability} for word in words]
+            line = "  ".join(f"{word.text} {word.probability:.3f}" for word in words)
+            print(dumps({"text": sentence, "mask": number, "words": found}) if as_json else line)
+
+
+def race(
+    models: Annotated[str, option("NAMES", "Comma-separated.")] = "transformer,rnn,convs2s,bytenet",
+    source: Annotated[File, option("FILE", "Text to translate from, a sentence a line.")] = None,
+    target: Annotated[File, option("FILE", "Its translation, line by line.")] = None,
+    table: Annotated[File, option("FILE", "Or one .tsv or .jsonl with both.")] = None,
+    corpus: Annotated[File, option("NAME", "Or one jumok makes: phrasebook, copy, reverse, sort, babi-1 …")] = None,
+    valid_source: Annotated[File, option("FILE", "Validation text; held out by rule if not given.")] = None,
+    valid_target: Annotated[File, option("FILE", "Its translation.")] = None,
+    valid_table: Annotated[File, option("FILE", "Or one .tsv or .jsonl with both.")] = None,
+    recipe: Annotated[str, option("NAME", "What all have in common.")] = "tiny",
+    minutes: Annotated[float | None, option("MINUTES", "Of training, for each.")] = None,
+    tokens: Annotated[int | None, option("N", "Or so many target tokens each.")] = None,
+    steps: Annotated[int | None, option("N", "Or so many updates each.")] = None,
+    params: Annotated[int | None, option("N", "Each as wide as makes about so many weights.")] = None,
+    seeds: Annotated[str, option("NUMBERS", "Comma-separated; every model runs with each.")] = "1",
+    out: Annotated[Path, option("FOLDER", "Folder of the race.")] = Path("runs/race"),
+    set_: Annotated[list[str] | None, option("KEY=VALUE", "Change what all have in common.", "--set")] = None,
+    as_json: Json = False,
+) -> None:
+    """Train several models on the same text with the same budget, one after the other, and compare them.
+
+    Writes report.html and report.json; the same command goes on with a race that was stopped.
+
+    \b
+    jumok race --models transformer,rnn,convs2s,bytenet --source train.en --target train.de --minutes 15
+    jumok race --models transformer,rnn --corpus reverse --tokens 500000 --params 500000
+    """
+    from jumok.recipe import parse_assignment
+    from jumok.shell import watching
+
+    chosen: dict[str, Any] = {
+        "source": source, "target": target, "table": table, "corpus": corpus, "valid_source": valid_source,
+        "valid_target": valid_target, "valid_table": valid_table, "minutes": minutes, "tokens": tokens, "steps": steps,
+    }  # fmt: skip
+    with watching() as (_, stop):
+        from jumok.race import report, run
+        from jumok.race.display import RaceDisplay
+
+        names, numbered = [name.strip() for name in models.split(",")], numbers(seeds, "seeds")
+        lanes = names if len(numbered) == 1 else [f"{name}-{seed}" for seed in numbered for name in names]
+        with RaceDisplay(lanes) as display:
+            result = run.run(
+                models=names, out=out, recipe=recipe, seeds=numbered, parameters=params, follow=display,
+                say=display.say, stop=stop, changes=dict(map(parse_assignment, set_ or [])), **chosen,
+            )  # fmt: skip
+    print(dumps(result.figures) if as_json else "\n".join([*report.summary(result.figures), str(result.report)]))
 
 
 @model_app.command("info")

@@ -190,17 +190,27 @@ def heatmap_svg(matrix: np.ndarray, rows: Sequence[str], columns: Sequence[str],
     return _svg(*box, [*body, "</g>"], title or "Attention map")
 
 
-def curves_svg(series: dict[str, list[tuple[float, float]]], *, x: str = "", y: str = "", title: str = "") -> str:
+def curves_svg(
+    series: dict[str, list[tuple[float, float]]], *, x: str = "", y: str = "", title: str = "", log: bool = False
+) -> str:
     """Learning curves as a standalone SVG without a background of its own: legible on white and on black.
 
-    Lines are named at their ends.  A value that is not finite (a loss that diverged) leaves a gap.
+    Lines are named at their ends.  A value that is not finite (a loss that diverged) leaves a gap.  On `log` scales,
+    where a line's slope is an exponent, each mark is twice the one before it.
     """
+    if log:
+        series = {name: [(math.log2(a), math.log2(b)) for a, b in each if a > 0 < b] for name, each in series.items()}
     if not series:
         raise UsageError("there is no curve to draw", hint="give curves_svg at least one series")
     points = {k: [(float(a), float(b)) for a, b in v if _drawable(a, b)] for k, v in series.items()}
     flat = [point for each in points.values() for point in each] or [(0.0, 0.0), (1.0, 1.0)]
-    x_ticks, y_ticks = (_ticks(min(axis), max(axis), 6) for axis in zip(*flat, strict=True))
-    left, upper, wide = 42.0 + 7.0 * max(len(f"{tick:,.10g}") for tick in y_ticks), 52.0 if title else 20.0, 620.0
+    marks = _doubles if log else _ticks
+    x_ticks, y_ticks = (marks(min(axis), max(axis), 6) for axis in zip(*flat, strict=True))
+
+    def named(tick: float) -> str:
+        return f"{2**tick if log else tick:,.10g}" if not log or tick >= -3 else f"1/{2**-tick:,.0f}"
+
+    left, upper, wide = 42.0 + 7.0 * max(len(named(tick)) for tick in y_ticks), 52.0 if title else 20.0, 620.0
     high = max(300.0, 18.0 * len(series))
     low_x, high_x = min(a for a, _ in flat), max(a for a, _ in flat)
     low_x, high_x = (low_x, high_x) if low_x < high_x else (x_ticks[0], x_ticks[-1])
@@ -215,10 +225,10 @@ def curves_svg(series: dict[str, list[tuple[float, float]]], *, x: str = "", y: 
     for tick in y_ticks:
         h = place(low_x, tick)[1]
         body.append(f'<path d="M{left} {h:.1f}h{wide}" stroke="{GREY}" stroke-opacity=".25" fill="none"/>')
-        body.append(f'<text x="{left - 8}" y="{h:.1f}" dy=".35em" text-anchor="end">{tick:,.10g}</text>')
+        body.append(f'<text x="{left - 8}" y="{h:.1f}" dy=".35em" text-anchor="end">{named(tick)}</text>')
     for tick in (tick for tick in x_ticks if low_x <= tick <= high_x):
         body.append(
-            f'<text x="{place(tick, 0)[0]:.1f}" y="{upper + high + 20:.1f}" text-anchor="middle">{tick:,.10g}</text>'
+            f'<text x="{place(tick, 0)[0]:.1f}" y="{upper + high + 20:.1f}" text-anchor="middle">{named(tick)}</text>'
         )
     body.append(f'<text x="{left + wide / 2}" y="{upper + high + 42:.1f}" text-anchor="middle">{_xml(x)}</text>')
     body.append(f'<text transform="translate(14 {upper + high / 2}) rotate(-90)" text-anchor="middle">{_xml(y)}</text>')
@@ -358,6 +368,13 @@ def _ticks(low: float, high: float, count: int) -> list[float]:
     step = power * next(nice for nice in (1, 2, 2.5, 5, 10) if nice * power >= rough * 0.999)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [float(f"{index * step:.12g}") for index in range(first, last + 1)]
+
+
+def _doubles(low: float, high: float, count: int) -> list[float]:
+    """Whole exponents from below `low` to above `high`, not many more than `count`."""
+    first, last = math.floor(low), max(math.ceil(high), math.floor(low) + 1)
+    step = max(1, round((last - first) / (1.6 * count)))
+    return [float(tick) for tick in range(first, last + step, step)]
 
 
 def _drawable(x: float, y: float) -> bool:

@@ -5,11 +5,11 @@ anew after the paper's examples:
 
     Mary moved to the bathroom.  /  John went back to the hallway.  /  Where is Mary?  →  bathroom
 
-A task drafts events, and a question that these events alone answer; then the events are told, each in one of several
-wordings.  Every sentence among the `supports` is needed: without it the question has another answer, or none.
+A task lets things happen, and finds a question that these events alone answer; then they are told, each in one of
+several wordings.  Every sentence among the `supports` is needed: without it the question has another answer, or none.
 
 Keys     A story follows from (seed, split, number) alone; `stories(…, 10)` are the first ten of `stories(…, 100)`.
-Splits   What happens and what is asked belongs to one split by its hash, whatever the seed and the wording; so training
+Splits   What happens belongs to one split by its hash, whatever the seed, the wording and the question; so training
          shares no story with validation or test.
 Answers  One word.  Persons, places and things take part alike, so answers come equally often where a task allows it.
 Not here words as numbers (text/), corpora on disk (corpora.py), the network made for such stories (models/memory.py).
@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
-from itertools import count as numbers
 from random import Random
 from typing import NamedTuple
 
@@ -91,13 +90,19 @@ class Known(NamedTuple):
     supports: tuple[int, ...]
 
 
-class Draft(NamedTuple):
-    """A story before it is told."""
+class Asked(NamedTuple):
+    """A question, its answer, and the sentences that it follows from."""
 
-    events: Sequence[Event]
     question: str
     answer: str
     supports: tuple[int, ...]
+
+
+class Task(NamedTuple):
+    """What happens, and what is asked about it; None where these events have no good question."""
+
+    happen: Callable[[Random], list[Event]]
+    ask: Callable[[Random, Sequence[Event]], Asked | None]
 
 
 NOTHING = Known("", ())
@@ -173,12 +178,13 @@ def needed(events: Sequence[Event], known: Known, ask: Callable[[World], Known])
     return known.fact != "" and all(ask(World(other)).fact != known.fact for other in others)
 
 
-# ---------------------------------------------------------------- tasks
+# ---------------------------------------------------------------- what happens
 
 
-def walk(random: Random, length: int, *, pairs: bool = False, again: bool = False) -> list[Event]:
+def walk(random: Random, *, pairs: bool = False, again: bool = False) -> list[Event]:
     """Persons go from place to place: alone or in `pairs`, and with `again` every other sentence only says "they"."""
     at, events, who = dict[str, str](), list[Event](), ""
+    length = random.randrange(2, 11, 2) if again else random.randint(2, 10)
     while len(events) < length:
         going_on = again and len(events) % 2 == 1
         if not going_on:
@@ -190,9 +196,10 @@ def walk(random: Random, length: int, *, pairs: bool = False, again: bool = Fals
     return events
 
 
-def carry(random: Random, length: int) -> list[Event]:
+def carry(random: Random, shortest: int, longest: int) -> list[Event]:
     """Persons go from place to place, take what lies there or what nobody has seen yet, and put things down."""
     at, held, lying, events = dict[str, str](), dict[str, str](), dict[str, str](), list[Event]()
+    length = random.randint(shortest, longest)
     while len(events) < length:
         who = random.choice(PERSONS)
         free = [thing for thing in THINGS if thing not in held and lying.get(thing, at.get(who)) == at.get(who)]
@@ -210,77 +217,85 @@ def carry(random: Random, length: int) -> list[Event]:
     return events
 
 
-def where_is_a_person(*, pairs: bool = False, again: bool = False) -> Callable[[Random], Draft | None]:
-    """Tasks 1 (one supporting fact), 11 (who is "she"?), 12 (two persons at once), 13 (who are "they"?)."""
-
-    def draft(random: Random) -> Draft | None:
-        events = walk(random, random.randint(1, 5) * 2 if again else random.randint(2, 10), pairs=pairs, again=again)
-        who = random.choice(sorted({person for event in events for person in event.who.split(" and ")}))
-        known = World(events).place(who)
-        if not needed(events, known, partial(World.place, person=who)):
-            return None
-        return Draft(events, f"Where is {who}?", *known)
-
-    return draft
+def kinds_and_fears(random: Random) -> list[Event]:
+    """What all of a kind fear, and who is of which kind, in any order."""
+    events = [Event(name, "be", random.choice(list(ANIMALS))) for name in NAMES]
+    for one in ANIMALS:
+        other = random.choice([other for other in ANIMALS if other != one])
+        events.append(Event(ANIMALS[one].capitalize(), "fear", ANIMALS[other]))
+    random.shuffle(events)
+    return events
 
 
-def where_is_a_thing(random: Random) -> Draft | None:
-    """Task 2: somebody took it, and went there; or went there, and left it."""
-    events = carry(random, random.randint(2, 30))
+# ---------------------------------------------------------------- what is asked
+
+
+def persons(events: Sequence[Event]) -> list[str]:
+    """Everybody in a story, by name."""
+    return sorted({person for event in events for person in event.who.split(" and ")})
+
+
+def where_is_a_person(random: Random, events: Sequence[Event]) -> Asked | None:
+    """One supporting fact; a second where the sentence only says "she" or "they"."""
+    who = random.choice(persons(events))
+    ask = partial(World.place, person=who)
+    known = ask(World(events))
+    return Asked(f"Where is {who}?", *known) if needed(events, known, ask) else None
+
+
+def where_is_a_thing(random: Random, events: Sequence[Event]) -> Asked | None:
+    """Two facts: somebody took it, and went there; or went there, and left it."""
     world = World(events)
     for thing in random.sample(sorted(world.stays), len(world.stays)):
         known = world.where(thing)
         if needed(events, known, partial(World.where, thing=thing)):
-            return Draft(events, f"Where is the {thing}?", *known)
+            return Asked(f"Where is the {thing}?", *known)
     return None
 
 
-def where_was_a_thing(random: Random) -> Draft | None:
-    """Task 3: somebody took it, went to one place, and then to another."""
-    events = carry(random, random.randint(4, 60))
-    stays = World(events).stays
-    asked = [(thing, stay.fact) for thing in sorted(stays) for stay in stays[thing] if len(stay.supports) == 3]
+def where_was_a_thing(random: Random, events: Sequence[Event]) -> Asked | None:
+    """Three facts: somebody took it, went to one place, and then to another."""
+    world = World(events)
+    stays = [(thing, stay) for thing in sorted(world.stays) for stay in world.stays[thing]]
+    asked = [(thing, stay.fact) for thing, stay in stays if len(stay.supports) == 3]
     for thing, place in random.sample(asked, len(asked)):
-        ask = partial(World.before, thing=thing, place=place)
-        if needed(events, known := ask(World(events)), ask):
-            return Draft(events, f"Where was the {thing} before the {place}?", *known)
+        known = world.before(thing, place)
+        if needed(events, known, partial(World.before, thing=thing, place=place)):
+            return Asked(f"Where was the {thing} before the {place}?", *known)
     return None
 
 
-def yes_or_no(random: Random) -> Draft:
-    """Task 6: the place that is asked for is right half of the time, and otherwise often one where the person was."""
-    events = walk(random, random.randint(2, 10))
-    who = random.choice(sorted({event.who for event in events}))
+def is_a_person_there(random: Random, events: Sequence[Event]) -> Asked:
+    """The place that is asked for is right half of the time, and otherwise often one where the person was."""
+    who = random.choice(persons(events))
     known = World(events).place(who)
     if random.random() < 0.5:
-        return Draft(events, f"Is {who} in the {known.fact}?", "yes", known.supports)
+        return Asked(f"Is {who} in the {known.fact}?", "yes", known.supports)
     visited = sorted({event.what for event in events if event.who == who} - {known.fact})
     others = [place for place in PLACES if place != known.fact]
     place = random.choice(visited if visited and random.random() < 0.5 else others)
-    return Draft(events, f"Is {who} in the {place}?", "no", known.supports)
+    return Asked(f"Is {who} in the {place}?", "no", known.supports)
 
 
-def deduction(random: Random) -> Draft:
-    """Task 15: what all of a kind fear, one of them fears."""
-    fears = {one: random.choice([other for other in ANIMALS if other != one]) for one in ANIMALS}
-    kinds = {name: random.choice(list(ANIMALS)) for name in NAMES}
-    events = [Event(ANIMALS[one].capitalize(), "fear", ANIMALS[other]) for one, other in fears.items()]
-    events += [Event(name, "be", kind) for name, kind in kinds.items()]
-    random.shuffle(events)
+def what_is_feared(random: Random, events: Sequence[Event]) -> Asked:
+    """What all of a kind fear, one of them fears."""
     who = random.choice(NAMES)
-    said = (Event(ANIMALS[kinds[who]].capitalize(), "fear", ANIMALS[fears[kinds[who]]]), Event(who, "be", kinds[who]))
-    return Draft(events, f"What is {who} afraid of?", fears[kinds[who]], tuple(events.index(event) for event in said))
+    said = {event.who: (event.what, number) for number, event in enumerate(events)}
+    kind, first = said[who]
+    feared, second = said[ANIMALS[kind].capitalize()]
+    answer = next(one for one, many in ANIMALS.items() if many == feared)
+    return Asked(f"What is {who} afraid of?", answer, (first, second))
 
 
-TASKS: dict[int, Callable[[Random], Draft | None]] = {
-    1: where_is_a_person(),
-    2: where_is_a_thing,
-    3: where_was_a_thing,
-    6: yes_or_no,
-    11: where_is_a_person(again=True),
-    12: where_is_a_person(pairs=True),
-    13: where_is_a_person(pairs=True, again=True),
-    15: deduction,
+TASKS: dict[int, Task] = {
+    1: Task(walk, where_is_a_person),
+    2: Task(partial(carry, shortest=2, longest=30), where_is_a_thing),
+    3: Task(partial(carry, shortest=4, longest=60), where_was_a_thing),
+    6: Task(walk, is_a_person_there),
+    11: Task(partial(walk, again=True), where_is_a_person),
+    12: Task(partial(walk, pairs=True), where_is_a_person),
+    13: Task(partial(walk, pairs=True, again=True), where_is_a_person),
+    15: Task(kinds_and_fears, what_is_feared),
 }
 
 
@@ -291,28 +306,25 @@ def pronoun(who: str) -> str:
     return "they" if " and " in who else "he" if who in MEN else "she"
 
 
-def tell(random: Random, draft: Draft) -> Story:
-    """Put a draft into words."""
-    sentences = (
-        random.choice(WORDINGS[verb]).format(who=who, what=what, they=pronoun(who)) for who, verb, what in draft.events
-    )
-    return Story(tuple(sentences), draft.question, draft.answer, tuple(sorted(draft.supports)))
+def tell(random: Random, event: Event) -> str:
+    """A sentence for an event."""
+    return random.choice(WORDINGS[event.verb]).format(who=event.who, what=event.what, they=pronoun(event.who))
 
 
-def split_of(draft: Draft) -> str:
-    """The split that owns what happens here, whatever the words."""
-    meaning = "\n".join([*map(" ".join, draft.events), draft.question])
+def split_of(events: Sequence[Event]) -> str:
+    """The split that owns these events, whatever their words."""
+    meaning = "\n".join(map(" ".join, events))
     return BUCKETS[blake2b(meaning.encode(), digest_size=4).digest()[0] % len(BUCKETS)]
 
 
 def story(task: int, number: int, *, seed: int, split: str) -> Story:
-    """Story `number` of a split: the first draft that has a good question and belongs there."""
-    for attempt in numbers():
-        random = Random(key(seed, f"stories/{task}/{split}", number, attempt))
-        draft = TASKS[task](random)
-        if draft is not None and split_of(draft) == split:
-            return tell(random, draft)
-    raise AssertionError("unreachable")
+    """Story `number` of a split: the first events that belong there and have a good question."""
+    random = Random(key(seed, f"stories/{task}/{split}", number))
+    while True:
+        events = TASKS[task].happen(random)
+        if split_of(events) == split and (asked := TASKS[task].ask(random, events)) is not None:
+            sentences = tuple([tell(random, event) for event in events])
+            return Story(sentences, asked.question, asked.answer, tuple(sorted(asked.supports)))
 
 
 def stories(task: int, count: int, *, seed: int, split: str) -> Iterator[Story]:

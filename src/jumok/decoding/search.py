@@ -23,10 +23,10 @@ from jumok.nn import fused
 Step = Callable[[Tensor, State], tuple[Tensor, State]]
 
 
-def forbid(logits: Tensor, rules: Sequence[Rule], now: Moment) -> Tensor:
+def forbid(logits: Tensor, rules: Sequence[Rule], now: Moment, never: Sequence[int] = NEVER) -> Tensor:
     """Close what may not follow, in place; the logarithm (N, 1) of what all tokens together had before."""
     normalizer = fused.normalizer(logits)  # (N, 1)
-    logits[:, list(NEVER)] = MINUS
+    logits[:, list(never)] = MINUS
     for rule in rules:
         rule(logits, now)
     return normalizer
@@ -217,11 +217,13 @@ def tokens_one_by_one(
     choose: Choose,
     *,
     rules: Sequence[Rule] = (),
+    never: Sequence[int] = NEVER,
     device: torch.device | None = None,
 ) -> Iterator[list[tuple[int, int, float]]]:
     """Extend every sentence by one chosen token at a time; yields (sentence, token, log-probability) of each step.
 
-    `choose` gets the allowed logits (N, V), the sentence of each row (N,) and the step, and returns tokens (N,).
+    `choose` gets the allowed logits (N, V), the sentence of each row (N,) and the step, and returns tokens (N,).  What
+    is `never` said comes into it only where tokens are drawn.
     """
     number = torch.arange(len(limits), device=device)  # (N,)
     limit = torch.tensor(limits, device=device)
@@ -233,7 +235,7 @@ def tokens_one_by_one(
         if choose is likeliest:
             gain, token = (x.squeeze(1) for x in candidates(logits, 1, rules, now))  # (N,)
         else:
-            normalizer = forbid(logits, rules, now)
+            normalizer = forbid(logits, rules, now, never)
             token = choose(logits, number, t)  # (N,)
             gain = (logits.gather(1, token[:, None]) - normalizer).squeeze(1)
         yield list(zip(number.tolist(), token.tolist(), gain.tolist(), strict=True))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from jumok.decoding.search import (
     tokens_one_by_one,
 )
 from jumok.engines.options import ANYTHING, AT_ONCE, LONGEST_SOURCE, Options, Wish
+from jumok.errors import UsageError
 from jumok.keys import generator, key
 from jumok.models.base import END, PAD, START, Attention, Seq2Seq, State
 from jumok.native.searching import Search
@@ -291,6 +293,9 @@ class TorchEngine:
             some = pairs[start : start + ROWS]
             source, target, _ = self._forced(some)
             cross = self.model.attention(source, target).cross  # (B, L, H, T, S)
+            if cross.shape[1] == 0:
+                what = "this model has no attention over the source, so nobody knows which word comes from which"
+                raise UsageError(what, where="in model.kind", hint="try: the same without --align and --coverage")
             means = cross[:, max(0, cross.shape[1] - 2)].mean(dim=1)  # (B, T, S)
             looks += [
                 weights[: len(body) + 1, : min(len(read), LONGEST_SOURCE) + 1]
@@ -322,15 +327,19 @@ class TorchEngine:
         uniforms = torch.from_numpy(np.stack(rows)).to(self.device)
         return drawn(uniforms, temperature=options.temperature, top_k=options.top_k, top_p=options.top_p)
 
-    def stream(self, source: Sequence[int], options: Options) -> Iterator[int]:
-        """Tokens of one translation as they are made, greedily or sampled; END is not given out."""
+    def stream(
+        self, source: Sequence[int], options: Options, *, prefix: Sequence[int] = (), never: Sequence[int] = NEVER
+    ) -> Iterator[int]:
+        """Tokens of one translation as they are made, greedily or sampled, behind a prefix; END is not given out."""
         ids = list(source)[:LONGEST_SOURCE]
-        limits = [len(ids) + options.extra_length]
+        limits = [len(ids) + len(prefix) + options.extra_length]
+        rules = self._rules(options, [Wish(prefix=tuple(prefix))])
         with torch.inference_mode():
             state = self.model.start(pad([ids], after=END).to(self.device))
         temperature = options.temperature if options.sample else 0.0
         choose = self.draws(Options(**{**vars(options), "temperature": temperature, "best": 1}), [0], limits[0])
-        for extended in tokens_one_by_one(self.model.step, state, limits, choose, device=self.device):
+        made = tokens_one_by_one(self.model.step, state, limits, choose, rules=rules, never=never, device=self.device)
+        for extended in islice(made, len(prefix), None):
             token = extended[0][1]
             if token != END:
                 yield token

@@ -126,7 +126,7 @@ class TiedOutput(nn.Module):
 
 
 class NormedOutput(TiedOutput):
-    """An output matrix of its own, normed as all others; no `Linear`, because a row a word is for Adam, not for Muon."""
+    """An output matrix of its own, normed as all others; no `Linear`, because rows that are words are for Adam."""
 
     def __init__(self, symbols: int, width: int, *, variance: float) -> None:
         super().__init__(nn.Parameter(torch.empty(symbols, width)))
@@ -150,9 +150,12 @@ class Windows(torch.autograd.Function):
     def forward(ctx: fused.Context, x: Tensor, kernel: int, before: int) -> Tensor:
         batch, length, width = x.shape
         ctx.rest = (kernel, before)
-        out = x.new_zeros(batch, length, kernel, width)  # (B, T, K, C)
-        for place, here, there in overlaps(kernel, before, length):
+        out = x.new_empty(batch, length, kernel, width)  # (B, T, K, C)
+        for place in range(kernel):
+            here, there = overlap(length, place - before)
             out[:, here, place] = x[:, there]
+            out[:, : here.start, place] = 0.0
+            out[:, here.stop :, place] = 0.0
         return out.view(batch, length, kernel * width)
 
     @staticmethod
@@ -161,21 +164,18 @@ class Windows(torch.autograd.Function):
         kernel, before = ctx.rest
         gradient = gradient.unflatten(-1, (kernel, -1))  # (B, T, K, C)
         found = gradient[:, :, before].clone()  # (B, T, C)
-        for place, here, there in overlaps(kernel, before, gradient.shape[1]):
+        for place in range(kernel):
+            here, there = overlap(gradient.shape[1], place - before)
             if place != before:
                 found[:, there] += gradient[:, here, place]
         return found, None, None
 
 
-def overlaps(kernel: int, before: int, length: int) -> list[tuple[int, slice, slice]]:
-    """For every place in a window: the positions whose window has a neighbour there, and those neighbours."""
-    found = []
-    for place in range(kernel):
-        ahead = place - before
-        begin, end = max(0, -ahead), min(length, length - ahead)
-        if begin < end:
-            found.append((place, slice(begin, end), slice(begin + ahead, end + ahead)))
-    return found
+def overlap(length: int, ahead: int) -> tuple[slice, slice]:
+    """The positions of a sentence that have one so far ahead of them (behind, if negative), and those others."""
+    begin = min(length, max(0, -ahead))
+    end = max(begin, min(length, length - ahead))
+    return slice(begin, end), slice(begin + ahead, end + ahead)
 
 
 class Convolution(nn.Module):
@@ -248,8 +248,9 @@ class Encoder(nn.Module):
         words = self.embedding(source)  # (B, S, D)
         kept = real[:, :, None].to(words.dtype)  # (B, S, 1)
         x = self.first(words, self.first.matrix()) * kept  # (B, S, C)
-        for layer in self.layers:
-            y = layer(x, layer.gated.matrix(), before=layer.kernel // 2)  # type: ignore[union-attr]
+        layers: list[Convolution] = list(self.layers)  # type: ignore[arg-type]
+        for layer in layers:
+            y = layer(x, layer.gated.matrix(), before=layer.kernel // 2)  # (B, S, C)
             x = (x + y) * (kept * HALF)  # (B, S, C)
         keys = self.last(x, self.last.matrix())  # (B, S, D)
         grown = kept.sum(dim=1, keepdim=True).sqrt() * HALF  # m sqrt(1/m) and the scale of the sum
@@ -405,9 +406,7 @@ class ConvS2S(nn.Module):
             x, last = layer.step(x, words, state.memory, own, last)  # type: ignore[operator]
             windows.append(last)
         x = decoder.dropout(decoder.last(x, matrices.last))  # (N, D)
-        following = DecoderState(
-            windows, state.memory, matrices, state.output, state.sentence, state.position + 1
-        )
+        following = DecoderState(windows, state.memory, matrices, state.output, state.sentence, state.position + 1)
         return F.linear(x, state.output, self.last.bias), following
 
     def attention(self, source: Tensor, target: Tensor) -> Attention:
@@ -415,6 +414,4 @@ class ConvS2S(nn.Module):
         self.decoder(target, self.encoder(source), cross)
         (batch, long), wide = source.shape, target.shape[1]
         nowhere = cross[0].new_zeros
-        return Attention(
-            nowhere(batch, 0, 1, long, long), nowhere(batch, 0, 1, wide, wide), torch.stack(cross, dim=1)
-        )
+        return Attention(nowhere(batch, 0, 1, long, long), nowhere(batch, 0, 1, wide, wide), torch.stack(cross, dim=1))

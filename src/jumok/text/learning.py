@@ -15,7 +15,7 @@ import sentencepiece
 
 PAD, UNKNOWN, START, END = 0, 1, 2, 3
 RESERVED = ("<sep>", "<cls>", "<mask>", "<extra>")  # ids 4 … 7
-SEPARATOR = 4
+SEPARATOR, CLASS, MASK = 4, 5, 6
 SPECIALS = 4 + len(RESERVED)
 LONGEST = 4_096  # characters SentencePiece learns from at once; it would pass over a longer line in silence
 LOOK = 0.2  # seconds between looks at who asks to stop

@@ -21,7 +21,7 @@ import sentencepiece
 
 from jumok.errors import DataError, DiskError, JumokError, ModelFileError, UsageError
 from jumok.text import pieces
-from jumok.text.learning import END, PAD, RESERVED, SEPARATOR, SPECIALS, START, UNKNOWN, learn, learn_apart
+from jumok.text.learning import END, MASK, PAD, RESERVED, SEPARATOR, SPECIALS, START, UNKNOWN, learn, learn_apart
 from jumok.text.words import SPACE
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "END",
+    "MASK",
     "PAD",
     "RESERVED",
     "SEPARATOR",
@@ -131,6 +132,18 @@ class Vocabulary:
         """Lines with a SEPARATOR between each two."""
         first, *rest = self._encode([normalize(line) for line in lines])
         return [*first, *(token for line in rest for token in (SEPARATOR, *line))]
+
+    def encode_parts(self, parts: Sequence[str], between: int) -> list[int]:
+        """Parts of a text with a symbol between each two, as if it stood for a word or the rest of one."""
+        ids = self.encode(parts[0])
+        for part in parts[1:]:
+            more = self.encode(part)
+            if more and part[:1].strip():  # it goes on with the word
+                piece = self._processor.id_to_piece(more[0])
+                inner = self._processor.piece_to_id(piece.removeprefix(SPACE))
+                more = [*([] if piece == SPACE else [inner if inner >= SPECIALS else more[0]]), *more[1:]]
+            ids += [between, *more]
+        return ids
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, on one line unless `breaks` are kept; specials leave no trace, an incomplete character

@@ -1,0 +1,78 @@
+"""Who runs in a race: the same data, vocabulary, budget and seeds for all; each with its own model and what suits it.
+
+    field = contenders("tiny", ["transformer", "rnn"], seeds=[1], minutes=15, data={…})
+
+A race is a folder: NAME/ a run of each contender, NAME.toml its recipe, race.json what was raced, report.html and
+report.json what came of it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from jumok.beginning import choose
+from jumok.config import ModelConfig
+from jumok.errors import UsageError
+from jumok.recipe import Recipe
+
+STEPS = [number / 16 for number in range(4, 65)]  # factors by which widths may change: a quarter to four times
+GRAIN = 16  # widths stay multiples of it
+FAR = 0.15  # of the wanted number of weights, at most
+
+
+class Contender(NamedTuple):
+    """A run of the race."""
+
+    name: str
+    recipe: Recipe
+
+
+def contenders(
+    recipe: str | Recipe,
+    models: Sequence[str],
+    *,
+    seeds: Sequence[int] = (1,),
+    parameters: int | None = None,
+    changes: Mapping[str, Any] | None = None,
+    **chosen: Any,
+) -> list[Contender]:
+    """A contender for each model and seed, models in turn; with `parameters`, each as wide as makes so many weights.
+
+    Vocabulary and data are the recipe's for all of them; `chosen` as in `choose`.
+    """
+    doubled = sorted({name for name in models if list(models).count(name) > 1})
+    if not models or doubled:
+        what = f"{doubled[0]!r} runs twice" if doubled else "nobody runs"
+        raise UsageError(f"{what} in this race", where="in --models", hint="try: --models transformer,rnn")
+    common = choose(recipe=recipe, changes=dict(changes or {}), **chosen)
+    field = []
+    for seed in seeds:
+        for model in models:
+            own = choose(recipe=recipe, model=model, changes=dict(changes or {}), **chosen)
+            own = own.model_copy(update={"vocabulary": common.vocabulary, "data": common.data})
+            if parameters is not None:
+                own = own.model_copy(update={"model": scaled(own.model, parameters, own.vocabulary.size)})
+            name = model if len(seeds) == 1 else f"{model}-{seed}"
+            field.append(Contender(name, own.change({"name": name, "seed": seed})))
+    return field
+
+
+def scaled(model: ModelConfig, parameters: int, symbols: int) -> ModelConfig:
+    """The model with all its widths changed alike, so that it has nearly so many weights."""
+    widths = [name for name, value in model if name.startswith("d_") and isinstance(value, int)]
+    tried = []
+    for factor in STEPS:
+        sizes = {name: max(GRAIN, round(getattr(model, name) * factor / GRAIN) * GRAIN) for name in widths}
+        try:
+            other = type(model).model_validate(model.model_dump() | sizes)
+        except ValueError:  # heads that do not divide this width
+            continue
+        tried.append((abs(other.parameters(symbols, symbols) / parameters - 1.0), factor, other))
+    distance, _, best = min(tried, key=lambda one: one[:2])
+    if distance > FAR:
+        count = best.parameters(symbols, symbols)
+        raise UsageError(
+            f"a {model.kind} of about {parameters:,} weights is not to be had by its width alone; nearest: {count:,}",
+            where="in --params",
+            hint=f"try: --params {count}, or a smaller --set vocabulary.size",
+        )
+    return best

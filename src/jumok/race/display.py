@@ -1,0 +1,83 @@
+"""A race as a person sees it: on a terminal a live table, elsewhere a line for every validation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from jumok.events import Event
+from jumok.race.contenders import Contender
+
+
+class RaceDisplay:
+    """Follows the runs of a race."""
+
+    def __init__(self, names: Sequence[str], console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True, highlight=False)
+        self.rows: dict[str, dict[str, Any]] = {name: {"state": "waits"} for name in names}
+        self.live = Live(self.table(), console=self.console, auto_refresh=False) if self.console.is_terminal else None
+        self.shown = 0.0
+
+    def __enter__(self) -> RaceDisplay:
+        if self.live is not None:
+            self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.live is not None:
+            self.live.update(self.table(), refresh=True)
+            self.live.stop()
+
+    def __call__(self, contender: Contender, event: Event) -> None:
+        row = self.rows[contender.name]
+        match event["event"]:
+            case "begin":
+                row |= {"parameters": event["parameters"], "state": "trains"}
+            case "step":
+                row |= {"step": event["step"], "minutes": event["wall"] / 60, "train": event["loss"]}
+            case "validation":
+                row |= {name: event[name] for name in ("loss", "bleu", "accuracy") if name in event}
+                self.tell(contender.name, row)
+            case "finished":
+                row["state"] = "done"
+        self.refresh()
+
+    def tell(self, name: str, row: dict[str, Any]) -> None:
+        if self.live is None:
+            words = [f"{key} {row[key]:.2f}" for key in ("minutes", "loss", "bleu", "accuracy") if key in row]
+            self.console.print(Text(f"{name:<14} update {row.get('step', 0):>7,}  {'  '.join(words)}"), soft_wrap=True)
+
+    def refresh(self) -> None:
+        if self.live is not None and time.monotonic() - self.shown > 0.3:
+            self.shown = time.monotonic()
+            self.live.update(self.table(), refresh=True)
+
+    def say(self, text: str) -> None:
+        self.console.print(Text(text))
+
+    def table(self) -> Table:
+        made = Table(box=None, pad_edge=False)
+        made.add_column("model")
+        titles = ("parameters", "update", "minutes", "loss", "valid loss", "BLEU or right %")
+        for title in titles:
+            made.add_column(title, justify="right")
+        made.add_column("")
+        for name, row in self.rows.items():
+            worth = row.get("bleu", row.get("accuracy"))
+            figures = (
+                shown(row.get("parameters"), "{:,}"), shown(row.get("step"), "{:,}"),
+                shown(row.get("minutes"), "{:.1f}"), shown(row.get("train"), "{:.3f}"),
+                shown(row.get("loss"), "{:.3f}"), shown(worth, "{:.2f}"),
+            )  # fmt: skip
+            made.add_row(name, *figures, row["state"])
+        return made
+
+
+def shown(value: Any, form: str) -> str:
+    return "–" if value is None else form.format(value)

@@ -1,0 +1,122 @@
+"""One contender after the other, each in a process of its own: `jumok train`, whose events are followed as they come.
+
+A race that was stopped goes on with the same command: runs that are finished stay, the one that was under way goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jumok import ending
+from jumok.bundle import write_file
+from jumok.checkpoint import RunFolder
+from jumok.errors import JumokError, Resumable
+from jumok.events import Event, history, read_events
+from jumok.race.contenders import Contender
+
+LOOK = 0.5  # seconds between looks at what a run says
+MEMORY = "memory.txt"  # in a run's folder: the most memory that training took, in bytes
+
+Follow = Callable[[Contender, Event], None]
+
+
+class Lane(NamedTuple):
+    """A contender and where it runs."""
+
+    contender: Contender
+    folder: Path
+
+    @property
+    def finished(self) -> bool:
+        return ending.finished(RunFolder(self.folder)) is not None
+
+    def history(self) -> list[Event]:
+        """What happened in the run, attempts that were cut short without what was repeated."""
+        path = self.folder / "events.jsonl"
+        return history(path) if path.is_file() else []
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes that training took at most, if it was measured."""
+        path = self.folder / MEMORY
+        return int(path.read_text()) if path.is_file() else None
+
+
+def lanes(out: Path, field: Sequence[Contender]) -> list[Lane]:
+    """A lane for each contender; its recipe is written where `jumok train` will read it."""
+    out.mkdir(parents=True, exist_ok=True)
+    for one in field:
+        write_file(out / f"{one.name}.toml", one.recipe.to_toml().encode())
+    return [Lane(one, out / one.name) for one in field]
+
+
+def race(field: Sequence[Lane], *, follow: Follow, stop: Callable[[], bool]) -> None:
+    """Run all that is not finished yet; `follow` hears every event of every run, also of those before."""
+    for lane in field:
+        for event in lane.history():
+            follow(lane.contender, event)
+        if not lane.finished:
+            run(lane, follow=follow, stop=stop)
+
+
+def run(lane: Lane, *, follow: Follow, stop: Callable[[], bool]) -> None:
+    """Train one contender in a child process to its end."""
+    recipe, log = lane.folder.with_suffix(".toml"), lane.folder.with_suffix(".log")
+    command = [sys.executable, "-m", "jumok.cli", "train", "--recipe", str(recipe), "--out", str(lane.folder)]
+    begin = sum(1 for _ in new_events(lane.folder / "events.jsonl", 0))
+    with open(log, "ab") as words:
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=words, stderr=words, start_new_session=True)
+        asked = False
+        while True:
+            pid, status, used = os.wait4(child.pid, os.WNOHANG)
+            for event in new_events(lane.folder / "events.jsonl", begin):
+                begin += 1
+                follow(lane.contender, event)
+            if pid:
+                break
+            if stop() and not asked:
+                child.send_signal(signal.SIGTERM)
+                asked = True
+            time.sleep(LOOK)
+    code = os.waitstatus_to_exitcode(status)
+    child.returncode = code
+    if code == Resumable.code or asked:
+        raise Resumable(
+            f"stopped in the run of {lane.contender.name}; everything is saved",
+            where=f"in {lane.folder}",
+            hint="run the same command again to continue",
+        )
+    if code:
+        last = log.read_text(encoding="utf-8", errors="replace").strip().split("\n")[-3:]
+        raise JumokError(f"the run of {lane.contender.name} failed: {' · '.join(last)}", where=f"in {log}")
+    scale = 1 if sys.platform == "darwin" else 1024
+    most = max(used.ru_maxrss * scale, lane.memory or 0)
+    write_file(lane.folder / MEMORY, str(most).encode())
+
+
+def new_events(path: Path, seen: int) -> Iterator[Event]:
+    """Events beyond the first `seen`, if there is a log."""
+    if not path.is_file():
+        return
+    for number, event in enumerate(read_events(path)):
+        if number >= seen:
+            yield event
+
+
+def curve(events: Sequence[Event]) -> list[dict[str, Any]]:
+    """Every validation of a run: minutes, target tokens so far, scores."""
+    tokens, found = 0, []
+    for event in events:
+        if event["event"] == "step":
+            tokens += event["tokens"]
+        elif event["event"] == "validation":
+            scores = {name: event[name] for name in ("loss", "bleu", "accuracy") if event.get(name) is not None}
+            found.append({"minutes": event["wall"] / 60, "tokens": tokens, "step": event["step"], **scores})
+    return found

@@ -41,7 +41,9 @@ def randomize(model: Any) -> Any:
 def pairs() -> tuple[Tensor, Tensor]:
     """Sources and texts; the third has no source, the last one word in each."""
     source = torch.tensor([[9, 10, 11, END], [12, 13, END, PAD], [END, PAD, PAD, PAD], [14, END, PAD, PAD]])
-    text = torch.tensor([[15, 16, 17, 18, 19], [20, 21, 22, PAD, PAD], [9, UNKNOWN, 11, 12, PAD], [13, PAD, PAD, PAD, PAD]])
+    text = torch.tensor(
+        [[15, 16, 17, 18, 19], [20, 21, 22, PAD, PAD], [9, UNKNOWN, 11, 12, PAD], [13, PAD, PAD, PAD, PAD]]
+    )
     return source, text
 
 
@@ -197,7 +199,9 @@ def test_texts_are_exchanged_among_themselves_and_known_for_what_they_are():
     for _ in range(50):
         other, truth = model.exchange(source, text, generator)
         moved = (other != text).any(dim=1)
-        assert truth.tolist() == [bert.OTHER if one else bert.FOLLOWS for one in moved[:40].tolist()] + [bert.ALONE] * 10
+        assert (
+            truth.tolist() == [bert.OTHER if one else bert.FOLLOWS for one in moved[:40].tolist()] + [bert.ALONE] * 10
+        )
         assert sorted(other.tolist()) == text.tolist()
         shares.append(float(moved[:40].double().mean()))
     assert sum(shares) / 50 == pytest.approx(0.5, abs=0.05)
@@ -369,6 +373,7 @@ def test_shape_comments_are_true():
     assert checker.complaints() == []
 
 
+@pytest.mark.slow
 def test_it_learns_which_word_follows_which():
     torch.manual_seed(1)
     config = BERTConfig(layers=1, d_model=64, d_ff=64, heads=2, longest=32, dropout=0.0)

@@ -19,7 +19,12 @@ from jumok.training.team import Gradients
 from tests.helpers import SYMBOLS, ShapeChecker
 from tests.test_bert import SIZES, asked, chained, copy_embedding, copy_layers, pairs, randomize, sizes_of, teach
 
-VARIANTS: dict[str, dict[str, Any]] = {"small": {"generator": 0.5}, "tiny": {"generator": 0.1}, "whole": {"generator": 1.0}}
+SHARES = {"small": 0.5, "tiny": 0.1, "whole": 1.0}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "small": {"generator": 0.5},
+    "tiny": {"generator": 0.1},
+    "whole": {"generator": 1.0},
+}
 every = pytest.mark.parametrize("variant", VARIANTS)
 
 
@@ -287,6 +292,7 @@ def test_shape_comments_are_true():
     assert checker.complaints() == []
 
 
+@pytest.mark.slow
 def test_it_learns_which_words_are_out_of_place():
     torch.manual_seed(1)
     config = ELECTRAConfig(layers=1, d_model=64, d_ff=64, heads=2, longest=32, dropout=0.0)

@@ -41,7 +41,7 @@ def made(kind: str = "classifier", *, seed: int = 0, starts: tuple[int, ...] = (
 
 def sentences() -> tuple[Tensor, Tensor]:
     """Sources, the second a pair, the third short; targets as long as the tags of the longest, and its END."""
-    source = torch.tensor([[9, 10, 11, 12, 13, END], [14, 9, SEPARATOR, 16, END, PAD], [UNKNOWN, 18, END, PAD, PAD, PAD]])
+    source = torch.tensor([[9, 10, 11, 12, 13, END], [14, 9, SEPARATOR, 16, END, PAD], [UNKNOWN, 18, END, 0, 0, 0]])
     target = torch.tensor([[START, 8, 9, 10, 11, 12], [START, 8, 8, 8, PAD, PAD], [START, 9, 9, PAD, PAD, PAD]])
     return source, target
 
@@ -128,10 +128,10 @@ def test_every_token_is_a_word_where_nobody_said_which_begin_one():
 def test_the_end_is_certain_behind_the_last_label_and_impossible_before(kind):
     model, (source, target) = made(kind), sentences()
     model.label.weight.data.mul_(10.0)  # labels that are very sure of themselves
-    gains = logits(model, source, target).log_softmax(dim=-1)
+    gains = logits(model, source, F.pad(target, (0, 2))).log_softmax(dim=-1)
     for row, count in zip(gains, words(kind), strict=True):
         assert row[:count, END].max() < -50
-        assert row[count:, END].abs().max() < 1e-12 if count < len(row) else True
+        assert row[count:, END].abs().max() < 1e-12
 
 
 @every
@@ -194,8 +194,10 @@ def test_search_finds_the_likeliest_labels_and_the_score_that_the_model_gives_th
         assert several[0].ids == (*best.tolist(), END)
         for one in several:
             assert one.token_scores == pytest.approx([float(gain[i]) for gain, i in zip(gains, one.ids, strict=True)])
-    forced = TorchEngine(model).score([(source, several[0].body) for source, several in zip(sources, found, strict=True)])
-    assert [one.score for one in forced] == pytest.approx([several[0].score for several in found])
+    forced = TorchEngine(model).score(
+        [(source, several[0].body) for source, several in zip(sources, found, strict=True)]
+    )
+    assert [one.score for one in forced] == pytest.approx([one.score for one in best])
 
 
 def test_an_ensemble_of_a_model_with_itself_is_the_model():
@@ -326,6 +328,7 @@ def backwards(seed: int) -> tuple[Tensor, list[list[int]]]:
     return F.pad(source, (0, 1), value=END), [[8 + int(one)] for one in turned]
 
 
+@pytest.mark.slow
 def test_a_classifier_learns_from_few_examples_on_an_encoder_that_knows_the_language():
     right = {}
     for learned in ({}, pretrained()):
@@ -333,16 +336,16 @@ def test_a_classifier_learns_from_few_examples_on_an_encoder_that_knows_the_lang
         model = build(LabelsConfig(layers=2, d_model=64, d_ff=64, heads=2, longest=32, dropout=0.0), 28, LABELS)
         model.load_state_dict(learned, strict=False)
         objective = next_token(model, smoothing=0.0)
-        teach(model, 100, lambda step, go=objective: go(batch_of(*backwards(step))), rate=3e-3)
+        teach(model, 80, lambda step, go=objective: go(batch_of(*backwards(step))), rate=3e-3)
         source, said = backwards(10**6)
         found = TorchEngine(model).decode([row[:-1].tolist() for row in source], Options(beam=1))
         assert all(len(several[0].ids) == 2 for several in found)
         right[bool(learned)] = sum(list(several[0].body) == one for several, one in zip(found, said, strict=True)) / 32
-    print(right)
     assert right[True] > 0.9
     assert right[True] > right[False]
 
 
+@pytest.mark.slow
 def test_a_tagger_learns_the_label_of_a_word_from_its_neighbour():
     torch.manual_seed(2)
     model = build(TaggerConfig(layers=1, d_model=64, d_ff=64, heads=2, longest=32, dropout=0.0), 28, LABELS)
@@ -363,6 +366,7 @@ def test_a_tagger_learns_the_label_of_a_word_from_its_neighbour():
     found = TorchEngine(model).decode([row[:-1].tolist() for row in unseen.source], Options(beam=1))
     wanted = [[token for token in row if token not in (PAD, END)] for row in unseen.labels.tolist()]
     assert [len(several[0].body) for several in found] == [len(one) for one in wanted]
-    pairs = [pair for several, one in zip(found, wanted, strict=True) for pair in zip(several[0].body, one, strict=True)]
-    print(sum(one == two for one, two in pairs) / len(pairs))
+    pairs = [
+        pair for several, one in zip(found, wanted, strict=True) for pair in zip(several[0].body, one, strict=True)
+    ]
     assert sum(one == two for one, two in pairs) / len(pairs) > 0.9

@@ -136,7 +136,9 @@ def usual(corpus: str | None, text: str | None) -> dict[str, Any]:
     """Changes to a recipe that such a corpus wants."""
     if text is not None:
         return TEXT
-    return STORIES if corpus is not None and corpus.startswith("babi-") else {}
+    if corpus is None or corpus == "phrasebook":
+        return {}
+    return STORIES if corpus.startswith("babi-") else {"vocabulary.at_most": True}  # a task has few symbols
 
 
 def resolve(data: DataConfig, seed: int, *, tick: Callable[[], None] = lambda: None) -> tuple[Corpus, Corpus | None]:

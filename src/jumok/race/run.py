@@ -173,4 +173,4 @@ def attention(model: Translator, pairs: Sequence[Pair]) -> dict[str, Any] | None
     view = model.attention(lengths[len(lengths) // 3].source, None)
     if "cross" not in view.kinds:
         return None
-    return {"source": view.source, "target": view.target, "weights": view.map("cross").round(4).tolist()}
+    return {"source": [*view.source], "target": [*view.target], "weights": view.map("cross").round(4).tolist()}

@@ -33,7 +33,14 @@ from jumok.models import build
 from jumok.recipe import Recipe
 from jumok.text.vocabulary import Vocabularies
 
-TYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16, "I64": torch.int64}
+TYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "BF16": torch.bfloat16,
+    "F16": torch.float16,
+    "I64": torch.int64,
+    "BOOL": torch.bool,
+}
 
 
 def write_whole(place: Path, tensors: Mapping[str, Mapping[str, Tensor]], files: Mapping[str, bytes]) -> None:

@@ -345,8 +345,6 @@ def look(
 
     [text] = clean_arguments([text])
     view = loaded(model, device=device).attention(text, translation)
-    if not view.kinds:
-        raise UsageError("this model has no attention to look at", where=f"in {model}")
     if kind not in view.kinds:
         raise UnknownName("kind of attention", kind, view.kinds, where="in --kind")
     layers, heads = getattr(view, kind).shape[:2]

@@ -255,6 +255,8 @@ class Experiment:
         torch.manual_seed(key(recipe.seed, "weights"))
         self.model = build(recipe.model, len(self.vocabularies.source), len(self.vocabularies.target)).to(self.device)
         self.inherit(self.model)
+        if hasattr(self.model, "starts"):  # a model that must know which symbols begin a word
+            self.model.starts.copy_(torch.tensor(self.vocabularies.source.begins()))
         self.optimizer = optim.Optimizer(self.model, training)
         self.mean = optim.RunningMean(self.model, training.ema) if training.ema else None
         self.keeper = Keeper(

@@ -497,6 +497,8 @@ class Translator:
         from jumok.viz import AttentionView
 
         maps = self.engine.attention(source, target)
+        if not any(len(layers) for layers in vars(maps).values()):
+            raise UsageError("this model has no attention to look at", where=f"in {self.folder}")
         vocabulary = self.vocabularies.target
         encoder, decoder, cross = (m.float().cpu().numpy() for m in vars(maps).values())
         return AttentionView(

@@ -172,7 +172,7 @@ class Layout(NamedTuple):
     length: Tensor  # (B, 1) how many they are
 
     @classmethod
-    def of(cls, source: Tensor) -> Layout:
+    def of(cls, source: Tensor, dtype: torch.dtype) -> Layout:
         breaks, column = source == SEPARATOR, torch.arange(source.shape[1], device=source.device)  # (S,)
         words = (source != PAD) & (source != END) & ~breaks
         sentence, last = breaks.cumsum(dim=1), breaks.sum(dim=1, keepdim=True)  # (B, S), (B, 1)
@@ -183,7 +183,7 @@ class Layout(NamedTuple):
         slot = torch.where(alone, column, sentence)  # (B, S)
         slot = torch.where(words & (slot < count), slot, memories)  # (B, S)
         sizes = slot.new_zeros(len(source), memories + 1).scatter_add(1, slot, torch.ones_like(slot))
-        share = torch.where(alone, 1, column + 1 - begin) / sizes.gather(1, slot)  # (B, S)
+        share = torch.where(alone, 1, column + 1 - begin).to(dtype) / sizes.gather(1, slot)  # (B, S)
         age = (count - 1 - torch.arange(memories, device=source.device)).clamp(min=0)  # (B, M)
         length = (words & (sentence == last)).sum(dim=1, keepdim=True)  # (B, 1)
         place = begin[:, -1:] + column[: int(length.max())]  # (B, Q)
@@ -216,12 +216,12 @@ class Asking:
         question, total, moment, count, story = (
             side.index_select(0, rows) for side in (self.question, self.total, self.moment, self.count, self.story)
         )
-        slots, real = self.slots, self.real
         alive, counts = story.unique_consecutive(return_counts=True)
         if bool((counts != counts[:1]).any()):  # uneven groups: every row gets memories of its own
             alive, counts = story, torch.ones_like(story)
-        if len(alive) != len(real):
-            slots, real = [slot.index_select(0, alive) for slot in slots], real.index_select(0, alive)
+        elif len(alive) == len(self.real):
+            return Asking(self.slots, self.real, question, total, moment, count, story)
+        slots, real = [slot.index_select(0, alive) for slot in self.slots], self.real.index_select(0, alive)
         story = torch.arange(len(alive), device=rows.device).repeat_interleave(counts)
         return Asking(slots, real, question, total, moment, count, story)
 
@@ -250,7 +250,7 @@ class Sentences(Hops):
     def remember(self, layout: Layout, source: Tensor) -> Remembered:
         """m_i and c_i of every matrix and the u of the question (section 4.1)."""
         line, (batch, memories) = self.encoding(self.matrix), layout.sizes.shape
-        weights = line(layout.share.to(self.matrix.dtype))  # (B, S, D)
+        weights = line(layout.share)  # (B, S, D)
         first = torch.arange(batch, device=source.device)[:, None] * (memories + 1)  # (B, 1)
         rows, age = (first + layout.slot).flatten(), layout.age.clamp(max=self.config.longest - 1)
         slots = []
@@ -261,7 +261,7 @@ class Sentences(Hops):
             slots.append(sums + F.embedding(age, ages))
         question = self.embed(self.tables[self.plan.question], layout.question)  # (B, Q, D)
         place = torch.arange(1, question.shape[1] + 1, device=source.device)  # (Q,)
-        share = (place / layout.length.clamp(min=1)).to(self.matrix.dtype)  # (B, Q)
+        share = place.to(weights.dtype) / layout.length.clamp(min=1)  # (B, Q)
         weights = line(share) * (place <= layout.length)[..., None]  # (B, Q, D)
         asked = (question * weights).sum(dim=1)  # (B, D)
         return Remembered(slots, layout.sizes[:, None] > 0, asked)
@@ -284,7 +284,7 @@ class Sentences(Hops):
 
     def read(self, source: Tensor, target: Tensor, maps: list[Tensor] | None = None) -> tuple[Tensor, Layout]:
         """The hidden states (B, T, D), and where the sentences are."""
-        layout = Layout.of(source)
+        layout = Layout.of(source, self.matrix.dtype)
         slots, real, question = self.remember(layout, source)
         words = target != START  # (B, T)
         count = words.cumsum(dim=1)  # (B, T)
@@ -297,7 +297,7 @@ class Sentences(Hops):
         return self.read(source, target)[0]
 
     def start(self, source: Tensor) -> Asking:
-        slots, real, question = self.remember(Layout.of(source), source)
+        slots, real, question = self.remember(Layout.of(source, self.matrix.dtype), source)
         number = torch.arange(len(source), device=source.device)
         none = torch.zeros_like(question)
         return Asking(slots, real, question, none, none, torch.zeros_like(number), number)

@@ -5,17 +5,17 @@
     target ─ embed ─ [state after state] × L ─ tanh(W [context; state]) ─ output matrix      │
                           └────────── asks ──────────────────── context ─────────────────────┘
 
-Papers: Sutskever et al. 2014 (an LSTM writes what an LSTM has read), Cho et al. 2014 (the GRU; the summary of the source
-is seen at every step, equation 8), Bahdanau et al. 2015 (both directions, section 3.2, and attention, section 3.1),
-Luong et al. 2015 (attention after the state, equations 5 and 8), Zaremba et al. 2014 (dropout between layers, never
-along time).  What the three decoders look at is all that differs between them:
+Papers: Sutskever et al. 2014, section 2 (an LSTM writes what an LSTM has read); Cho et al. 2014, section 2.2 (a summary
+of the source at every step) and 2.3 (the GRU); Bahdanau et al. 2015, sections 3.1 (attention) and 3.2 (both
+directions); Luong et al. 2015, section 3.1 (attention after the state); Zaremba et al. 2014, section 3.2 (dropout
+between layers, never along time).  What the three decoders look at is all that differs between them:
 
     additive         w·tanh(W s + U h) by the state before; the context enters the next state, so time is a loop
     multiplicative   s·W h by the state itself; the context comes after it, so a layer runs over time at once
     none             nothing: one vector of the last states says it all, however long the sentence was
 
-Shapes   B batch · S source · T target · N rows (hypotheses) · G rows of one sentence · D width · C gates · D ·
-         P vectors of a state · M real tokens of a batch · V vocabulary
+Shapes   B batch · S source · T target · N rows (hypotheses) · G rows of one sentence · D width ·
+         C = D × gates · P vectors of a state · M real tokens of a batch · L layers · V vocabulary
 Not here the output's own sight of the last word and maxout (Bahdanau), input feeding and local attention (Luong).
 """
 
@@ -42,7 +42,7 @@ class RNNConfig(ModelConfig):
 
     usual: ClassVar[Mapping[str, Any]] = {
         "training.optimizer": "adam",
-        "training.peak": 2e-3,
+        "training.peak": 3e-3,
         "training.warmup": 200,
         "training.clip": 1.0,
         "training.weight_decay": 0.0,
@@ -217,7 +217,8 @@ class Decoder(nn.Module):
         """What the layers make of (N, T, D), and their states after it."""
         after = []
         for layer, state in zip(self.layers, states, strict=True):
-            x, state = layer.whole(x, state.contiguous())  # type: ignore[operator]
+            # under autocast an embedding is wider than a state, and torch's LSTM wants both alike
+            x, state = layer.whole(x.to(state.dtype), state.contiguous())  # type: ignore[operator]
             x = self.dropout(x)  # (N, T, D)
             after.append(state)
         return x, after

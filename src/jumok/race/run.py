@@ -170,7 +170,10 @@ def samples(model: Translator, pairs: Sequence[Pair]) -> list[dict[str, str]]:
 def attention(model: Translator, pairs: Sequence[Pair]) -> dict[str, Any] | None:
     """How one sentence of middling length is looked at while it is translated; None where nothing looks."""
     lengths = sorted(pairs, key=lambda pair: len(pair.source))
-    view = model.attention(lengths[len(lengths) // 3].source, None)
+    try:
+        view = model.attention(lengths[len(lengths) // 3].source)
+    except UsageError:
+        return None
     if "cross" not in view.kinds:
         return None
     return {"source": [*view.source], "target": [*view.target], "weights": view.map("cross").round(4).tolist()}

@@ -167,6 +167,12 @@ class Vocabulary:
         """The subwords as SentencePiece writes them: ▁ begins a word."""
         return [self._processor.id_to_piece(int(i)) for i in ids]
 
+    def begins(self) -> list[bool]:
+        """Of every symbol, whether a word begins with it."""
+        return [
+            number >= SPECIALS and piece.startswith(SPACE) for number, piece in enumerate(self.pieces(range(len(self))))
+        ]
+
     def surfaces(self) -> list[str]:
         """Every symbol as text, words beginning with a space; specials are empty, a byte of a character is U+FFFD."""
         found = []

@@ -32,18 +32,28 @@ MEN, WOMEN = ("Daniel", "John"), ("Mary", "Sandra")
 PERSONS = (*MEN, *WOMEN)
 PLACES = ("bathroom", "bedroom", "garden", "hallway", "kitchen", "office")
 THINGS = ("apple", "football", "milk")
+COUNTS = ("none", "one", "two", "three")  # of things that somebody carries
+OPPOSITES = {"north": "south", "south": "north", "east": "west", "west": "east"}
+GIVERS = ("Bill", "Fred", "Jeff", "Mary")
+TIMES = ("yesterday", "this morning", "this afternoon", "this evening")
+GUESTS, OUTINGS = ("Bill", "Fred", "Julie", "Mary"), ("bedroom", "cinema", "kitchen", "office", "park", "school")
 ANIMALS = {"cat": "cats", "mouse": "mice", "sheep": "sheep", "wolf": "wolves"}
 NAMES = ("Emily", "Gertrude", "Jessica", "Winona")
+BEASTS, COLORS = ("frog", "lion", "rhino", "swan"), ("gray", "green", "white", "yellow")
+PETS = ("Bernhard", "Brian", "Greg", "Julius", "Lily")
+WISHES = {
+    "bored": ("garden", "football"), "hungry": ("kitchen", "apple"), "thirsty": ("kitchen", "milk"),
+    "tired": ("bedroom", "pajamas"),
+}  # fmt: skip
+WISHERS = ("Antoine", "Jason", "Sumit", "Yann")
 
+WAYS = ("moved to", "went to", "went back to", "journeyed to", "travelled to")
 WORDINGS: dict[str, tuple[str, ...]] = {
-    "go": tuple(
-        f"{{who}} {way} the {{what}}."
-        for way in ("moved to", "went to", "went back to", "journeyed to", "travelled to")
-    ),
+    "go": tuple(f"{{who}} {way} the {{what}}." for way in WAYS),
     "go on": tuple(
         f"{when} {{they}} {way} the {{what}}."
         for when in ("Then", "After that", "Afterwards", "Following that")
-        for way in ("moved to", "went to", "went back to", "journeyed to", "travelled to")
+        for way in WAYS
     ),
     "take": tuple(
         f"{{who}} {way} the {{what}}{there}."
@@ -55,9 +65,14 @@ WORDINGS: dict[str, tuple[str, ...]] = {
         for way in ("discarded", "dropped", "left", "put down")
         for there in ("", " there")
     ),
+    "give": tuple(f"{{who}} {way} the {{what}} to {{whom}}." for way in ("gave", "handed", "passed")),
     "be": ("{who} is a {what}.",),
+    "look": ("{who} is {what}.",),
     "fear": ("{who} are afraid of {what}.",),
-}
+    **{where: (f"The {{who}} is {where} of the {{what}}.",) for where in OPPOSITES},
+    **{when: (f"{when.capitalize()} {{who}} went to the {{what}}.", f"{{who}} went to the {{what}} {when}.")
+       for when in TIMES},
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +96,7 @@ class Event(NamedTuple):
     who: str
     verb: str
     what: str
+    whom: str = ""
 
 
 class Known(NamedTuple):
@@ -115,9 +131,11 @@ class World:
         self.places: dict[str, Known] = {}  # of persons
         self.holders: dict[str, Known] = {}  # of things
         self.left: dict[str, Known] = {}  # where things were put down
+        self.dropped: dict[str, tuple[str, int]] = {}  # by whom, and in which sentence
         self.stays: dict[str, list[Known]] = {}  # every place a thing has been at, oldest first
+        self.gifts: list[tuple[Event, int]] = []
         self.named = NOTHING  # whom the last sentence was about
-        acts = {"go": self.go, "go on": self.go_on, "take": self.take, "drop": self.drop}
+        acts = {"go": self.go, "go on": self.go_on, "take": self.take, "drop": self.drop, "give": self.give}
         for number, event in enumerate(events):
             acts[event.verb](event, number)
 
@@ -139,13 +157,18 @@ class World:
     def take(self, event: Event, number: int) -> None:
         place = self.place(event.who)
         self.holders[event.what] = Known(event.who, (number,))
+        self.dropped.pop(event.what, None)
         self.stay(event.what, Known(place.fact, (*place.supports, number)))
 
     def drop(self, event: Event, number: int) -> None:
         place = self.place(event.who)
         self.holders.pop(event.what, None)
+        self.dropped[event.what] = event.who, number
         self.left[event.what] = Known(place.fact, (*place.supports, number))
         self.stay(event.what, self.left[event.what])
+
+    def give(self, event: Event, number: int) -> None:
+        self.gifts.append((event, number))
 
     def stay(self, thing: str, place: Known) -> None:
         stays = self.stays.setdefault(thing, [])
@@ -170,6 +193,19 @@ class World:
         if len(found) != 1 or found[0] == 0:
             return NOTHING
         return Known(stays[found[0] - 1].fact, stays[found[0]].supports)
+
+    def carried(self, person: str) -> Known:
+        """How many things a person carries; what was put down, and stays there, has to be told as well."""
+        held = [known.supports[0] for known in self.holders.values() if known.fact == person]
+        return Known(COUNTS[len(held)], (*held, *(number for who, number in self.dropped.values() if who == person)))
+
+    def gave(self, **sides: str) -> Known:
+        """The third of who, what and whom, where the last time is meant that two of them were so."""
+        for event, number in reversed(self.gifts):
+            if all(getattr(event, side) == name for side, name in sides.items()):
+                (third,) = {"who", "what", "whom"} - sides.keys()
+                return Known(getattr(event, third), (number,))
+        return NOTHING
 
 
 def needed(events: Sequence[Event], known: Known, ask: Callable[[World], Known]) -> bool:
@@ -217,6 +253,47 @@ def carry(random: Random, shortest: int, longest: int) -> list[Event]:
     return events
 
 
+def hand_on(random: Random) -> list[Event]:
+    """Persons go from place to place, take things, and give them to whoever is there."""
+    at, held, events = dict[str, str](), dict[str, str](), list[Event]()
+    length = random.randint(3, 20)
+    while len(events) < length:
+        who = random.choice(GIVERS)
+        own = [thing for thing, holder in held.items() if holder == who]
+        near = [other for other in GIVERS if other != who and other in at and at[other] == at.get(who)]
+        free = [thing for thing in THINGS if thing not in held]
+        if own and near and random.random() < 0.7:
+            thing, whom = random.choice(own), random.choice(near)
+            held[thing] = whom
+            events.append(Event(who, "give", thing, whom))
+        elif who in at and free and random.random() < 0.5:
+            thing = random.choice(free)
+            held[thing] = who
+            events.append(Event(who, "take", thing))
+        else:
+            at[who] = random.choice([place for place in PLACES[:4] if place != at.get(who)])  # few, so that they meet
+            events.append(Event(who, "go", at[who]))
+    return events
+
+
+def lie_beside(random: Random) -> list[Event]:
+    """Three places, the second on some side of the third and the first on some side of the second."""
+    first, second, third = random.sample(PLACES, 3)
+    side = random.choice(list(OPPOSITES))
+    other = random.choice([one for one in OPPOSITES if one != OPPOSITES[side]])
+    return random.sample([Event(first, side, second), Event(second, other, third)], 2)
+
+
+def go_out(random: Random) -> list[Event]:
+    """Where some persons were at several times, all of it in any order."""
+    events = list[Event]()
+    for who in random.sample(GUESTS, random.randint(2, 4)):
+        times = random.sample(TIMES, random.randint(2, 4))
+        places = random.sample(OUTINGS, len(times))
+        events += [Event(who, when, place) for when, place in zip(times, places, strict=True)]
+    return random.sample(events, len(events))
+
+
 def kinds_and_fears(random: Random) -> list[Event]:
     """What all of a kind fear, and who is of which kind, in any order."""
     events = [Event(name, "be", random.choice(list(ANIMALS))) for name in NAMES]
@@ -225,6 +302,27 @@ def kinds_and_fears(random: Random) -> list[Event]:
         events.append(Event(ANIMALS[one].capitalize(), "fear", ANIMALS[other]))
     random.shuffle(events)
     return events
+
+
+def kinds_and_colors(random: Random) -> list[Event]:
+    """Who is of which kind and of which color; of two of a kind, only one has its color told."""
+    pets, beasts = random.sample(PETS, len(PETS)), random.sample(BEASTS, len(BEASTS))
+    kinds = [beasts[0], beasts[0], *(random.choice(beasts[1:]) for _ in pets[2:])]
+    colors = {beast: random.choice(COLORS) for beast in BEASTS}
+    events = [Event(pet, "be", kind) for pet, kind in zip(pets, kinds, strict=True)]
+    events += [Event(pet, "look", colors[kind]) for pet, kind in zip(pets[1:], kinds[1:], strict=True)]
+    return random.sample(events, len(events))
+
+
+def wish(random: Random) -> list[Event]:
+    """Persons feel something, some of them go where it can be helped, and some of these take what helps."""
+    plots = list[list[Event]]()
+    for who in random.sample(WISHERS, random.randint(1, 4)):
+        feeling, (place, thing) = random.choice(list(WISHES.items()))
+        plots.append([Event(who, "look", feeling), Event(who, "go", place), Event(who, "take", thing)])
+        del plots[-1][random.randint(1, 3) :]
+    turns = [number for number, plot in enumerate(plots) for _ in plot]
+    return [plots[number].pop(0) for number in random.sample(turns, len(turns))]
 
 
 # ---------------------------------------------------------------- what is asked
@@ -287,15 +385,91 @@ def what_is_feared(random: Random, events: Sequence[Event]) -> Asked:
     return Asked(f"What is {who} afraid of?", answer, (first, second))
 
 
+def how_many_things(random: Random, events: Sequence[Event]) -> Asked | None:
+    """As many facts as there are things to be counted, or not to be counted any more."""
+    world, found = World(events), dict[str, list[str]]()
+    for who in persons(events):
+        found.setdefault(world.carried(who).fact, []).append(who)
+    who = random.choice(random.choice(list(found.values())))
+    known = world.carried(who)
+    if not needed(events, known, partial(World.carried, person=who)):
+        return None
+    return Asked(f"How many objects is {who} carrying?", *known)
+
+
+def who_gave_what_to_whom(random: Random, events: Sequence[Event]) -> Asked | None:
+    """One fact with three sides, of which two are told; as often each of three things as each of four persons."""
+    world = World(events)
+    if not world.gifts:
+        return None
+    who, _, what, whom = random.choice(world.gifts)[0]
+    question, sides = random.choices(
+        (
+            (f"What did {who} give to {whom}?", {"who": who, "whom": whom}),
+            (f"Who gave the {what} to {whom}?", {"what": what, "whom": whom}),
+            (f"Who did {who} give the {what} to?", {"who": who, "what": what}),
+        ),
+        weights=(3, 2, 2),
+    )[0]
+    known = world.gave(**sides)
+    return Asked(question, *known) if needed(events, known, partial(World.gave, **sides)) else None
+
+
+def what_lies_beside(random: Random, events: Sequence[Event]) -> Asked:
+    """One fact, in which the order of words matters."""
+    number = random.randrange(len(events))
+    one, side, other, _ = events[number]
+    if one == events[1 - number].what:  # the place in the middle
+        return Asked(f"What is the {one} {side} of?", other, (number,))
+    return Asked(f"What is {side} of the {other}?", one, (number,))
+
+
+def where_was_a_person(random: Random, events: Sequence[Event]) -> Asked:
+    """Two facts, ordered by time and not as they are told."""
+    who = random.choice(persons(events))
+    own = [number for number, event in enumerate(events) if event.who == who]
+    own.sort(key=lambda number: TIMES.index(events[number].verb))
+    later = random.randrange(1, len(own))
+    before, after = own[later - 1], own[later]
+    return Asked(f"Where was {who} before the {events[after].what}?", events[before].what, (before, after))
+
+
+def of_what_color(random: Random, events: Sequence[Event]) -> Asked:
+    """What one of a kind looks like, another does too."""
+    kinds = {event.who: (event.what, number) for number, event in enumerate(events) if event.verb == "be"}
+    colors = {event.who: (event.what, number) for number, event in enumerate(events) if event.verb == "look"}
+    (who,) = kinds.keys() - colors.keys()
+    (other,) = (pet for pet, (kind, _) in kinds.items() if pet != who and kind == kinds[who][0])
+    color, number = colors[other]
+    return Asked(f"What color is {who}?", color, (kinds[who][1], kinds[other][1], number))
+
+
+def why_or_where(random: Random, events: Sequence[Event]) -> Asked:
+    """One fact, and what people do who feel so: that is told nowhere and has to be learnt."""
+    who = random.choice(persons(events))
+    feeling, *acts = [(event, number) for number, event in enumerate(events) if event.who == who]
+    if not acts:
+        return Asked(f"Where will {who} go?", WISHES[feeling[0].what][0], (feeling[1],))
+    act = random.choice(acts)[0]
+    deed = f"go to the {act.what}" if act.verb == "go" else f"get the {act.what}"
+    return Asked(f"Why did {who} {deed}?", feeling[0].what, (feeling[1],))
+
+
 TASKS: dict[int, Task] = {
     1: Task(walk, where_is_a_person),
     2: Task(partial(carry, shortest=2, longest=30), where_is_a_thing),
     3: Task(partial(carry, shortest=4, longest=60), where_was_a_thing),
+    4: Task(lie_beside, what_lies_beside),
+    5: Task(hand_on, who_gave_what_to_whom),
     6: Task(walk, is_a_person_there),
+    7: Task(partial(carry, shortest=2, longest=30), how_many_things),
     11: Task(partial(walk, again=True), where_is_a_person),
     12: Task(partial(walk, pairs=True), where_is_a_person),
     13: Task(partial(walk, pairs=True, again=True), where_is_a_person),
+    14: Task(go_out, where_was_a_person),
     15: Task(kinds_and_fears, what_is_feared),
+    16: Task(kinds_and_colors, of_what_color),
+    20: Task(wish, why_or_where),
 }
 
 
@@ -308,7 +482,7 @@ def pronoun(who: str) -> str:
 
 def tell(random: Random, event: Event) -> str:
     """A sentence for an event."""
-    return random.choice(WORDINGS[event.verb]).format(who=event.who, what=event.what, they=pronoun(event.who))
+    return random.choice(WORDINGS[event.verb]).format(**event._asdict(), they=pronoun(event.who))
 
 
 def split_of(events: Sequence[Event]) -> str:

@@ -210,16 +210,12 @@ def join(source: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def choose(ids: Tensor, share: float, generator: torch.Generator) -> Tensor:
-    """Which words (B, P) are to be guessed: this share of those of each row, and one at least.
-
-    A draw belongs to a word, not to a place of the grid, so padding changes nothing.
-    """
+    """Which words (B, P) are to be guessed: this share of those of each row, and one at least."""
     words = ordinary(ids)  # (B, P)
-    count = words.sum(dim=1, keepdim=True)  # (B, 1)
-    draws = torch.full(ids.shape, 2.0, device=ids.device)  # (B, P)
-    draws[words] = torch.rand(int(count.sum()), generator=generator).to(draws)
+    draws = torch.rand(ids.shape, generator=generator).to(ids.device).masked_fill(~words, 2.0)  # (B, P)
     rank = draws.argsort(dim=1).argsort(dim=1)  # (B, P)
-    return words & (rank < (count * share).round().clamp(min=1))
+    count = (words.sum(dim=1, keepdim=True) * share).round().clamp(min=1)  # (B, 1)
+    return words & (rank < count)
 
 
 def disguise(words: Tensor, symbols: int, generator: torch.Generator) -> Tensor:

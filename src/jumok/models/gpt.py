@@ -81,6 +81,11 @@ class GPTConfig(ModelConfig):
         return tables + positions + self.layers * (attention + inner) + norm
 
 
+def table(symbols: int, config: GPTConfig) -> nn.Parameter:
+    """Vectors (V, D) about as long as 1: what 0.02 a number (2018, section 4.1) is not at small widths."""
+    return nn.Parameter(torch.randn(symbols, config.d_model) * config.d_model**-0.5)
+
+
 class Block(nn.Module):
     """Masked self-attention and the feed-forward net, each with a norm before it and a sum behind (2019, 2.3)."""
 
@@ -95,7 +100,7 @@ class Block(nn.Module):
         self.attention_path, self.feed_forward_path = (
             PreNorm(LayerNorm(config.d_model), Dropout(config.dropout), residual=True) for _ in range(2)
         )
-        with torch.no_grad():  # of the sums, none makes the stream wider than the others do
+        with torch.no_grad():  # so that the sum of all of them starts no larger than one
             for last in (self.attention.output, self.feed_forward.get_submodule("outer")):
                 last.get_parameter("weight").mul_((2 * config.layers) ** -0.5)
 
@@ -170,17 +175,13 @@ class GPT(nn.Module):
                 hint="try: --set vocabulary.joint=true",
             )
         self.config = config
-        self.table = nn.Parameter(torch.empty(source_symbols, config.d_model))
-        nn.init.normal_(self.table, std=0.02)
+        self.table = table(source_symbols, config)
         self.scale = config.d_model**0.5 if config.positions == "sinusoidal" else 1.0  # sinusoids are as large as 1
         self.positions = POSITIONS[config.positions](config.d_model, config.longest)
         self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.norm = LayerNorm(config.d_model)
-        self.matrix = self.table
-        if config.tied == "none":
-            self.matrix = nn.Parameter(torch.empty(target_symbols, config.d_model))
-            nn.init.normal_(self.matrix, std=0.02)
+        self.matrix = table(target_symbols, config) if config.tied == "none" else self.table
 
     def embed(self, tokens: Tensor, positions: Tensor | None) -> Tensor:
         """Token vectors with those of their positions, dropped out."""
@@ -223,8 +224,8 @@ class GPT(nn.Module):
     def step(self, token: Tensor, state: State) -> tuple[Tensor, Reading]:
         assert isinstance(state, Reading)
         positions = state.positions  # (N,)
-        table = self.positions(0, int(positions.max()) + 1)
-        x = self.embed(token[:, None], None if table is None else table[positions][:, None])  # (N, 1, D)
+        vectors = self.positions(0, int(positions.max()) + 1)
+        x = self.embed(token[:, None], None if vectors is None else vectors[positions][:, None])  # (N, 1, D)
         for block, cache, prefix in zip(self.blocks, state.caches, state.prefixes, strict=True):
             x = block.step(x, cache, prefix, state.padding, positions)  # type: ignore[operator]
         return self.project(self.norm(x[:, 0])), state

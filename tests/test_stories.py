@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from functools import cache
 from itertools import islice
 
 import pytest
@@ -86,12 +87,85 @@ def fear(sentences: list[str], found: re.Match[str]) -> str | None:
     return KINDS[fears[1]] if kind and fears else None
 
 
+def count(sentences: list[str], found: re.Match[str]) -> str:
+    """Of every thing, the latest sentence that is about it."""
+    latest: dict[str, str] = {}
+    for sentence in sentences:
+        if about := TAKE.fullmatch(sentence) or DROP.fullmatch(sentence):
+            latest[about[2]] = sentence
+    held = [sentence for sentence in latest.values() if TAKE.fullmatch(sentence) and sentence.startswith(found[1])]
+    return ("none", "one", "two", "three")[len(held)]
+
+
+def latest_match(sentences: list[str], form: str) -> str | None:
+    found = [m[1] for sentence in sentences if (m := re.fullmatch(form, sentence))]
+    return found[-1] if found else None
+
+
+def what_was_given(sentences: list[str], found: re.Match[str]) -> str | None:
+    return latest_match(sentences, rf"{found[1]} (?:gave|handed|passed) the (\w+) to {found[2]}\.")
+
+
+def giver(sentences: list[str], found: re.Match[str]) -> str | None:
+    return latest_match(sentences, rf"(\w+) (?:gave|handed|passed) the {found[1]} to {found[2]}\.")
+
+
+def receiver(sentences: list[str], found: re.Match[str]) -> str | None:
+    return latest_match(sentences, rf"{found[1]} (?:gave|handed|passed) the {found[2]} to (\w+)\.")
+
+
+def on_that_side(sentences: list[str], found: re.Match[str]) -> str | None:
+    return latest_match(sentences, rf"The (\w+) is {found[1]} of the {found[2]}\.")
+
+
+def on_whose_side(sentences: list[str], found: re.Match[str]) -> str | None:
+    return latest_match(sentences, rf"The {found[1]} is {found[2]} of the (\w+)\.")
+
+
+def earlier(sentences: list[str], found: re.Match[str]) -> str | None:
+    order = ["yesterday", "this morning", "this afternoon", "this evening"]
+    times = {}
+    for sentence in sentences:
+        if went := re.search(rf"{found[1]} went to the (\w+)", sentence):
+            (when,) = (number for number, words in enumerate(order) if words in sentence.lower())
+            times[when] = went[1]
+    places = [times[when] for when in sorted(times)]
+    at = places.index(found[2]) if found[2] in places else 0
+    return places[at - 1] if at else None
+
+
+def color(sentences: list[str], found: re.Match[str]) -> str | None:
+    kinds = dict(re.findall(r"^(\w+) is a (\w+)\.$", "\n".join(sentences), re.MULTILINE))
+    colors = dict(re.findall(r"^(\w+) is (\w+)\.$", "\n".join(sentences), re.MULTILINE))
+    like = {colors[name] for name in kinds if name in colors and kinds[name] == kinds.get(found[1])}
+    return like.pop() if len(like) == 1 else None
+
+
+def feeling(sentences: list[str], found: re.Match[str]) -> str | None:
+    return latest_match(sentences, rf"{found[1]} is (\w+)\.")
+
+
+def goal(sentences: list[str], found: re.Match[str]) -> str | None:
+    helps = {"bored": "garden", "hungry": "kitchen", "thirsty": "kitchen", "tired": "bedroom"}
+    return helps.get(feeling(sentences, found) or "")
+
+
 SOLVERS = {
     r"Where is (\w+)\?": whereabouts,
     r"Where is the (\w+)\?": whereabouts_of_thing,
     r"Where was the (\w+) before the (\w+)\?": place_before,
     r"Is (\w+) in the (\w+)\?": truth,
     r"What is (\w+) afraid of\?": fear,
+    r"How many objects is (\w+) carrying\?": count,
+    r"What did (\w+) give to (\w+)\?": what_was_given,
+    r"Who gave the (\w+) to (\w+)\?": giver,
+    r"Who did (\w+) give the (\w+) to\?": receiver,
+    r"What is (north|south|east|west) of the (\w+)\?": on_that_side,
+    r"What is the (\w+) (north|south|east|west) of\?": on_whose_side,
+    r"Where was ([A-Z]\w+) before the (\w+)\?": earlier,
+    r"What color is (\w+)\?": color,
+    r"Where will (\w+) go\?": goal,
+    r"Why did (\w+) (?:go to|get) the \w+\?": feeling,
 }
 
 
@@ -104,6 +178,7 @@ def solve(sentences: list[str], question: str) -> str | None:
 # ---------------------------------------------------------------- laws
 
 
+@cache
 def told(task: int, split: str = "train", count: int = COUNT, seed: int = 1) -> list[Story]:
     return list(stories(task, count, seed=seed, split=split))
 
@@ -132,20 +207,25 @@ def test_the_supports_alone_give_the_answer(task):
         assert (solve(facts, story.question) or "").partition(":")[0] == story.answer, story.text
 
 
-@pytest.mark.parametrize(("task", "supports"), [(1, 1), (2, 2), (3, 3), (6, 1), (11, 2), (12, 1), (15, 2)])
-def test_a_task_has_as_many_supporting_facts_as_its_name_says(task, supports):
-    if task == 11:
-        assert {len(story.supports) for story in told(task)} == {2}
+@pytest.mark.parametrize(
+    ("task", "supports"),
+    [(1, 1), (2, 2), (3, 3), (4, 1), (5, 1), (6, 1), (11, 2), (12, 1), (13, 2), (14, 2), (15, 2), (16, 3), (20, 1)],
+)
+def test_a_task_has_as_many_supporting_facts_as_the_paper_says(task, supports):
     assert {len(story.supports) for story in told(task)} == {supports}
 
 
 @every
-def test_answers_are_one_word_and_come_equally_often(task):
+def test_answers_are_one_word(task):
+    assert all(re.fullmatch(r"[A-Za-z]+", story.answer) for story in told(task))
+
+
+@pytest.mark.parametrize("task", set(TASKS) - {7, 20})  # few carry much, and two needs lead to the kitchen
+def test_answers_come_equally_often(task):
     counts = Counter(story.answer for story in told(task))
-    assert all(re.fullmatch(r"[a-z]+", answer) for answer in counts)
     expected = COUNT / len(counts)
     chi_square = sum((count - expected) ** 2 / expected for count in counts.values())
-    assert chi_square < 25  # of at most 5 degrees of freedom: one in 7,000 by chance
+    assert chi_square < 30  # of at most 6 degrees of freedom: one in 25,000 by chance
 
 
 @pytest.mark.parametrize(("task", "longest"), [(1, 10), (2, 30), (3, 60), (6, 10), (15, 8)])
@@ -170,8 +250,10 @@ def test_no_story_is_in_two_splits_whatever_the_seed_and_the_wording(task):
     def meaning(story: Story) -> str:
         text = re.sub(r"\b(moved|went|went back|journeyed|travelled) to\b", "went to", story.text)
         text = re.sub(r"\b(got|grabbed|picked up|took) the\b", "took the", text)
+        text = re.sub(r"\b(gave|handed|passed) the\b", "gave the", text)
+        text = re.sub(r"(.+) (yesterday|this \w+)\.", r"\2 \1.", text).lower()
         text = re.sub(r"\b(discarded|dropped|left|put down) the\b", "left the", text)
-        return re.sub(r"\b(Then|After that|Afterwards|Following that)\b", "Then", text.replace(" there.", "."))
+        return re.sub(r"\b(then|after that|afterwards|following that)\b", "then", text.replace(" there.", "."))
 
     seen = [{meaning(story) for seed in (1, 2) for story in told(task, split, 500, seed)} for split in SPLITS]
     assert sum(map(len, seen)) == len(set.union(*seen))

@@ -12,16 +12,17 @@ Keys     A story follows from (seed, split, number) alone; `stories(…, 10)` ar
 Splits   What happens belongs to one split by its hash, whatever the seed, the wording and the question; so training
          shares no story with validation or test.
 Answers  One word.  Persons, places and things take part alike, so answers come equally often where a task allows it.
-Not here words as numbers (text/), corpora on disk (corpora.py), the network made for such stories (models/memory.py).
+Not here what follows from events (world.py), corpora on disk (corpora.py), the network for stories (models/memory.py).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from random import Random
 from typing import NamedTuple
 
+from jumok.data.world import COUNTS, Event, World, needed
 from jumok.errors import UnknownName, UsageError
 from jumok.keys import key
 
@@ -32,7 +33,6 @@ MEN, WOMEN = ("Daniel", "John"), ("Mary", "Sandra")
 PERSONS = (*MEN, *WOMEN)
 PLACES = ("bathroom", "bedroom", "garden", "hallway", "kitchen", "office")
 THINGS = ("apple", "football", "milk")
-COUNTS = ("none", "one", "two", "three")  # of things that somebody carries
 OPPOSITES = {"north": "south", "south": "north", "east": "west", "west": "east"}
 GIVERS = ("Bill", "Fred", "Jeff", "Mary")
 TIMES = ("yesterday", "this morning", "this afternoon", "this evening")
@@ -90,22 +90,6 @@ class Story:
         return "\n".join((*self.sentences, self.question))
 
 
-class Event(NamedTuple):
-    """What one sentence says; the verb is a key of `WORDINGS`.  Several persons are one string: "Mary and John"."""
-
-    who: str
-    verb: str
-    what: str
-    whom: str = ""
-
-
-class Known(NamedTuple):
-    """A fact and the sentences that it follows from."""
-
-    fact: str
-    supports: tuple[int, ...]
-
-
 class Asked(NamedTuple):
     """A question, its answer, and the sentences that it follows from."""
 
@@ -119,99 +103,6 @@ class Task(NamedTuple):
 
     happen: Callable[[Random], list[Event]]
     ask: Callable[[Random, Sequence[Event]], Asked | None]
-
-
-NOTHING = Known("", ())
-
-
-class World:
-    """All that a reader knows after these events: where persons are, who holds what, where things have been."""
-
-    def __init__(self, events: Iterable[Event]) -> None:
-        self.places: dict[str, Known] = {}  # of persons
-        self.holders: dict[str, Known] = {}  # of things
-        self.left: dict[str, Known] = {}  # where things were put down
-        self.dropped: dict[str, tuple[str, int]] = {}  # by whom, and in which sentence
-        self.stays: dict[str, list[Known]] = {}  # every place a thing has been at, oldest first
-        self.gifts: list[tuple[Event, int]] = []
-        self.named = NOTHING  # whom the last sentence was about
-        acts = {"go": self.go, "go on": self.go_on, "take": self.take, "drop": self.drop, "give": self.give}
-        for number, event in enumerate(events):
-            acts[event.verb](event, number)
-
-    def go(self, event: Event, number: int) -> None:
-        self.named = Known(event.who, (number,))
-        self.move(event.who, Known(event.what, (number,)))
-
-    def go_on(self, event: Event, number: int) -> None:
-        """Whoever "they" are, the sentence before has said it."""
-        self.move(self.named.fact, Known(event.what, (*self.named.supports, number)))
-
-    def move(self, who: str, place: Known) -> None:
-        for person in who.split(" and ") if who else ():
-            before, self.places[person] = self.place(person), place
-            for thing, holder in self.holders.items():
-                if holder.fact == person:
-                    self.stay(thing, Known(place.fact, (*holder.supports, *before.supports, *place.supports)))
-
-    def take(self, event: Event, number: int) -> None:
-        place = self.place(event.who)
-        self.holders[event.what] = Known(event.who, (number,))
-        self.dropped.pop(event.what, None)
-        self.stay(event.what, Known(place.fact, (*place.supports, number)))
-
-    def drop(self, event: Event, number: int) -> None:
-        place = self.place(event.who)
-        self.holders.pop(event.what, None)
-        self.dropped[event.what] = event.who, number
-        self.left[event.what] = Known(place.fact, (*place.supports, number))
-        self.stay(event.what, self.left[event.what])
-
-    def give(self, event: Event, number: int) -> None:
-        self.gifts.append((event, number))
-
-    def stay(self, thing: str, place: Known) -> None:
-        stays = self.stays.setdefault(thing, [])
-        if not stays or stays[-1].fact != place.fact:
-            stays.append(place)
-
-    def place(self, person: str) -> Known:
-        return self.places.get(person, NOTHING)
-
-    def where(self, thing: str) -> Known:
-        """Where a thing is: with its holder, or where it was put down."""
-        if thing not in self.holders:
-            return self.left.get(thing, NOTHING)
-        holder = self.holders[thing]
-        place = self.place(holder.fact)
-        return Known(place.fact, (*holder.supports, *place.supports))
-
-    def before(self, thing: str, place: str) -> Known:
-        """Where a thing was before it came to a place, if it came there once."""
-        stays = self.stays.get(thing, [])
-        found = [number for number, stay in enumerate(stays) if stay.fact == place]
-        if len(found) != 1 or found[0] == 0:
-            return NOTHING
-        return Known(stays[found[0] - 1].fact, stays[found[0]].supports)
-
-    def carried(self, person: str) -> Known:
-        """How many things a person carries; what was put down, and stays there, has to be told as well."""
-        held = [known.supports[0] for known in self.holders.values() if known.fact == person]
-        return Known(COUNTS[len(held)], (*held, *(number for who, number in self.dropped.values() if who == person)))
-
-    def gave(self, **sides: str) -> Known:
-        """The third of who, what and whom, where the last time is meant that two of them were so."""
-        for event, number in reversed(self.gifts):
-            if all(getattr(event, side) == name for side, name in sides.items()):
-                (third,) = {"who", "what", "whom"} - sides.keys()
-                return Known(getattr(event, third), (number,))
-        return NOTHING
-
-
-def needed(events: Sequence[Event], known: Known, ask: Callable[[World], Known]) -> bool:
-    """Whether the fact is one, and without any of its supports would be another."""
-    others = ([*events[:number], *events[number + 1 :]] for number in known.supports)
-    return known.fact != "" and all(ask(World(other)).fact != known.fact for other in others)
 
 
 # ---------------------------------------------------------------- what happens
@@ -390,7 +281,8 @@ def how_many_things(random: Random, events: Sequence[Event]) -> Asked | None:
     world, found = World(events), dict[str, list[str]]()
     for who in persons(events):
         found.setdefault(world.carried(who).fact, []).append(who)
-    who = random.choice(random.choice(list(found.values())))
+    count = max(random.choices(sorted(found, key=COUNTS.index), k=2), key=COUNTS.index)  # many are rarer than few
+    who = random.choice(found[count])
     known = world.carried(who)
     if not needed(events, known, partial(World.carried, person=who)):
         return None
@@ -412,7 +304,7 @@ def who_gave_what_to_whom(random: Random, events: Sequence[Event]) -> Asked | No
         weights=(3, 2, 2),
     )[0]
     known = world.gave(**sides)
-    return Asked(question, *known) if needed(events, known, partial(World.gave, **sides)) else None
+    return Asked(question, *known) if needed(events, known, lambda world: world.gave(**sides)) else None
 
 
 def what_lies_beside(random: Random, events: Sequence[Event]) -> Asked:

@@ -149,14 +149,20 @@ def test_the_gradient_of_a_window_is_that_of_small_differences():
     assert torch.autograd.gradcheck(lambda x: Windows.apply(x, 3, 2), (x,))
 
 
-def test_a_matrix_is_what_torchs_own_weight_norm_makes_of_direction_and_length():
+def test_a_matrix_and_its_gradients_are_those_of_torchs_own_weight_norm():
     layer = Normed(5, 7, variance=1.0)
-    theirs = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(5, 7))
+    theirs = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(5, 7)).parametrizations.weight
     with torch.no_grad():
         layer.length.mul_(3.0)
-        theirs.parametrizations.weight.original1.copy_(layer.weight)
-        theirs.parametrizations.weight.original0.copy_(layer.length[:, None])
-    torch.testing.assert_close(layer.matrix(), theirs.weight)
+        theirs.original0.copy_(layer.length[:, None])
+        theirs.original1.copy_(layer.weight)
+    mine, wanted = layer.matrix(), torch.randn(7, 5)
+    torch.testing.assert_close(mine, theirs())
+    length, direction = torch.autograd.grad(theirs(), [theirs.original0, theirs.original1], wanted)
+    for one, two in zip(
+        torch.autograd.grad(mine, [layer.length, layer.weight], wanted), (length[:, 0], direction), strict=True
+    ):
+        torch.testing.assert_close(one, two)
 
 
 def test_a_fresh_matrix_is_as_it_was_drawn_and_neither_swells_nor_shrinks_what_dropout_leaves_of_its_input():

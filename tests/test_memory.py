@@ -1,4 +1,4 @@
-"""The memory network against the paper's formulas in slow loops, and what only a network with a memory of sentences owes."""
+"""The memory network: the paper's formulas in slow loops, and what a memory of sentences owes beside the laws."""
 
 import copy
 import math
@@ -20,7 +20,13 @@ from jumok.training.objectives import next_token
 from tests.helpers import OTHERS, SYMBOLS, ShapeChecker, made, two_sentences
 
 SENTENCES = ["memory", "memory-layer-wise", "memory-untied"]
-MORE: list[dict[str, object]] = [{}, {"hops": 1}, {"longest": 2}, {"nonlinear": "all"}, {"tied": "target", "d_model": 7}]
+MORE: list[dict[str, object]] = [
+    {},
+    {"hops": 1},
+    {"longest": 2},
+    {"nonlinear": "all"},
+    {"tied": "target", "d_model": 7},
+]
 STORY = [9, 10, SEPARATOR, 11, 12, 13, SEPARATOR, 14, SEPARATOR, 15, 9, 10, END]
 SHORT = [12, 13, 14, SEPARATOR, 16, 9, END]
 ALONE = [9, 17, 18, END]
@@ -193,7 +199,9 @@ def test_sentences_older_than_the_longest_memory_share_their_age():
     first = [id for words in texts for id in (*words, SEPARATOR)]
     swapped = [id for words in (texts[1], texts[0], *texts[2:]) for id in (*words, SEPARATOR)]
     one, other = torch.tensor([[*first, 20, END]]), torch.tensor([[*swapped, 20, END]])
-    assert not torch.allclose(logits(made("memory", longest=4), one, target), logits(made("memory", longest=4), other, target))
+    assert not torch.allclose(
+        logits(made("memory", longest=4), one, target), logits(made("memory", longest=4), other, target)
+    )
     short = made("memory", longest=3)
     torch.testing.assert_close(logits(short, one, target), logits(short, other, target))
 
@@ -268,6 +276,7 @@ def test_one_matrix_for_two_vocabularies_is_an_error_that_says_what_to_do(kind):
     with pytest.raises(UsageError) as raised:
         build(MemoryConfig(memory=kind), 30, 12)
     assert "30 symbols on one side and 12 on the other" in str(raised.value)
+    assert f"memory={kind}" in raised.value.where
     assert "--set" in raised.value.hint
 
 
@@ -283,7 +292,7 @@ def test_shape_comments_are_true():
     checker.run(lambda: model.step(torch.full((6,), 9), state), r"Sentences\.step", **sizes)
     model, (source, target) = made("memory-words"), two_sentences()
     sizes = {"B": 2, "S": 5, "T": 4, "D": 16, "N": 2, "L": 3, "P": 7, "A": 3}
-    checker.run(lambda: model.attention(source, target), r"Words\.(read|attention)", **sizes)
+    checker.run(lambda: model.attention(source, target), r"Words\.(behind|attention)", **sizes)
     checker.run(lambda: model.memory.begin(source), r"Words\.begin", **sizes | {"P": 3})
     checker.run(lambda: model.step(target[:, 0], model.start(source)), r"Words\.step", **sizes | {"P": 3})
     assert len(checker.wanted) > 25
@@ -370,7 +379,9 @@ def test_it_learns_where_mary_is_and_looks_at_the_sentence_that_says_so():
         return [words.setdefault(word, 8 + len(words)) for word in text.rstrip(".?").split()]
 
     def pair(story) -> tuple[list[int], list[int]]:
-        return [id for line in story.sentences for id in (*ids(line), SEPARATOR)] + ids(story.question), ids(story.answer)
+        return [id for line in story.sentences for id in (*ids(line), SEPARATOR)] + ids(story.question), ids(
+            story.answer
+        )
 
     told = [pair(story) for story in stories(1, 4_000, seed=1, split="train")]
     model = build(MemoryConfig(d_model=32), 40, 40)

@@ -1,4 +1,4 @@
-"""Stories: every answer follows from the text by an independent solver, every support is needed, splits share nothing."""
+"""Stories: a solver that reads the text finds every answer, every support is needed, splits share nothing."""
 
 import re
 from collections import Counter

@@ -27,7 +27,27 @@ from jumok.shell import (
     terminal_width,
     watching,
 )
-from jumok.verbs import HELP, File, Json, ModelPath, bench_app, data_app, export_app, model_app, option
+from jumok.verbs import (
+    HELP,
+    Both,
+    Changes,
+    File,
+    Json,
+    Made,
+    ModelPath,
+    Source,
+    Steps,
+    Target,
+    Tokens,
+    ValidBoth,
+    ValidSource,
+    ValidTarget,
+    bench_app,
+    data_app,
+    export_app,
+    model_app,
+    option,
+)
 
 app = typer.Typer(
     name="jumok",
@@ -101,28 +121,28 @@ def demo(
 
 @app.command(short_help="Train a translator, or another model; the same command continues it.")
 def train(
-    source: Annotated[File, option("FILE", "Text to translate from, a sentence a line (.gz .xz .zst).")] = None,
-    target: Annotated[File, option("FILE", "Its translation, line by line.")] = None,
-    table: Annotated[File, option("FILE", "Or one .tsv or .jsonl with both; - is stdin (tsv).")] = None,
+    source: Source = None,
+    target: Target = None,
+    table: Both = None,
     text: Annotated[File, option("FILE", "Or a text to be learnt itself (gpt, bert, electra, memory).")] = None,
-    corpus: Annotated[File, option("NAME", "Or one jumok makes: phrasebook, copy, reverse, sort, babi-1 …")] = None,
-    valid_source: Annotated[File, option("FILE", "Validation text; held out by rule if not given.")] = None,
-    valid_target: Annotated[File, option("FILE", "Its translation.")] = None,
-    valid_table: Annotated[File, option("FILE", "Or one .tsv or .jsonl with both.")] = None,
+    corpus: Made = None,
+    valid_source: ValidSource = None,
+    valid_target: ValidTarget = None,
+    valid_table: ValidBoth = None,
     valid_text: Annotated[File, option("FILE", "Or a text; the last tenth of --text if not given.")] = None,
     recipe: Annotated[str, option("NAME", "demo, tiny, small, base, big, table3-… or a .toml file.")] = "tiny",
     model: Annotated[str | None, option("NAME", MODELS)] = None,
     begin: Annotated[str | None, option("RUN", "Begin with what fits of a finished run's weights.", "--from")] = None,
     out: Annotated[Path | None, option("FOLDER", "Folder of the run. Default: runs/RECIPE.")] = None,
     minutes: Annotated[float | None, option("MINUTES", "Be done within this time; the schedule fits it.")] = None,
-    steps: Annotated[int | None, option("N", "Stop after this many updates.")] = None,
+    steps: Steps = None,
     epochs: Annotated[int | None, option("N", "Stop after this many passes over the data.")] = None,
-    tokens: Annotated[int | None, option("N", "Stop after this many target tokens.")] = None,
+    tokens: Tokens = None,
     until_bleu: Annotated[float | None, option("BLEU", "Stop when validation BLEU reaches this.")] = None,
     compile: Annotated[bool, typer.Option("--compile", help="Compile the model with torch.compile.")] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Only probe, 20 seconds, and say what to expect.")] = False,
     exact: Annotated[bool, typer.Option("--exact", help="Continue only if the result will be the same bytes.")] = False,
-    set_: Annotated[list[str] | None, option("KEY=VALUE", "Change the recipe; repeatable.", "--set")] = None,
+    set_: Changes = None,
     device: Device = "cpu",
 ) -> None:
     """Train a translator; the same command continues a run that was stopped.

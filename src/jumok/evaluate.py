@@ -46,6 +46,7 @@ class Evaluation:
     seconds: float
     hypotheses: tuple[str, ...]
     significance: metrics.Significance | None = None
+    accuracy: float | None = None  # where the output is as many words as the reference each time: labels, answers
 
     @property
     def bleu(self) -> float:
@@ -58,6 +59,7 @@ class Evaluation:
     def lines(self) -> list[str]:
         """The evaluation as text."""
         shown = [str(score) for score in self.scores.values()]
+        shown += [] if self.accuracy is None else [f"right words in their places: {self.accuracy:.2f} %"]
         shown.append(f"perplexity {self.perplexity:.3f} per subword of the reference")
         shown.append(f"{self.sentences:,} sentences in {self.seconds:.1f} s ({self.sentences / self.seconds:,.0f}/s)")
         if self.significance is not None:
@@ -74,6 +76,8 @@ class Evaluation:
             name: {"value": round(score.value, 4), "signature": score.signature} for name, score in self.scores.items()
         }
         values |= {"perplexity": self.perplexity, "sentences": self.sentences, "seconds": round(self.seconds, 3)}
+        if self.accuracy is not None:
+            values["accuracy"] = self.accuracy
         if self.significance is not None:
             values["significance"] = vars(self.significance)
         return values
@@ -96,6 +100,7 @@ def evaluate(
     hypotheses = tuple(translation.text for translation in model.lines([pair.source for pair in chosen], **options))
     seconds = time.perf_counter() - began
     references = [pair.target for pair in chosen]
+    alike = all(len(a.split()) == len(b.split()) for a, b in zip(hypotheses, references, strict=True))
     judged = model.score([pair.source for pair in chosen], references)
     loss, tokens = -sum(one.log_probability for one in judged), sum(len(one.tokens) for one in judged)
     return Evaluation(
@@ -105,6 +110,7 @@ def evaluate(
         seconds=seconds,
         hypotheses=hypotheses,
         significance=_against(compare, list(hypotheses), references) if compare else None,
+        accuracy=metrics.accuracy(hypotheses, references) if alike else None,
     )
 
 

@@ -82,6 +82,16 @@ def scores(
     return {name: _score(_metric(name, sets, tokenize=tokenize), hypotheses, sets) for name in metrics}
 
 
+def accuracy(texts: Sequence[str], references: Sequence[str]) -> float:
+    """Per cent of the references' words that are there in their place: for answers and labels."""
+    right, of = 0, 0
+    for text, reference in zip(texts, references, strict=True):
+        wanted = reference.split()
+        right += sum(map(str.__eq__, text.split(), wanted))
+        of += len(wanted)
+    return 100.0 * right / max(1, of)
+
+
 def quality(scores: Mapping[str, float]) -> float | None:
     """What models are compared by before their loss: BLEU, or the share of right answers; None without either."""
     return scores.get("bleu", scores.get("accuracy"))

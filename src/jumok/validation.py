@@ -95,12 +95,7 @@ class AnswerJudge(Judge):
     """The same where references are answers or labels: each word is right, in its place, or wrong."""
 
     def compared(self, texts: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-        right, of = 0, 0
-        for text, reference in zip(texts, references, strict=True):
-            wanted = reference.split()
-            right += sum(map(str.__eq__, text.split(), wanted))
-            of += len(wanted)
-        return {"accuracy": 100.0 * right / max(1, of)}
+        return {"accuracy": metrics.accuracy(texts, references)}
 
 
 class TextJudge(Judge):

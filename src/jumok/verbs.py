@@ -31,6 +31,16 @@ ModelPath = Annotated[str, typer.Argument(help="A run folder, or the model folde
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line instead of text.")]
 ALL_ENGINES = "torch,native,native-shortlist,ctranslate2-float32,ctranslate2-int8,ctranslate2-int8-shortlist"
 File = str | None
+Source = Annotated[File, option("FILE", "Text to translate from, a sentence a line (.gz .xz .zst).")]
+Target = Annotated[File, option("FILE", "Its translation, line by line.")]
+Both = Annotated[File, option("FILE", "Or one .tsv or .jsonl with both; - is stdin (tsv).")]
+Made = Annotated[File, option("NAME", "Or one jumok makes: phrasebook, copy, reverse, sort, babi-1 …")]
+ValidSource = Annotated[File, option("FILE", "Validation text; held out by rule if not given.")]
+ValidTarget = Annotated[File, option("FILE", "Its translation.")]
+ValidBoth = Annotated[File, option("FILE", "Or one .tsv or .jsonl with both.")]
+Steps = Annotated[int | None, option("N", "Stop after this many updates.")]
+Tokens = Annotated[int | None, option("N", "Stop after this many target tokens.")]
+Changes = Annotated[list[str] | None, option("KEY=VALUE", "Change the recipe; repeatable.", "--set")]
 Sentences = Annotated[str, option("FILE", "Sentences to translate.")]
 References = Annotated[str, option("FILE", "Their reference translations.")]
 Beams = Annotated[str, option("NUMBERS", "Comma-separated.")]
@@ -158,21 +168,21 @@ def fill(
 
 def race(
     models: Annotated[str, option("NAMES", "Comma-separated.")] = "transformer,rnn,convs2s,bytenet",
-    source: Annotated[File, option("FILE", "Text to translate from, a sentence a line.")] = None,
-    target: Annotated[File, option("FILE", "Its translation, line by line.")] = None,
-    table: Annotated[File, option("FILE", "Or one .tsv or .jsonl with both.")] = None,
-    corpus: Annotated[File, option("NAME", "Or one jumok makes: phrasebook, copy, reverse, sort, babi-1 …")] = None,
-    valid_source: Annotated[File, option("FILE", "Validation text; held out by rule if not given.")] = None,
-    valid_target: Annotated[File, option("FILE", "Its translation.")] = None,
-    valid_table: Annotated[File, option("FILE", "Or one .tsv or .jsonl with both.")] = None,
+    source: Source = None,
+    target: Target = None,
+    table: Both = None,
+    corpus: Made = None,
+    valid_source: ValidSource = None,
+    valid_target: ValidTarget = None,
+    valid_table: ValidBoth = None,
     recipe: Annotated[str, option("NAME", "What all have in common.")] = "tiny",
     minutes: Annotated[float | None, option("MINUTES", "Of training, for each.")] = None,
-    tokens: Annotated[int | None, option("N", "Or so many target tokens each.")] = None,
-    steps: Annotated[int | None, option("N", "Or so many updates each.")] = None,
+    tokens: Tokens = None,
+    steps: Steps = None,
     params: Annotated[int | None, option("N", "Each as wide as makes about so many weights.")] = None,
     seeds: Annotated[str, option("NUMBERS", "Comma-separated; every model runs with each.")] = "1",
     out: Annotated[Path, option("FOLDER", "Folder of the race.")] = Path("runs/race"),
-    set_: Annotated[list[str] | None, option("KEY=VALUE", "Change what all have in common.", "--set")] = None,
+    set_: Changes = None,
     as_json: Json = False,
 ) -> None:
     """Train several models on the same text with the same budget, one after the other, and compare them.

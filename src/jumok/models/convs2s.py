@@ -9,8 +9,8 @@ A window is K neighbours side by side; one matrix makes of it twice the width, a
 3.2).  Every layer of the decoder has an attention of its own (3.3).  Every matrix is a direction and a length for each
 row (weight normalisation, section 4.2), drawn so that a layer neither swells nor shrinks what goes through (3.5).
 
-Scale    all sums of two terms are multiplied by sqrt(1/2), the context of m source words by m sqrt(1/m) (section 3.4);
-         this √½ also stands before the sums of query (W h + b + g) and value (z + e), as in the authors' program.
+Scale    every sum of two terms is multiplied by √½, those of query (W h + b + g) and value (z + e) too, as in the
+         authors' program; the context of m source words by m sqrt(1/m) (section 3.4).
 Widths   embeddings, queries, keys, values and the output have d_model, what is convolved d_conv; matrices between them
          stand where section 3.2 has them, and one more brings the context back to d_conv.
 Shapes   B batch · S source · T target · N rows (hypotheses) · D width · C convolved width · K kernel · V vocabulary
@@ -21,7 +21,7 @@ Not here losses (training/), search (decoding/); the gradients of the encoder di
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import torch
@@ -37,7 +37,9 @@ from jumok.nn.attention import DotScore, Padding, allowed, look, packed
 from jumok.nn.layers import Dropout, Linear
 from jumok.nn.positions import Learned
 
-HALF = 0.5**0.5  # the sum of two terms of one variance has twice that variance
+ROOT_HALF = 0.5**0.5  # the sum of two terms of one variance has twice that variance
+Maps = list[Tensor] | None  # receives the weights of every attention
+Three = tuple[Tensor, Tensor, Tensor]  # normed matrices of a layer of the decoder: convolution, query, context
 
 
 class ConvS2SConfig(ModelConfig):
@@ -62,7 +64,7 @@ class ConvS2SConfig(ModelConfig):
     def windows_have_a_middle(self) -> Self:
         if self.kernel % 2 == 0:
             raise ValueError(
-                f"kernel={self.kernel} words have none in the middle; choose an odd number, such as {self.kernel + 1}"
+                f"kernel={self.kernel} words have no middle; choose an odd number, such as {self.kernel + 1}"
             )
         return self
 
@@ -80,9 +82,6 @@ class ConvS2SConfig(ModelConfig):
         layers = (self.encoder_layers + self.decoder_layers) * normed(self.kernel * inner, 2 * inner)
         sides = 2 * (self.longest * width + between)
         return self.tables(source, target) + 2 * target + sides + layers + self.decoder_layers * between
-
-
-# ---------------------------------------------------------------------------------------------------- matrices
 
 
 def normed(direction: Tensor, length: Tensor) -> Tensor:
@@ -135,9 +134,6 @@ class NormedOutput(TiedOutput):
 
     def matrix(self) -> Tensor:
         return normed(self.weight, self.length)
-
-
-# ------------------------------------------------------------------------------------------------------ windows
 
 
 class Windows(torch.autograd.Function):
@@ -198,9 +194,6 @@ class Convolution(nn.Module):
         return F.glu(self.gated(window.flatten(1), matrix), dim=-1), window[:, 1:]
 
 
-# ------------------------------------------------------------------------------------------ encoder and decoder
-
-
 class Embedding(nn.Module):
     """Word vectors plus learned position vectors, dropped out (section 3.1)."""
 
@@ -251,9 +244,9 @@ class Encoder(nn.Module):
         layers: list[Convolution] = list(self.layers)  # type: ignore[arg-type]
         for layer in layers:
             y = layer(x, layer.gated.matrix(), before=layer.kernel // 2)  # (B, S, C)
-            x = (x + y) * (kept * HALF)  # (B, S, C)
+            x = (x + y) * (kept * ROOT_HALF)  # (B, S, C)
         keys = self.last(x, self.last.matrix())  # (B, S, D)
-        grown = kept.sum(dim=1, keepdim=True).sqrt() * HALF  # m sqrt(1/m) and the scale of the sum
+        grown = kept.sum(dim=1, keepdim=True).sqrt() * ROOT_HALF  # m sqrt(1/m) and the scale of the sum
         values = (keys + words) * grown  # (B, S, D)
         return Memory(torch.cat([keys, values], dim=-1), Padding.of(real))
 
@@ -266,22 +259,18 @@ class DecoderLayer(nn.Module):
         self.convolution = Convolution(config)
         self.query = Normed(config.convolved, config.d_model, variance=1.0)
         self.context = Normed(config.d_model, config.convolved, variance=1.0)
-        self.score = DotScore(HALF)  # the scale of the sum that is the query
+        self.score = DotScore(ROOT_HALF)  # the scale of the sum that is the query
 
-    def matrices(self) -> tuple[Tensor, Tensor, Tensor]:
+    def matrices(self) -> Three:
         return self.convolution.gated.matrix(), self.query.matrix(), self.context.matrix()
 
-    def forward(
-        self, x: Tensor, words: Tensor, memory: Memory, matrices: tuple[Tensor, ...], maps: list[Tensor] | None
-    ) -> Tensor:
+    def forward(self, x: Tensor, words: Tensor, memory: Memory, matrices: Three, maps: Maps) -> Tensor:
         """All positions (B, T, C), whose words so far are embedded as (B, T, D)."""
         y = self.convolution(x, matrices[0], before=self.convolution.kernel - 1)  # (B, T, C)
         y = self.attend(y, words, memory, matrices, maps)  # (B, T, C)
-        return torch.add(x, y, alpha=HALF) * HALF
+        return torch.add(x, y, alpha=ROOT_HALF) * ROOT_HALF
 
-    def attend(
-        self, h: Tensor, words: Tensor, memory: Memory, matrices: tuple[Tensor, ...], maps: list[Tensor] | None
-    ) -> Tensor:
+    def attend(self, h: Tensor, words: Tensor, memory: Memory, matrices: Three, maps: Maps) -> Tensor:
         """h + the context of every position, not yet scaled."""
         query, mixed = self.query(h, matrices[1], residual=words), None
         if maps is None:
@@ -292,22 +281,20 @@ class DecoderLayer(nn.Module):
         attended: Tensor = self.context(mixed, matrices[2], residual=h)
         return attended
 
-    def step(
-        self, x: Tensor, words: Tensor, memory: Memory, matrices: tuple[Tensor, ...], last: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def step(self, x: Tensor, words: Tensor, memory: Memory, matrices: Three, last: Tensor) -> tuple[Tensor, Tensor]:
         """The next position (N, C); the rows of one sentence look at its memory as positions of one sentence do."""
         sentences = len(memory.both)
         y, last = self.convolution.step(x, last, matrices[0])
         grouped = y.unflatten(0, (sentences, -1)), words.unflatten(0, (sentences, -1))
         y = self.attend(*grouped, memory, matrices, None).flatten(0, 1)  # (N, C)
-        return torch.add(x, y, alpha=HALF) * HALF, last
+        return torch.add(x, y, alpha=ROOT_HALF) * ROOT_HALF, last
 
 
 class Matrices(NamedTuple):
     """All matrices of the decoder, normed."""
 
     first: Tensor
-    layers: list[tuple[Tensor, Tensor, Tensor]]
+    layers: list[Three]
     last: Tensor
 
 
@@ -327,7 +314,7 @@ class Decoder(nn.Module):
         layers = [layer.matrices() for layer in self.layers]  # type: ignore[operator]
         return Matrices(self.first.matrix(), layers, self.last.matrix())
 
-    def forward(self, target: Tensor, memory: Memory, maps: list[Tensor] | None = None) -> Tensor:
+    def forward(self, target: Tensor, memory: Memory, maps: Maps = None) -> Tensor:
         """Hidden states (B, T, D).  Padding stands at the end, where no window of a real token reaches it."""
         matrices = self.matrices()
         words = self.embedding(target)  # (B, T, D)
@@ -360,7 +347,7 @@ class DecoderState:
             memory = memory.select(moved)
         windows = [window.index_select(0, rows) for window in self.windows]
         sentence = order.repeat_interleave(len(rows) // len(moved))
-        return DecoderState(windows, memory, self.matrices, self.output, sentence, self.position)
+        return replace(self, windows=windows, memory=memory, sentence=sentence)
 
 
 class ConvS2S(nn.Module):
@@ -391,10 +378,9 @@ class ConvS2S(nn.Module):
         return F.linear(hidden, *self.output())
 
     def start(self, source: Tensor) -> DecoderState:
-        memory, rows = self.encoder(source), len(source)
-        before, width = self.config.kernel - 1, self.config.convolved
-        windows = [memory.both.new_zeros(rows, before, width) for _ in self.decoder.layers]
-        sentence = torch.arange(rows, device=source.device)
+        memory, sentence = self.encoder(source), torch.arange(len(source), device=source.device)
+        size = len(source), self.config.kernel - 1, self.config.convolved
+        windows = [memory.both.new_zeros(size) for _ in self.decoder.layers]
         return DecoderState(windows, memory, self.decoder.matrices(), self.last.matrix(), sentence, 0)
 
     def step(self, token: Tensor, state: State) -> tuple[Tensor, DecoderState]:
@@ -406,12 +392,11 @@ class ConvS2S(nn.Module):
             x, last = layer.step(x, words, state.memory, own, last)  # type: ignore[operator]
             windows.append(last)
         x = decoder.dropout(decoder.last(x, matrices.last))  # (N, D)
-        following = DecoderState(windows, state.memory, matrices, state.output, state.sentence, state.position + 1)
+        following = replace(state, windows=windows, position=state.position + 1)
         return F.linear(x, state.output, self.last.bias), following
 
     def attention(self, source: Tensor, target: Tensor) -> Attention:
         cross: list[Tensor] = []
         self.decoder(target, self.encoder(source), cross)
-        (batch, long), wide = source.shape, target.shape[1]
-        nowhere = cross[0].new_zeros
-        return Attention(nowhere(batch, 0, 1, long, long), nowhere(batch, 0, 1, wide, wide), torch.stack(cross, dim=1))
+        encoder, decoder = (cross[0].new_zeros(len(x), 0, 1, x.shape[1], x.shape[1]) for x in (source, target))
+        return Attention(encoder, decoder, torch.stack(cross, dim=1))

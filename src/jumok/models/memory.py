@@ -42,7 +42,18 @@ from jumok.nn.layers import Dropout, Linear
 class MemoryConfig(ModelConfig):
     """Defaults for stories: two million weights over 8,000 symbols, twenty thousand over the words of a bAbI task."""
 
-    usual: ClassVar[Mapping[str, Any]] = {}
+    usual: ClassVar[Mapping[str, Any]] = {
+        "training.optimizer": "adam",
+        "training.peak": 5e-3,
+        "training.warmup": 100,
+        "training.weight_decay": 0.0,
+        "training.clip": 1.0,
+        "training.label_smoothing": 0.0,
+        "training.word_dropout": 0.0,
+        "training.dropout_epochs": 0,
+        "training.tokens_per_update": 4_096,  # some thirty stories of task 2
+        "vocabulary.sampling": 0.0,
+    }
 
     kind: Literal["memory"] = "memory"
     memory: Literal["sentences", "words"] = "sentences"
@@ -53,6 +64,9 @@ class MemoryConfig(ModelConfig):
     tied: Literal["all", "target", "none"] = "all"  # W is the last C, also in layer-wise; W alone; W, and one to read
     encoding: Literal["position", "bag"] = "position"  # of the words of a sentence (section 4.1)
     nonlinear: Literal["none", "half", "all"] = "none"  # of the units of u that go through relu; half in section 5
+    spread: Annotated[float, Field(gt=0.0, le=10.0)] = (
+        0.3  # deviation of the first weights; 0.1 in the paper, and stuck
+    )
     longest: Annotated[int, Field(ge=1, le=65_536)] = 64  # ages of a sentence that are told apart; the last repeats
     words: Annotated[int, Field(ge=1, le=65_536)] = 100  # tokens that are remembered, where memories are words
 
@@ -102,11 +116,19 @@ CARRIES: dict[str, Callable[[int], nn.Module]] = {
     "adjacent": lambda width: nn.Identity(),
     "layer-wise": lambda width: Linear(width, width, bias=False),  # H
 }
-BENDS: dict[str, Callable[[Tensor], Tensor]] = {
-    "none": lambda u: u,
-    "half": lambda u: torch.cat([u[..., : u.shape[-1] // 2].relu(), u[..., u.shape[-1] // 2 :]], dim=-1),
-    "all": torch.relu,
-}
+
+
+def straight(u: Tensor) -> Tensor:
+    return u
+
+
+def half_bent(u: Tensor) -> Tensor:
+    """The first half of the units goes through relu."""
+    half = u.shape[-1] // 2
+    return torch.cat([u[..., :half].relu(), u[..., half:]], dim=-1)
+
+
+BENDS: dict[str, Callable[[Tensor], Tensor]] = {"none": straight, "half": half_bent, "all": torch.relu}
 
 
 class Line(NamedTuple):
@@ -134,9 +156,9 @@ def by_nothing(width: int, like: Tensor) -> Line:
 ENCODINGS: dict[str, Callable[[int, Tensor], Line]] = {"position": by_position, "bag": by_nothing}
 
 
-def table(rows: int, width: int) -> nn.Parameter:
-    """Weights drawn as in section 4.2."""
-    return nn.Parameter(torch.empty(rows, width).normal_(std=0.1))
+def table(rows: int, config: MemoryConfig) -> nn.Parameter:
+    """Gaussian weights, as in section 4.2."""
+    return nn.Parameter(torch.empty(rows, config.d_model).normal_(std=config.spread))
 
 
 class Hops(nn.Module):
@@ -145,8 +167,8 @@ class Hops(nn.Module):
     def __init__(self, config: MemoryConfig, symbols: int, tables: int) -> None:
         super().__init__()
         self.config, self.plan = config, PLANS[config.tying](config.hops)
-        self.tables = nn.ParameterList(table(symbols, config.d_model) for _ in range(tables))
-        self.ages = nn.ParameterList(table(config.ages, config.d_model) for _ in range(self.plan.memories))  # T_A, T_C
+        self.tables = nn.ParameterList(table(symbols, config) for _ in range(tables))
+        self.ages = nn.ParameterList(table(config.ages, config) for _ in range(self.plan.memories))  # T_A, T_C
         self.carry, self.bend = CARRIES[config.tying](config.d_model), BENDS[config.nonlinear]
         self.dropout = Dropout(config.dropout)
 
@@ -191,14 +213,6 @@ class Layout(NamedTuple):
         return cls(slot, share, sizes[:, :memories], age, question, length)
 
 
-class Remembered(NamedTuple):
-    """A story and its question, embedded."""
-
-    slots: list[Tensor]  # m or c by each matrix, (B, M, D)
-    real: Tensor  # (B, 1, M) which of them are sentences
-    question: Tensor  # (B, D)
-
-
 @dataclass
 class Asking:
     """Memories once a sentence; the question and the answer so far a row each."""
@@ -230,31 +244,25 @@ class Sentences(Hops):
     """Question answering (sections 2 to 4): memories are sentences."""
 
     def __init__(self, config: MemoryConfig, source_symbols: int, target_symbols: int) -> None:
-        if config.tied == "all" and source_symbols != target_symbols:
-            raise UsageError(
-                f"model.tied='all' reads stories and answers with one matrix, but there are {source_symbols:,} symbols "
-                f"on one side and {target_symbols:,} on the other",
-                where="in model.kind=memory",
-                hint="try: --set model.tied=target",
-            )
         super().__init__(config, source_symbols, PLANS[config.tying](config.hops).tables)
         self.matrix = self.tables[self.plan.memories - 1]  # Wᵀ is the last C
         if config.tied != "all":
-            self.matrix = table(target_symbols, config.d_model)
-        self.spoken = table(target_symbols, config.d_model) if config.tied == "none" else self.matrix
-        self.progress = table(config.longest, config.d_model)  # by how many words of the answer there are
+            self.matrix = table(target_symbols, config)
+        self.spoken = table(target_symbols, config) if config.tied == "none" else self.matrix
+        self.progress = table(config.longest, config)  # by how many words of the answer there are
 
     def encoding(self, like: Tensor) -> Line:
         return ENCODINGS[self.config.encoding](self.config.d_model, like)
 
-    def remember(self, layout: Layout, source: Tensor) -> Remembered:
+    def start(self, source: Tensor) -> Asking:
         """m_i and c_i of every matrix and the u of the question (section 4.1)."""
+        layout = Layout.of(source, self.matrix.dtype)
         line, (batch, memories) = self.encoding(self.matrix), layout.sizes.shape
         weights = line(layout.share)  # (B, S, D)
         first = torch.arange(batch, device=source.device)[:, None] * (memories + 1)  # (B, 1)
         rows, age = (first + layout.slot).flatten(), layout.age.clamp(max=self.config.longest - 1)
         slots = []
-        for words, ages in zip(self.tables[: self.plan.memories], self.ages, strict=True):
+        for words, ages in zip(self.tables, self.ages, strict=False):  # a matrix of the question alone comes last
             vectors = self.embed(words, source) * weights  # (B, S, D)
             sums = vectors.new_zeros(batch * (memories + 1), vectors.shape[-1])
             sums = sums.index_add(0, rows, vectors.flatten(0, 1)).view(batch, memories + 1, -1)[:, :memories]
@@ -263,8 +271,9 @@ class Sentences(Hops):
         place = torch.arange(1, question.shape[1] + 1, device=source.device)  # (Q,)
         share = place.to(weights.dtype) / layout.length.clamp(min=1)  # (B, Q)
         weights = line(share) * (place <= layout.length)[..., None]  # (B, Q, D)
-        asked = (question * weights).sum(dim=1)  # (B, D)
-        return Remembered(slots, layout.sizes[:, None] > 0, asked)
+        u = (question * weights).sum(dim=1)  # (B, D)
+        none, number = torch.zeros_like(u), torch.arange(batch, device=source.device)
+        return Asking(slots, layout.sizes[:, None] > 0, u, none, none, torch.zeros_like(number), number)
 
     def answered(self, total: Tensor, moment: Tensor, count: Tensor) -> Tensor:
         """The answer so far as a vector (…, D), like a sentence of so many words (…); 0 where there is none."""
@@ -282,25 +291,14 @@ class Sentences(Hops):
                 maps.append(weights)
         return self.dropout(u)
 
-    def read(self, source: Tensor, target: Tensor, maps: list[Tensor] | None = None) -> tuple[Tensor, Layout]:
-        """The hidden states (B, T, D), and where the sentences are."""
-        layout = Layout.of(source, self.matrix.dtype)
-        slots, real, question = self.remember(layout, source)
-        words = target != START  # (B, T)
+    def read(self, source: Tensor, target: Tensor, maps: list[Tensor] | None = None) -> Tensor:
+        """Hidden states (B, T, D)."""
+        asking, words = self.start(source), target != START
         count = words.cumsum(dim=1)  # (B, T)
         vectors = self.embed(self.spoken, target) * words[..., None]  # (B, T, D)
         moment = (vectors * count[..., None]).cumsum(dim=1)  # (B, T, D)
-        u = question[:, None] + self.answered(vectors.cumsum(dim=1), moment, count)  # (B, T, D)
-        return self.hop(u, slots, real, maps), layout
-
-    def hidden(self, source: Tensor, target: Tensor) -> Tensor:
-        return self.read(source, target)[0]
-
-    def start(self, source: Tensor) -> Asking:
-        slots, real, question = self.remember(Layout.of(source, self.matrix.dtype), source)
-        number = torch.arange(len(source), device=source.device)
-        none = torch.zeros_like(question)
-        return Asking(slots, real, question, none, none, torch.zeros_like(number), number)
+        u = asking.question[:, None] + self.answered(vectors.cumsum(dim=1), moment, count)  # (B, T, D)
+        return self.hop(u, asking.slots, asking.real, maps)
 
     def step(self, token: Tensor, state: Asking) -> tuple[Tensor, Asking]:
         """Hidden states (N, D) and the state after the token."""
@@ -312,17 +310,10 @@ class Sentences(Hops):
         u = self.hop(u.view(len(state.real), -1, u.shape[-1]), state.slots, state.real)
         return u.flatten(0, 1), replace(state, total=total, moment=moment, count=count)
 
-    def look(self, source: Tensor, target: Tensor) -> Tensor:
-        """How much each hop looks at each sentence, oldest first: (B, L, T, M)."""
-        maps: list[Tensor] = []
-        self.read(source, target, maps)
-        return torch.stack(maps, dim=1)
-
-    def attention(self, source: Tensor, target: Tensor) -> Attention:
-        maps: list[Tensor] = []
-        _, layout = self.read(source, target, maps)
-        weights = torch.stack(maps, dim=1)[:, :, None]  # (B, L, 1, T, M)
-        each = F.pad(weights / layout.sizes.clamp(min=1)[:, None, None, None], (0, 1))  # what belongs nowhere gets 0
+    def attention(self, source: Tensor, target: Tensor, looked: Tensor) -> Attention:
+        """The weight of a sentence spread evenly over its tokens; those of the question, and END, have none."""
+        layout = Layout.of(source, looked.dtype)
+        each = F.pad(looked / layout.sizes.clamp(min=1)[:, None, None], (0, 1))[:, :, None]
         cross = each.take_along_dim(layout.slot[:, None, None, None], dim=4)  # (B, L, 1, T, S)
         (batch, length), (_, longest) = source.shape, target.shape
         none = cross.new_zeros(batch, 0, 1, length, length), cross.new_zeros(batch, 0, 1, longest, longest)
@@ -346,15 +337,8 @@ class Words(Hops):
     """Language model (section 5): memories are the tokens just read."""
 
     def __init__(self, config: MemoryConfig, source_symbols: int, target_symbols: int) -> None:
-        if source_symbols != target_symbols:
-            raise UsageError(
-                f"words are remembered by one matrix, but there are {source_symbols:,} symbols on one side and "
-                f"{target_symbols:,} on the other",
-                where="in model.memory=words",
-                hint="try: --set vocabulary.joint=true",
-            )
         super().__init__(config, target_symbols, PLANS[config.tying](config.hops).memories)
-        self.matrix = self.tables[-1] if config.tied == "all" else table(target_symbols, config.d_model)
+        self.matrix = self.tables[-1] if config.tied == "all" else table(target_symbols, config)
 
     def begin(self, source: Tensor) -> Tensor:
         """The words (B, P) of each source that can be remembered, pushed to the right."""
@@ -363,7 +347,7 @@ class Words(Hops):
         column = torch.arange(room, device=source.device) - room + length  # (B, P)
         return source.gather(1, column.clamp(min=0)).masked_fill(column < 0, PAD)
 
-    def read(self, tokens: Tensor, count: int, maps: list[Tensor] | None = None) -> Tensor:
+    def behind(self, tokens: Tensor, count: int, maps: list[Tensor] | None = None) -> Tensor:
         """Hidden states (B, T, D) behind each of the last `count` tokens of a line (B, P)."""
         place = torch.arange(tokens.shape[1], device=tokens.device)  # (P,)
         age = place[-count:, None] - place  # (T, P)
@@ -384,8 +368,9 @@ class Words(Hops):
                 maps.append(weights)
         return self.dropout(u)
 
-    def hidden(self, source: Tensor, target: Tensor) -> Tensor:
-        return self.read(torch.cat([self.begin(source), target], dim=1), target.shape[1])
+    def read(self, source: Tensor, target: Tensor, maps: list[Tensor] | None = None) -> Tensor:
+        """Hidden states (B, T, D)."""
+        return self.behind(torch.cat([self.begin(source), target], dim=1), target.shape[1], maps)
 
     def start(self, source: Tensor) -> Window:
         return Window(self.begin(source))
@@ -393,17 +378,11 @@ class Words(Hops):
     def step(self, token: Tensor, state: Window) -> tuple[Tensor, Window]:
         """Hidden states (N, D) and the window that ends with the token."""
         tokens = torch.cat([state.tokens, token[:, None]], dim=1)[:, -self.config.words :]  # (N, P)
-        return self.read(tokens, 1)[:, 0], Window(tokens)
+        return self.behind(tokens, 1)[:, 0], Window(tokens)
 
-    def look(self, source: Tensor, target: Tensor) -> Tensor:
-        """How much each hop looks at each token of the line, source pushed to the right and target: (B, L, T, P)."""
-        maps: list[Tensor] = []
-        self.read(torch.cat([self.begin(source), target], dim=1), target.shape[1], maps)
-        return torch.stack(maps, dim=1)
-
-    def attention(self, source: Tensor, target: Tensor) -> Attention:
+    def attention(self, source: Tensor, target: Tensor, looked: Tensor) -> Attention:
         """Rows of decoder and cross together sum to 1; a token looks at itself and at those before it."""
-        weights = self.look(source, target)[:, :, None]  # (B, L, 1, T, P)
+        weights = looked[:, :, None]  # (B, L, 1, T, P)
         room, columns = weights.shape[-1] - target.shape[1], torch.arange(source.shape[1], device=source.device)
         length = ((source != PAD) & (source != END)).sum(dim=1, keepdim=True)  # (B, 1)
         place = columns + room - length  # (B, S)
@@ -423,11 +402,17 @@ class MemoryNetwork(nn.Module):
 
     def __init__(self, config: MemoryConfig, source_symbols: int, target_symbols: int) -> None:
         super().__init__()
+        if source_symbols != target_symbols and (config.tied == "all" or config.memory == "words"):
+            raise UsageError(
+                f"one matrix is to read {source_symbols:,} symbols on one side and {target_symbols:,} on the other",
+                where=f"in model.kind=memory, memory={config.memory}, tied={config.tied}",
+                hint="try: --set vocabulary.joint=true, or for sentences --set model.tied=target",
+            )
         self.config = config
         self.memory = MEMORIES[config.memory](config, source_symbols, target_symbols)
 
     def hidden(self, source: Tensor, target: Tensor) -> Tensor:
-        return self.memory.hidden(source, target)
+        return self.memory.read(source, target)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """`hidden`, under the name that torch's wrappers (compile, DistributedDataParallel) call."""
@@ -448,8 +433,9 @@ class MemoryNetwork(nn.Module):
 
     def look(self, source: Tensor, target: Tensor) -> Tensor:
         """How much each hop looks at each memory, oldest first: (B, L, T, M)."""
-        return self.memory.look(source, target)
+        maps: list[Tensor] = []
+        self.memory.read(source, target, maps)
+        return torch.stack(maps, dim=1)
 
     def attention(self, source: Tensor, target: Tensor) -> Attention:
-        """Of sentences: cross, their weights spread evenly over their tokens.  Of words: decoder, and cross."""
-        return self.memory.attention(source, target)
+        return self.memory.attention(source, target, self.look(source, target))

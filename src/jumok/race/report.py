@@ -30,9 +30,9 @@ def page(figures: Mapping[str, Any]) -> str:
     """The report of a race."""
     rows, here = figures["contenders"], figures["machine"]
     names = ", ".join(row["name"] for row in rows)
-    told = f"{names}: each {figures['budget']}, one after the other, on the same text with the same vocabulary. "
-    told += f"{here['processor']}, {here['cores']} cores. Scores are those of {figures['pairs']:,} validation pairs."
-    body = [f"<h1>Race</h1><p class='soft'>{_text(told)}</p>", "<h2>Result</h2>", table(rows)]
+    words = f"{names}: each {figures['budget']}, one after the other, on the same text with the same vocabulary. "
+    words += f"{here['processor']}, {here['cores']} cores. Scores are those of {figures['pairs']:,} validation pairs."
+    body = [f"<h1>Race</h1><p class='soft'>{_text(words)}</p>", "<h2>Result</h2>", table(rows)]
     body += ["<h2>Learning</h2>", *learning(rows), "<h2>Cost and length</h2>", *lengths(rows)]
     body += ["<h2>What they say</h2>", said(rows), *looks(rows)]
     head = f"<meta charset='utf-8'><meta name='viewport' content='width=device-width'><title>{_text(names)}</title>"
@@ -47,6 +47,7 @@ def columns() -> dict[str, tuple[Callable[[Mapping[str, Any]], float | None], st
         return lambda row: float(row["translating"][f"beam {beam}"]["sentences_per_second"])
 
     return {
+        "right %": (lambda row: row["scores"].get("accuracy"), "{:.1f}", 1),
         "BLEU": (lambda row: row["scores"]["bleu"]["value"], "{:.2f}", 1),
         "chrF": (lambda row: row["scores"]["chrf"]["value"], "{:.2f}", 1),
         "perplexity": (lambda row: row["scores"]["perplexity"], "{:.2f}", -1),
@@ -59,22 +60,27 @@ def columns() -> dict[str, tuple[Callable[[Mapping[str, Any]], float | None], st
     }
 
 
-def cells(row: Mapping[str, Any]) -> dict[str, str]:
+def told(rows: Rows) -> dict[str, tuple[Callable[[Mapping[str, Any]], float | None], str, int]]:
+    """The columns in which there is something to tell."""
+    return {title: one for title, one in columns().items() if any(one[0](row) is not None for row in rows)}
+
+
+def cells(row: Mapping[str, Any], rows: Rows) -> dict[str, str]:
     """A contender's figures in words, by title."""
-    found = {title: (read(row), form) for title, (read, form, _) in columns().items()}
+    found = {title: (read(row), form) for title, (read, form, _) in told(rows).items()}
     return {title: "–" if value is None else form.format(value) for title, (value, form) in found.items()}
 
 
 def table(rows: Rows) -> str:
     """Everybody's figures, the best of each column marked."""
-    titles = columns()
+    titles = told(rows)
     best = {}
     for title, (read, _, sign) in titles.items():
         values = [value for row in rows if (value := read(row)) is not None]
         best[title] = max(values, key=lambda value: sign * value) if sign and values else None
     lines = ["<tr><th>model</th>" + "".join(f"<th>{title}</th>" for title in titles) + "</tr>"]
     for row in rows:
-        shown = cells(row)
+        shown = cells(row, rows)
         marks = [" class='best'" if titles[title][0](row) == best[title] is not None else "" for title in titles]
         figures = "".join(f"<td{mark}>{shown[title]}</td>" for title, mark in zip(titles, marks, strict=True))
         lines.append(f"<tr><td title='{_text(row['shape'])}'>{_text(row['name'])}</td>{figures}</tr>")
@@ -135,8 +141,8 @@ def looks(rows: Rows) -> list[str]:
 def summary(figures: Mapping[str, Any]) -> list[str]:
     """The table as text, for a terminal and for a diary: Markdown."""
     rows = figures["contenders"]
-    titles = ["model", *columns()]
-    lines = [[row["name"], *cells(row).values()] for row in rows]
+    titles = ["model", *told(rows)]
+    lines = [[row["name"], *cells(row, rows).values()] for row in rows]
     marks = ["---", *["---:"] * (len(titles) - 1)]
     return [f"| {' | '.join(titles)} |", f"|{'|'.join(marks)}|", *(f"| {' | '.join(line)} |" for line in lines)]
 

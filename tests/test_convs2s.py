@@ -277,6 +277,7 @@ def test_a_recipe_that_names_it_brings_its_section_and_what_it_is_trained_with()
     recipe = recipes.tiny().change({"model.kind": "convs2s", "model.kernel": 5})
     assert isinstance(recipe.model, ConvS2SConfig)
     assert recipe.model.kernel == 5
+    assert recipe.training.peak == ConvS2SConfig.usual["training.peak"]
 
 
 def test_shape_comments_are_true():

@@ -311,8 +311,8 @@ def test_it_learns_to_say_strings_backwards(positions):
     config = GPTConfig(layers=2, d_model=48, d_ff=96, heads=4, dropout=0.0, longest=16, positions=positions)
     model: nn.Module = build(config, 16, 16)
     optimizer, objective = torch.optim.Adam(model.parameters(), lr=4e-3), next_token(model, smoothing=0.0)
-    for step in range(300):
-        optimizer.param_groups[0]["lr"] = 4e-3 * min(1.0, (step + 1) / 50, (300 - step) / 100)
+    for step in range(400):
+        optimizer.param_groups[0]["lr"] = 4e-3 * min(1.0, (step + 1) / 50, (400 - step) / 100)
         loss, tokens = objective(reversals(64, generator))
         (loss / tokens).backward()
         optimizer.step()

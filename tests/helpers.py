@@ -46,9 +46,13 @@ OTHERS: dict[str, dict[str, object]] = {  # other generators than the Transforme
     "rnn-lstm-additive": {"kind": "rnn", "d_model": 16, "cell": "lstm", "decoder_layers": 2},
     "rnn-lstm-none": {"kind": "rnn", "d_model": 16, "cell": "lstm", "attention": "none"},
     "rnn-deep": {
-        "kind": "rnn", "d_model": 16, "cell": "lstm", "attention": "multiplicative", "encoder_layers": 2,
+        "kind": "rnn",
+        "d_model": 16,
+        "cell": "lstm",
+        "attention": "multiplicative",
+        "encoder_layers": 2,
         "decoder_layers": 2,
-    },  # fmt: skip
+    },
     "rnn-untied": {"kind": "rnn", "d_model": 16, "tied": "none"},
     "convs2s": {"kind": "convs2s", "encoder_layers": 2, "decoder_layers": 2, "d_model": 16, "longest": 12},
     "convs2s-wide": {"kind": "convs2s", "encoder_layers": 2, "decoder_layers": 2, "d_model": 16, "kernel": 5},

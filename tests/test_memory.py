@@ -271,10 +271,10 @@ def test_stories_and_answers_may_have_vocabularies_of_their_own(tied):
     )
 
 
-@pytest.mark.parametrize("kind", ["sentences", "words"])
-def test_one_matrix_for_two_vocabularies_is_an_error_that_says_what_to_do(kind):
+@pytest.mark.parametrize(("kind", "tied"), [("sentences", "all"), ("words", "all"), ("words", "none")])
+def test_one_matrix_for_two_vocabularies_is_an_error_that_says_what_to_do(kind, tied):
     with pytest.raises(UsageError) as raised:
-        build(MemoryConfig(memory=kind), 30, 12)
+        build(MemoryConfig(memory=kind, tied=tied), 30, 12)
     assert "30 symbols on one side and 12 on the other" in str(raised.value)
     assert f"memory={kind}" in raised.value.where
     assert "--set" in raised.value.hint

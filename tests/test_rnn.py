@@ -53,6 +53,8 @@ def test_an_lstm_forgets_nothing_before_it_has_learnt_to():
     plain = nn.LSTM(6, 4)
     for start, end in ((0, 4), (8, 16)):
         assert torch.equal(layer.bias_ih_l0[start:end], plain.bias_ih_l0[start:end])
+    looped = made("rnn-lstm-additive").decoder.input.bias.view(4, 16)
+    assert torch.equal(looped.mean(dim=1), torch.tensor([0.0, 1.0, 0.0, 0.0]).double())
 
 
 # ---------------------------------------------------------------------------------------------------- encoder

@@ -264,6 +264,13 @@ def test_a_story_is_written_one_sentence_a_line_with_the_question_last():
     assert story.text == "Mary moved to the bathroom.\nJohn went to the hallway.\nWhere is Mary?"
 
 
+def test_a_thing_that_is_asked_for_is_carried_or_was_put_down():
+    last = [[story.sentences[number] for number in story.supports] for story in told(2)]
+    left = sum(any(map(DROP.fullmatch, sentences)) for sentences in last)
+    assert sum(any(map(TAKE.fullmatch, sentences)) for sentences in last) == COUNT - left
+    assert 0.1 < left / COUNT < 0.9
+
+
 def test_the_place_that_a_no_is_about_is_often_one_where_the_person_was():
     """Otherwise it would be enough to look whether the person and the place ever stand in one sentence."""
     denied = [story for story in told(6) if story.answer == "no"]

@@ -80,8 +80,8 @@ class ConvS2SConfig(ModelConfig):
         width, inner = self.d_model, self.convolved
         between = normed(width, inner) + normed(inner, width)
         layers = (self.encoder_layers + self.decoder_layers) * normed(self.kernel * inner, 2 * inner)
-        sides = 2 * (self.longest * width + between)
-        return self.tables(source, target) + 2 * target + sides + layers + self.decoder_layers * between
+        tables = self.tables(source, target) + 2 * target + 2 * self.longest * width
+        return tables + layers + (2 + self.decoder_layers) * between
 
 
 def normed(direction: Tensor, length: Tensor) -> Tensor:
@@ -144,8 +144,7 @@ class Windows(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: fused.Context, x: Tensor, kernel: int, before: int) -> Tensor:
-        batch, length, width = x.shape
-        ctx.rest = (kernel, before)
+        (batch, length, width), ctx.rest = x.shape, (kernel, before)
         out = x.new_empty(batch, length, kernel, width)  # (B, T, K, C)
         for place in range(kernel):
             here, there = overlap(length, place - before)
@@ -241,8 +240,8 @@ class Encoder(nn.Module):
         words = self.embedding(source)  # (B, S, D)
         kept = real[:, :, None].to(words.dtype)  # (B, S, 1)
         x = self.first(words, self.first.matrix()) * kept  # (B, S, C)
-        layers: list[Convolution] = list(self.layers)  # type: ignore[arg-type]
-        for layer in layers:
+        for layer in self.layers:
+            assert isinstance(layer, Convolution)
             y = layer(x, layer.gated.matrix(), before=layer.kernel // 2)  # (B, S, C)
             x = (x + y) * (kept * ROOT_HALF)  # (B, S, C)
         keys = self.last(x, self.last.matrix())  # (B, S, D)
@@ -283,10 +282,9 @@ class DecoderLayer(nn.Module):
 
     def step(self, x: Tensor, words: Tensor, memory: Memory, matrices: Three, last: Tensor) -> tuple[Tensor, Tensor]:
         """The next position (N, C); the rows of one sentence look at its memory as positions of one sentence do."""
-        sentences = len(memory.both)
         y, last = self.convolution.step(x, last, matrices[0])
-        grouped = y.unflatten(0, (sentences, -1)), words.unflatten(0, (sentences, -1))
-        y = self.attend(*grouped, memory, matrices, None).flatten(0, 1)  # (N, C)
+        y, words = (side.unflatten(0, (len(memory.both), -1)) for side in (y, words))
+        y = self.attend(y, words, memory, matrices, None).flatten(0, 1)  # (N, C)
         return torch.add(x, y, alpha=ROOT_HALF) * ROOT_HALF, last
 
 
@@ -346,8 +344,7 @@ class DecoderState:
         if len(moved) != len(memory.both) or not torch.equal(moved, order):
             memory = memory.select(moved)
         windows = [window.index_select(0, rows) for window in self.windows]
-        sentence = order.repeat_interleave(len(rows) // len(moved))
-        return replace(self, windows=windows, memory=memory, sentence=sentence)
+        return replace(self, windows=windows, memory=memory, sentence=order.repeat_interleave(len(rows) // len(moved)))
 
 
 class ConvS2S(nn.Module):
@@ -379,9 +376,9 @@ class ConvS2S(nn.Module):
 
     def start(self, source: Tensor) -> DecoderState:
         memory, sentence = self.encoder(source), torch.arange(len(source), device=source.device)
-        size = len(source), self.config.kernel - 1, self.config.convolved
-        windows = [memory.both.new_zeros(size) for _ in self.decoder.layers]
-        return DecoderState(windows, memory, self.decoder.matrices(), self.last.matrix(), sentence, 0)
+        nothing = memory.both.new_zeros(len(source), self.config.kernel - 1, self.config.convolved)
+        windows, matrices = [nothing] * len(self.decoder.layers), self.decoder.matrices()  # nobody writes into windows
+        return DecoderState(windows, memory, matrices, self.last.matrix(), sentence, 0)
 
     def step(self, token: Tensor, state: State) -> tuple[Tensor, DecoderState]:
         assert isinstance(state, DecoderState)

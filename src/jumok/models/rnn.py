@@ -94,6 +94,10 @@ class GRU(nn.GRU):
         return out, last
 
     @staticmethod
+    def open(bias: Tensor) -> None:
+        """Biases (C,) of the gates stay as they were drawn."""
+
+    @staticmethod
     def move(inputs: Tensor, recurrent: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """The next state from what the input (N, C) and the state (N, C) say to the gates: reset, keep, new."""
         (hidden,) = state
@@ -110,11 +114,16 @@ class LSTM(nn.LSTM):
     gates, parts = 4, 2
 
     def reset_parameters(self) -> None:
-        """As torch draws them, but open to the past: what the cell holds stays until it is learnt what to forget."""
+        """As torch draws them, but open to the past."""
         super().reset_parameters()
         for name, bias in self.named_parameters():
             if name.startswith("bias_ih"):
-                nn.init.ones_(bias.detach()[self.hidden_size : 2 * self.hidden_size])
+                self.open(bias)
+
+    @staticmethod
+    def open(bias: Tensor) -> None:
+        """Of the biases (C,), those of the gate that forgets are 1: a cell keeps until it has learnt what to forget."""
+        nn.init.ones_(bias.detach().chunk(4)[1])
 
     def whole(self, x: Tensor | PackedSequence, state: Tensor | None = None) -> tuple[Any, Tensor]:
         out, (hidden, cell) = self(x, None if state is None else tuple(state.split(1)))
@@ -148,9 +157,8 @@ class Embedding(nn.Module):
             nn.init.normal_(self.weight, std=config.d_model**-0.5)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        return fused.embed(
-            self.weight, tokens, None, scale=self.scale, rate=self.dropout.now, stream=self.dropout.stream
-        )
+        rate, stream = self.dropout.now, self.dropout.stream
+        return fused.embed(self.weight, tokens, None, scale=self.scale, rate=rate, stream=stream)
 
 
 class Encoder(nn.Module):
@@ -239,9 +247,9 @@ class AdditiveDecoder(Decoder):
     def __init__(self, config: RNNConfig) -> None:
         width, cell = config.d_model, CELLS[config.cell]
         super().__init__(config, [width] * (config.decoder_layers - 1))
-        gates = [width] * cell.gates
-        self.move = cell.move
+        self.move, gates = cell.move, [width] * cell.gates
         self.input, self.context = Linear(width, *gates), Linear(width, *gates, bias=False)
+        cell.open(self.input.bias)
         self.asking = Linear(width, width, *gates)
         self.keys, self.score = Linear(width, width, bias=False), Additive(1, width)
 
@@ -285,8 +293,8 @@ class MultiplicativeDecoder(Decoder):
     ) -> tuple[Tensor, list[Tensor]]:
         x, after = self.climb(x, states)
         queries = x.reshape(len(memory.keys), 1, -1, x.shape[-1])  # one row of T, or G rows of one word
-        context = look(self.score, queries, memory.keys, memory.words, allowed(memory.padding), maps=maps).view_as(x)
-        return self.read(context, x), after
+        context = look(self.score, queries, memory.keys, memory.words, allowed(memory.padding), maps=maps)
+        return self.read(context.reshape(x.shape), x), after
 
 
 class BlindDecoder(Decoder):

@@ -18,7 +18,7 @@ font:16px/1.5 system-ui,'Noto Sans','Noto Sans KR',sans-serif}
 h1{font-size:1.7rem;margin:0}h2{margin:2.6rem 0 .6rem;font-size:1.2rem}p{max-width:46rem}.soft{color:var(--soft)}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}.wide{overflow-x:auto}
 th,td{padding:.35rem .7rem;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}
-th{font-weight:600;color:var(--soft)}th:first-child,td:first-child{text-align:left}td.best{background:var(--best)}
+th{font-weight:600;color:var(--soft);white-space:normal;vertical-align:bottom}th:first-child,td:first-child{text-align:left}td.best{background:var(--best)}
 .said td{white-space:normal;text-align:left;vertical-align:top}.said td:first-child{white-space:nowrap;font-weight:600}
 .pair{display:flex;flex-wrap:wrap;gap:1rem}.pair>*{flex:1 1 30rem;min-width:0}svg{max-width:100%;height:auto}
 """

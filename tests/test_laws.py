@@ -36,6 +36,23 @@ def test_1_stepping_gives_the_same_logits_as_teacher_forcing(variant):
 
 
 @every
+@pytest.mark.parametrize("rows", [[1, 0], [0, 0, 1], [1], [1, 1, 0, 0], [0, 1, 1, 0]], ids=str)
+def test_1_selected_rows_go_on_as_the_rows_they_were(variant, rows):
+    model = made(variant)
+    source, target = two_sentences()
+    chosen = torch.tensor(rows)
+    together = logits(model, source[chosen], target[chosen])
+    with torch.inference_mode():
+        state = model.start(source)
+        for token in target[:, :2].unbind(dim=1):
+            _, state = model.step(token, state)
+        state = state.select(chosen)
+        for t in (2, 3):
+            one, state = model.step(target[chosen, t], state)
+            torch.testing.assert_close(one, together[:, t])
+
+
+@every
 def test_2_padding_a_source_changes_nothing(variant):
     model = made(variant)
     source, target = two_sentences()

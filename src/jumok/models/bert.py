@@ -75,10 +75,9 @@ class BERTConfig(EncoderConfig):
     base model."""
 
     usual: ClassVar[Mapping[str, Any]] = {
-        "training.optimizer": "adam",
-        "training.peak": 2e-3,
-        "training.warmup": 500,
-        "training.weight_decay": 0.01,
+        "training.optimizer": "muon",
+        "training.peak": 6e-3,
+        "training.warmup": 200,
         "training.label_smoothing": 0.0,
         "training.word_dropout": 0.0,  # the objective hides words itself
         "training.dropout_epochs": 0,

@@ -33,7 +33,7 @@ from torch.nn import functional as F
 from jumok.config import Layers, ModelConfig, Share, Size
 from jumok.models.base import PAD, Attention, State
 from jumok.nn import fused
-from jumok.nn.attention import DotScore, Padding, allowed, look, packed
+from jumok.nn.attention import DotScore, Padding, allowed, look, packed, regroup
 from jumok.nn.layers import Dropout, Linear
 from jumok.nn.positions import Learned
 
@@ -336,15 +336,10 @@ class DecoderState:
 
     def select(self, rows: Tensor) -> DecoderState:
         """Row n continues row rows[n].  The memory moves only when a sentence leaves or loses some of its rows."""
-        sentence, memory = self.sentence[rows], self.memory
-        moved, counts = sentence.unique_consecutive(return_counts=True)
-        if not bool((counts == counts[0]).all()):  # uneven groups: every row gets a memory of its own
-            moved = sentence
-        order = torch.arange(len(moved), device=rows.device)
-        if len(moved) != len(memory.both) or not torch.equal(moved, order):
-            memory = memory.select(moved)
+        taken, sentence = regroup(self.sentence, rows, len(self.memory.both))
+        memory = self.memory if taken is None else self.memory.select(taken)
         windows = [window.index_select(0, rows) for window in self.windows]
-        return replace(self, windows=windows, memory=memory, sentence=order.repeat_interleave(len(rows) // len(moved)))
+        return replace(self, windows=windows, memory=memory, sentence=sentence)
 
 
 class ConvS2S(nn.Module):

@@ -31,10 +31,9 @@ class ELECTRAConfig(EncoderConfig):
     """Section 3.1, at a size for a text of some megabytes."""
 
     usual: ClassVar[Mapping[str, Any]] = {
-        "training.optimizer": "adam",
+        "training.optimizer": "muon",
         "training.peak": 2e-3,
-        "training.warmup": 500,
-        "training.weight_decay": 0.01,
+        "training.warmup": 200,
         "training.label_smoothing": 0.0,
         "training.word_dropout": 0.0,  # the objective hides words itself
         "training.dropout_epochs": 0,

@@ -31,7 +31,7 @@ from jumok.config import Layers, ModelConfig, Share, Size
 from jumok.errors import UsageError
 from jumok.models.base import PAD, SEPARATOR, Attention, State
 from jumok.nn import fused
-from jumok.nn.attention import Cache, Padding, Pair, SelfAttention
+from jumok.nn.attention import Cache, Padding, Pair, SelfAttention, regroup
 from jumok.nn.layers import Dropout, LayerNorm, PreNorm, feed_forward
 from jumok.nn.positions import POSITIONS, Rotary
 
@@ -151,15 +151,12 @@ class Reading:
 
     def select(self, rows: Tensor) -> Reading:
         """Row n continues row rows[n].  Prefixes move only when a sentence leaves or loses some of its rows."""
-        caches, sentence = [cache.select(rows) for cache in self.caches], self.sentence[rows]
-        alive, counts = sentence.unique_consecutive(return_counts=True)
-        if bool((counts != counts[:1]).any()):  # uneven groups: every row gets a prefix of its own
-            alive, counts = sentence, torch.ones_like(sentence)
-        elif len(alive) == len(self.padding.lengths):
+        caches = [cache.select(rows) for cache in self.caches]
+        taken, sentence = regroup(self.sentence, rows, len(self.padding.lengths))
+        if taken is None:
             return Reading(caches, self.prefixes, self.padding, sentence)
-        prefixes = [(keys.index_select(0, alive), values.index_select(0, alive)) for keys, values in self.prefixes]
-        sentence = torch.arange(len(alive), device=rows.device).repeat_interleave(counts)
-        return Reading(caches, prefixes, self.padding.select(alive), sentence)
+        prefixes = [(keys.index_select(0, taken), values.index_select(0, taken)) for keys, values in self.prefixes]
+        return Reading(caches, prefixes, self.padding.select(taken), sentence)
 
 
 class GPT(nn.Module):

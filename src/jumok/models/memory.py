@@ -35,7 +35,7 @@ from jumok.config import Layers, ModelConfig, Share, Size
 from jumok.errors import UsageError
 from jumok.models.base import END, PAD, SEPARATOR, START, Attention, State
 from jumok.nn import fused
-from jumok.nn.attention import attend
+from jumok.nn.attention import attend, regroup
 from jumok.nn.layers import Dropout, Linear
 
 
@@ -227,16 +227,13 @@ class Asking:
 
     def select(self, rows: Tensor) -> Asking:
         """Row n continues row rows[n].  Memories move only when a story leaves or loses some of its rows."""
-        question, total, moment, count, story = (
-            side.index_select(0, rows) for side in (self.question, self.total, self.moment, self.count, self.story)
+        question, total, moment, count = (
+            side.index_select(0, rows) for side in (self.question, self.total, self.moment, self.count)
         )
-        alive, counts = story.unique_consecutive(return_counts=True)
-        if bool((counts != counts[:1]).any()):  # uneven groups: every row gets memories of its own
-            alive, counts = story, torch.ones_like(story)
-        elif len(alive) == len(self.real):
+        taken, story = regroup(self.story, rows, len(self.real))
+        if taken is None:
             return Asking(self.slots, self.real, question, total, moment, count, story)
-        slots, real = [slot.index_select(0, alive) for slot in self.slots], self.real.index_select(0, alive)
-        story = torch.arange(len(alive), device=rows.device).repeat_interleave(counts)
+        slots, real = [slot.index_select(0, taken) for slot in self.slots], self.real.index_select(0, taken)
         return Asking(slots, real, question, total, moment, count, story)
 
 

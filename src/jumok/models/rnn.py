@@ -33,7 +33,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from jumok.config import Layers, ModelConfig, Share, Size
 from jumok.models.base import PAD, Attention, State
 from jumok.nn import fused
-from jumok.nn.attention import Additive, Padding, PlainDot, allowed, attend, look
+from jumok.nn.attention import Additive, Padding, PlainDot, allowed, attend, look, regroup
 from jumok.nn.layers import Dropout, Linear
 
 
@@ -333,14 +333,9 @@ class DecoderState:
 
     def select(self, rows: Tensor) -> DecoderState:
         """Row n continues row rows[n].  Memories move only when a sentence leaves or loses some of its rows."""
-        layers, sentence = [state.index_select(1, rows) for state in self.layers], self.sentence[rows]
-        alive, counts = sentence.unique_consecutive(return_counts=True)
-        if not bool((counts == counts[:1]).all()):  # uneven groups: every row gets a memory of its own
-            alive, counts = sentence, torch.ones_like(sentence)
-        places = torch.arange(max(len(alive), len(self.memory.words)), device=rows.device)
-        still = torch.equal(alive, places[: len(self.memory.words)])
-        memory = self.memory if still else self.memory.select(alive)
-        return DecoderState(layers, memory, places[: len(alive)].repeat_interleave(counts))
+        taken, sentence = regroup(self.sentence, rows, len(self.memory.words))
+        memory = self.memory if taken is None else self.memory.select(taken)
+        return DecoderState([state.index_select(1, rows) for state in self.layers], memory, sentence)
 
 
 # ------------------------------------------------------------------------------------------------------ model

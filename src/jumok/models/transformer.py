@@ -23,7 +23,7 @@ from jumok.config import TransformerConfig
 from jumok.models.base import PAD, Attention, State
 from jumok.native.searching import Found, Search
 from jumok.nn import fused
-from jumok.nn.attention import Cache, CrossAttention, Padding, SelfAttention
+from jumok.nn.attention import Cache, CrossAttention, Padding, SelfAttention, regroup
 from jumok.nn.layers import NORMS, PATHS, Dropout, PostNorm, feed_forward
 from jumok.nn.packed import Packed, Parts, Side, Steps, versions
 from jumok.nn.positions import JOINS, POSITIONS, Add, Rotary
@@ -136,16 +136,12 @@ class DecoderState:
 
     def select(self, rows: Tensor) -> DecoderState:
         """Row n continues row rows[n].  Memories move only when a sentence leaves or loses some of its rows."""
-        caches, sentence = [cache.select(rows) for cache in self.caches], self.sentence[rows]
-        alive, counts = sentence.unique_consecutive(return_counts=True)
-        if len(alive) == len(self.memories[0][0]) and bool((counts == counts[0]).all()):
+        caches = [cache.select(rows) for cache in self.caches]
+        taken, sentence = regroup(self.sentence, rows, len(self.memories[0][0]))
+        if taken is None:
             return DecoderState(caches, self.memories, self.padding, sentence)
-        if bool((counts == counts[0]).all()):
-            moved, sentence = alive, torch.searchsorted(alive, sentence)
-        else:  # uneven groups: every row gets a memory of its own
-            moved, sentence = sentence, torch.arange(len(rows), device=rows.device)
-        memories = [(keys.index_select(0, moved), values.index_select(0, moved)) for keys, values in self.memories]
-        padding = None if self.padding is None else self.padding.select(moved)
+        memories = [(keys.index_select(0, taken), values.index_select(0, taken)) for keys, values in self.memories]
+        padding = None if self.padding is None else self.padding.select(taken)
         return DecoderState(caches, memories, padding, sentence)
 
 

@@ -71,6 +71,21 @@ class Padding(NamedTuple):
         return Padding(self.allowed.index_select(0, rows), self.lengths.index_select(0, rows))
 
 
+def regroup(sentence: Tensor, rows: Tensor, memories: int) -> tuple[Tensor | None, Tensor]:
+    """What becomes of the memories that neighbours share, `sentence` (N,) of each row, when `rows` are selected.
+
+    Which memories to take (None: all stay where they are), and which of them each row looks at then.  Every memory has
+    equally many neighbours; where they would be uneven, every row gets a memory of its own.
+    """
+    chosen = sentence[rows]
+    taken, counts = chosen.unique_consecutive(return_counts=True)
+    if bool((counts != counts[:1]).any()):
+        taken, counts = chosen, torch.ones_like(chosen)
+    places = torch.arange(len(taken), device=rows.device)
+    still = len(taken) == memories and torch.equal(taken, places)
+    return None if still else taken, places.repeat_interleave(counts)
+
+
 def allowed(padding: Padding | None) -> Tensor | None:
     """The mask, if there is padding."""
     return None if padding is None else padding.allowed

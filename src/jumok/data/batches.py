@@ -20,7 +20,7 @@ from torch import Tensor
 from jumok.data.store import Store
 from jumok.errors import DataError
 from jumok.keys import generator, key
-from jumok.text.vocabulary import END, PAD, START, UNKNOWN, Vocabularies, Vocabulary
+from jumok.text.vocabulary import END, PAD, SPECIALS, START, UNKNOWN, Vocabularies, Vocabulary
 
 WINDOW = 1 << 20  # pairs that are sorted together
 
@@ -96,13 +96,13 @@ def forced(
 
 
 def hide(grid: Tensor, share: float, rng: np.random.Generator) -> Tensor:
-    """Put UNKNOWN in the place of a share of the words, in place; START, END and PAD stay.
+    """Put UNKNOWN in the place of a share of the words, in place; symbols that are no words stay.
 
     A model that cannot see every word has to use the others, and cannot learn whole sentences by heart.
     """
     if share:
         hidden = rng.random(grid.shape, dtype=np.float32) < share
-        grid[torch.from_numpy(hidden) & (grid > END)] = UNKNOWN
+        grid[torch.from_numpy(hidden) & (grid >= SPECIALS)] = UNKNOWN
     return grid
 
 

@@ -39,6 +39,7 @@ TUNING: Mapping[str, Any] = {
     "training.word_dropout": 0.0,
     "training.dropout_epochs": 0,
     "vocabulary.sampling": 0.0,
+    "data.ratio": 1_000.0,
     "vocabulary.joint": False,
     "vocabulary.target_kind": "word",
 }

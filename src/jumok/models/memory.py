@@ -15,6 +15,9 @@ sentences  A source is sentences with SEPARATOR between them; the last is the qu
 words      Section 5: each of the last `words` tokens is a memory, and the question is 0.1 everywhere.  What the source
            says comes before the target; with an empty source it is the paper's language model.
 
+Weights begin at 0.3 and not at the paper's 0.1: hops that look harder from the start leave the plateau where only the
+last sentences count, for which the paper needed its linear start.
+
 Shapes   B batch · S source · T target · N rows · D width · V vocabulary · L hops · M memories · Q words of the question
          P places in line · A ages
 Not here linear start and random empty memories (section 4.2), losses (training/), search (decoding/), text (text/).
@@ -64,9 +67,7 @@ class MemoryConfig(ModelConfig):
     tied: Literal["all", "target", "none"] = "all"  # W is the last C, also in layer-wise; W alone; W, and one to read
     encoding: Literal["position", "bag"] = "position"  # of the words of a sentence (section 4.1)
     nonlinear: Literal["none", "half", "all"] = "none"  # of the units of u that go through relu; half in section 5
-    spread: Annotated[float, Field(gt=0.0, le=10.0)] = (
-        0.3  # deviation of the first weights; 0.1 in the paper, and stuck
-    )
+    spread: Annotated[float, Field(gt=0.0, le=10.0)] = 0.3  # deviation of the first weights; 0.1 in the paper
     longest: Annotated[int, Field(ge=1, le=65_536)] = 64  # ages of a sentence that are told apart; the last repeats
     words: Annotated[int, Field(ge=1, le=65_536)] = 100  # tokens that are remembered, where memories are words
 

@@ -71,24 +71,24 @@ class Team(Generic[Model]):
         dropout: float = 1.0,
         stop: Callable[[], bool] = NEVER,
     ) -> tuple[float, float, int]:
-        """One update from the mean loss over all tokens of the micro-batches: (loss, gradient norm, tokens).
+        """One update from the mean loss over all predictions of the micro-batches: (loss, gradient norm, tokens).
 
         A loss or gradient that is not finite changes nothing.  `Stopped` may be raised as long as nothing has changed.
         """
         tokens = sum(batch.tokens for batch in batches)
         left, everybody = threading.Event(), self.workers * self.world.size
 
-        def work(me: int) -> float:
-            total, number_of_all = 0.0, self.world.rank * self.workers + me
+        def work(me: int) -> tuple[float, int]:
+            total, predictions, number_of_all = 0.0, 0, self.world.rank * self.workers + me
             self.gradients[me].begin()
             for batch, number in zip(batches, keys, strict=True):
                 share = batch.share(number_of_all, everybody)
                 if share.tokens and not left.is_set():
                     self.dropouts[me].start(key(number, "worker", number_of_all), dropout)
-                    loss, _ = self.objectives[me](share)
+                    loss, count = self.objectives[me](share)
                     loss.backward()
-                    total += loss.item()
-            return total
+                    total, predictions = total + loss.item(), predictions + count
+            return total, predictions
 
         try:
             totals = self.together(work, stop if self.world.size == 1 else NEVER)  # several agree between updates
@@ -102,22 +102,28 @@ class Team(Generic[Model]):
         squares = self.together(lambda me: optimizer.gather(me, self.workers))
         if self.world.size > 1:
             totals, squares = self.with_others(totals, found[0])
-        total, norm = sum(totals), math.sqrt(sum(squares)) / tokens
+        total, predictions = (sum(side) for side in zip(*totals, strict=True))
+        predictions = max(1, predictions)
+        norm = math.sqrt(sum(squares)) / predictions
         if math.isfinite(total) and math.isfinite(norm):
             clip = min(1.0, largest_gradient / (norm + 1e-6)) if largest_gradient else 1.0
-            optimizer.begin(rate, clip / tokens)
+            optimizer.begin(rate, clip / predictions)
             self.together(lambda me: optimizer.apply(me, self.workers))
-        return total / tokens, norm, tokens
+        return total / predictions, norm, tokens
 
-    def with_others(self, totals: Sequence[float], gradients: list[Tensor]) -> tuple[list[float], list[float]]:
-        """Losses of all workers of all processes, and squares of the norm of all gradients, which are added up."""
+    def with_others(
+        self, totals: Sequence[tuple[float, int]], gradients: list[Tensor]
+    ) -> tuple[list[tuple[float, int]], list[float]]:
+        """Losses and predictions of all workers of all processes, and squares of the norm of all gradients, which are
+        added up."""
         mine, everybody = self.world.rank * self.workers, self.workers * self.world.size
-        losses = torch.zeros(everybody, dtype=torch.float64)
+        losses = torch.zeros(everybody, 2, dtype=torch.float64)
         losses[mine : mine + self.workers] = torch.tensor(totals, dtype=torch.float64)
         flat = self.gradients[0].flat
         self.world.add([losses, flat] if len(flat) else [losses, *gradients])
         self.optimizer.collect([gradients])
-        return losses.tolist(), [self.optimizer.gather(part, everybody) for part in range(everybody)]
+        both = [(loss, int(count)) for loss, count in losses.tolist()]
+        return both, [self.optimizer.gather(part, everybody) for part in range(everybody)]
 
     def together(self, job: Callable[[int], T], stop: Callable[[], bool] = NEVER) -> list[T]:
         """job(0), job(1), … at the same time, each on one core; one worker alone uses all threads of torch."""

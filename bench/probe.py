@@ -1,0 +1,167 @@
+"""What reading text teaches an encoder: a tagger that begins with it against the same net that begins with nothing.
+
+    bench/probe --text wiki.txt --train words.txt tags.txt --test words.test.txt tags.test.txt --minutes 10
+    bench/probe --data ../shared/data --out runs/probe
+
+For each model (bert, electra) the text is read for some minutes; then taggers learn from the same few sentences, as
+many updates each, with the same vocabulary: one with the encoder's weights, one with new ones.  The share of words of
+the test set that each tags right, and the difference with its 95 % interval (paired bootstrap over sentences).  With
+--data, the text is WikiText-2 and Multi30k's English, the labels are the parts of speech of a treebank sample.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import re
+import sys
+from collections.abc import Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from bench.places import Absent, corpus, say
+from jumok import bundle
+from jumok.beginning import choose, inherit
+from jumok.errors import JumokError
+from jumok.experiment import Experiment, train
+from jumok.text.lines import read_lines, write_lines
+from jumok.translator import Translator
+
+MODELS = ("bert", "electra")
+WORD = re.compile(r"\(([^\s()]+) ([^\s()]+)\)")  # a tag and its word
+DRAWS = 2_000
+
+
+def tagged(tree: str) -> tuple[str, str]:
+    """The words of a bracketed tree and their tags, traces left out."""
+    pairs = [(tag, word.replace("\\/", "/")) for tag, word in WORD.findall(tree) if tag != "-NONE-"]
+    return " ".join(word for _, word in pairs), " ".join(tag for tag, _ in pairs)
+
+
+def shipped(data: str | None, out: Path) -> dict[str, list[str]]:
+    """Text and tagged sentences from the folders of real corpora, written where the runs can read them."""
+    home = corpus(data).parent
+    trees, wiki = home / "treebank-sample", home / "lm-text"
+    for needed in (trees / "train.mrg.gz", wiki / "wikitext2.valid.txt.gz"):
+        if not needed.is_file():
+            raise Absent(
+                f"{needed.name} is not here: no {needed.parent.name} in {home}\ntry: --text, --train and --test"
+            )
+    out.mkdir(parents=True, exist_ok=True)
+    files: dict[str, list[str]] = {"text": [str(out / "text.txt")]}
+    sentences = {split: [tagged(line) for line in read_lines(trees / f"{split}.mrg.gz")] for split in ("train", "test")}
+    for split, pairs in sentences.items():
+        files[split] = [str(out / f"{split}.{side}") for side in ("words", "tags")]
+        for path, side in zip(files[split], zip(*pairs, strict=True), strict=True):
+            write_lines(path, side)
+    texts = [*wiki.glob("wikitext2.*.txt.gz"), home / "multi30k" / "train.en.gz"]
+    lines = [line for path in sorted(texts) for line in gzip.decompress(path.read_bytes()).decode().split("\n")]
+    write_lines(
+        files["text"][0], [*(line.strip() for line in lines if line.strip()), *(w for w, _ in sentences["train"])]
+    )
+    return files
+
+
+def pretrained(model: str, text: str, out: Path, minutes: float) -> Path:
+    """The run of a model that has read the text."""
+    if not (out / "model" / bundle.MANIFEST).is_file():
+        train(text=text, model=model, minutes=minutes, out=out)
+    return out
+
+
+def tuned(begin: Path, files: Sequence[str], out: Path, *, steps: int, fresh: bool, seed: int) -> Translator:
+    """A tagger with a pretrained encoder, or one of the same sizes and vocabulary that is `fresh`."""
+    changes = {"training.validations": 1, "training.average": 1, "training.dropout_epochs": 0, "seed": seed}
+    recipe = choose(*files, model="tagger", begin=begin, steps=steps, changes=changes)
+    recipe = recipe.change({"data.valid_source": files[0], "data.valid_target": files[1]})
+    found = bundle.read(begin)
+    beginning = (lambda model: None) if fresh else partial(inherit, found)
+    Experiment(recipe, out, vocabularies=found.vocabularies.source, inherit=beginning).run()
+    return Translator.load(out)
+
+
+def right(model: Translator, words: Sequence[str], tags: Sequence[str]) -> np.ndarray:
+    """Of each sentence, how many words are tagged right, and how many there are: (sentences, 2)."""
+    said = [one.text.split() for one in model.translate(list(words), beam=1, details=False)]
+    wanted = [line.split() for line in tags]
+    return np.array([(sum(map(str.__eq__, a, b)), len(b)) for a, b in zip(said, wanted, strict=True)])
+
+
+def share(counts: np.ndarray) -> float:
+    return float(100.0 * counts[:, 0].sum() / counts[:, 1].sum())
+
+
+def interval(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
+    """The 95 % interval of the difference of two shares, sentences drawn anew."""
+    rng = np.random.default_rng(1)
+    rows = rng.integers(0, len(first), (DRAWS, len(first)))
+    gains = [share(first[drawn]) - share(second[drawn]) for drawn in rows]
+    low, high = np.percentile(gains, [2.5, 97.5])
+    return float(low), float(high)
+
+
+def options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="bench/probe", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", help="folder of the corpora; default: JUMOK_DATA, else ../shared/data")
+    parser.add_argument("--text", help="or a text of your own")
+    parser.add_argument("--train", nargs=2, metavar="FILE", help="words and their tags, a sentence a line")
+    parser.add_argument("--test", nargs=2, metavar="FILE")
+    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--minutes", type=float, default=10.0, help="of reading, each; default: %(default)s")
+    parser.add_argument("--sentences", type=int, default=500, help="to learn the tags from; default: %(default)s")
+    parser.add_argument("--steps", type=int, default=300, help="updates of each tagger; default: %(default)s")
+    parser.add_argument("--seeds", default="1,2,3", help="of the taggers, comma-separated; default: %(default)s")
+    parser.add_argument("--out", default="runs/probe")
+    return parser.parse_args(arguments)
+
+
+def few(files: Sequence[str], count: int, out: Path) -> list[str]:
+    """The first lines of files, as files."""
+    made = []
+    for path in files:
+        made.append(str(out / f"few-{count}-{Path(path).name}"))
+        write_lines(made[-1], islice(read_lines(path), count))
+    return made
+
+
+def main(arguments: list[str] | None = None) -> int:
+    given = options(arguments)
+    out = Path(given.out)
+    try:
+        own = {"text": [given.text], "train": given.train, "test": given.test}
+        files = own if given.text and given.train and given.test else shipped(given.data, out)
+        learning = few(files["train"], given.sentences, out)
+        words, tags = (list(read_lines(path)) for path in files["test"])
+        print("| encoder | tagged right, begun with it | the same net, untrained | difference | 95 % interval |")
+        print("|---|---:|---:|---:|---:|")
+        for model in given.models.split(","):
+            begin = pretrained(model, files["text"][0], out / model, given.minutes)
+            counts = []
+            for fresh in (False, True):
+                name = f"{model}-{'fresh' if fresh else 'tuned'}"
+                each = []
+                for seed in map(int, given.seeds.split(",")):
+                    say(f"{name}, seed {seed}")
+                    place = out / f"{name}-{seed}"
+                    tagger = tuned(begin, learning, place, steps=given.steps, fresh=fresh, seed=seed)
+                    each.append(right(tagger, words, tags))
+                counts.append(np.sum(each, axis=0))  # over the seeds
+            low, high = interval(*counts)
+            first, second = map(share, counts)
+            print(
+                f"| {model} | {first:.2f} % | {second:.2f} % | {first - second:+.2f} | {low:+.2f} … {high:+.2f} |",
+                flush=True,
+            )
+    except (JumokError, Absent) as error:
+        say(f"bench/probe: {error}")
+        return getattr(error, "code", 1)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

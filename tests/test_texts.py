@@ -9,7 +9,7 @@ import torch
 from jumok import recipes
 from jumok.beginning import choose
 from jumok.config import DataConfig
-from jumok.data import corpora, passages
+from jumok.data import corpora, passages, stories
 from jumok.data.batches import forced
 from jumok.data.corpora import Pair
 from jumok.engines.torch_engine import TorchEngine
@@ -269,3 +269,11 @@ def test_a_text_that_is_empty_is_told(tmp_path, jumok):
     (tmp_path / "empty").write_text("")
     answer = jumok("train", "--text", tmp_path / "empty", "--model", "gpt", "--out", tmp_path / "run")
     assert answer.code == DataError.code
+
+
+def test_every_task_of_stories_is_a_corpus():
+    assert set(corpora.BABI) == set(stories.TASKS)
+    train, valid = corpora.resolve(DataConfig(corpus="babi-1", pairs=50), seed=1)
+    assert valid is not None
+    assert not {pair.source for pair in train} & {pair.source for pair in valid}
+    assert all(pair.source.count("\n") >= 1 and len(pair.target.split()) == 1 for pair in train)

@@ -222,7 +222,11 @@ def mistakes(folder: Path | None) -> dict[str, tuple[list[object], int, str]]:
         "bad recipe file": (["train", "--corpus", "copy", "--recipe", f["bad.toml"], *out], 2, "stpes"),
         "no recipe file": (["train", "--corpus", "copy", "--recipe", "no.toml", *out], 64, "recipe"),
         "unknown corpus": (["train", "--corpus", "cpoy", *out], 2, "did you mean 'copy'"),
-        "vocabulary too large": (["train", "--corpus", "copy", "--set", "data.pairs=300", *out], 2, "8,000"),
+        "vocabulary too large": (
+            ["train", "--corpus", "copy", "--set", "data.pairs=300", "--set", "vocabulary.at_most=false", *out],
+            2,
+            "8,000",
+        ),
         "unequal": (["train", "--source", f["three"], "--target", f["two"], *out], 64, "3 lines"),
         "not UTF-8": (["train", "--source", f["three"], "--target", f["latin"], *out], 64, "not UTF-8"),
         "empty": (["train", "--source", f["empty"], "--target", f["empty2"], *out], 64, "empty"),

@@ -90,7 +90,7 @@ class TrainingDisplay:
 
     def on_validation(self, event: Event) -> None:
         if not self.headed:
-            self.say(HEADER, "dim")
+            self.say(HEADER if "accuracy" not in event else HEADER.replace(" BLEU", "right"), "dim")
             self.headed = True
         worth = event.get("bleu", event.get("accuracy"))
         bleu = f"{worth:6.2f}" if worth is not None else f"{'–':>6}"

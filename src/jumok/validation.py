@@ -55,7 +55,8 @@ class Judge:
         rows = spread(len(self.pairs), most)
         scores, texts = self.scores(rows, [self.limits[row] for row in rows])
         chosen = typical([self.sources[row] for row in rows])
-        return scores, f"{self.pairs[rows[chosen]].source} → {texts[chosen]}"
+        source = self.pairs[rows[chosen]].source.replace("\n", " ")
+        return scores, f"{source} → {texts[chosen]}"
 
     def scores(self, rows: Sequence[int], limits: Sequence[int]) -> tuple[dict[str, float], list[str]]:
         """Scores on these pairs and their translations, none longer than its limit."""

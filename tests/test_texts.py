@@ -273,7 +273,7 @@ def test_a_text_that_is_empty_is_told(tmp_path, jumok):
 
 def test_every_task_of_stories_is_a_corpus():
     assert set(corpora.BABI) == set(stories.TASKS)
-    train, valid = corpora.resolve(DataConfig(corpus="babi-1", pairs=50), seed=1)
+    train, valid = corpora.resolve(DataConfig(corpus="babi-1", pairs=100), seed=1)
     assert valid is not None
     assert not {pair.source for pair in train} & {pair.source for pair in valid}
     assert all(pair.source.count("\n") >= 1 and len(pair.target.split()) == 1 for pair in train)

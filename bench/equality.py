@@ -277,8 +277,9 @@ def differences(ours: Sequence[Any], plain: Sequence[tuple[Ids, float]]) -> str:
     return "tie" if near else "other"
 
 
-def compare(path: str, texts: list[str]) -> Iterator[tuple[str, str, dict[str, int], float]]:
-    """For every feature and engine: how many are the same, and the seconds of the plain search."""
+def compare(path: str, texts: list[str], only: str = "") -> Iterator[tuple[str, str, dict[str, int], float]]:
+    """For every feature, or those with a word in their name, and engine: how many are the same, and the seconds of the
+    plain search."""
     found = read(path)
     sources = found.vocabularies.source.encode_all(texts)
     torch_engine = TorchEngine(checkpoint.with_model(found).model, surfaces=found.vocabularies.target.surfaces)
@@ -286,6 +287,8 @@ def compare(path: str, texts: list[str]) -> Iterator[tuple[str, str, dict[str, i
     first = torch_engine.decode(sources, Options(beam=1))
     with ProcessPoolExecutor(machine.cores()) as pool:
         for number, feature in enumerate(FEATURES):
+            if only not in feature.name:
+                continue
             wishes = [feature.wish(one[0].body, found.vocabularies.target) for one in first]
             began = time.perf_counter()
             tasks = zip(range(len(sources)), sources, wishes, strict=True)
@@ -305,6 +308,7 @@ def main() -> int:
     parser.add_argument("--model", required=True)
     parser.add_argument("--source", required=True)
     parser.add_argument("--sentences", type=int, default=1_000)
+    parser.add_argument("--only", default="", help="features with this in their name, such as forbidden")
     given = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     texts = [text for text in islice(read_lines(given.source), given.sentences) if text.strip()]
@@ -314,7 +318,7 @@ def main() -> int:
         + "|"
     )
     wrong = 0
-    for feature, engine, counts, seconds in compare(given.model, texts):
+    for feature, engine, counts, seconds in compare(given.model, texts, given.only):
         print(
             f"| {feature} | {engine} | {counts['same']:,} | {counts['tie']} | {counts['other']} | {seconds:.0f} s |",
             flush=True,

@@ -127,7 +127,9 @@ def learn_vocabulary(
     """A new vocabulary of both sides, or one of each; `given` is that of the source, where it is known."""
     config = recipe.vocabulary
     kind = "joint" if config.joint else "separate"
-    report("stage", text=f"Learning a {kind} vocabulary of {config.size:,} subwords ({config.kind})")
+    if config.kind != "byte":
+        most = "at most " if config.at_most else ""
+        report("stage", text=f"Learning a {kind} vocabulary of {most}{config.size:,} subwords ({config.kind})")
     source, target = texts
     common: dict[str, Any] = {"size": config.size, "at_most": config.at_most, "breaks": config.breaks}
     common |= {"where": f"in {name}", "tick": tick}
@@ -144,9 +146,9 @@ def learn_vocabulary(
 def _tell(made: Prepared, count: int, share: float, report: Report) -> None:
     source, target = made.store.tokens()
     left_out = "; left out: " + ", ".join(f"{n:,} {r}" for r, n in made.store.left_out.items())
-    held = " (held out by rule)" if share else ""
+    held, what = " (held out by rule)" if share else "", "stretches" if made.corpus.is_text else "pairs"
     text = (
-        f"{len(made.store):,} of {count:,} pairs train ({source:,} + {target:,} subwords), "
+        f"{len(made.store):,} of {count:,} {what} train ({source:,} + {target:,} subwords), "
         f"{len(made.valid):,} validate{held}{left_out if made.store.left_out else ''}"
     )
     report("stage", text=text)

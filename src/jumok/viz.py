@@ -25,6 +25,7 @@ from jumok.errors import UnknownName, UsageError
 KINDS = ("encoder", "decoder", "cross")
 LANGUAGES = ("en", "ko")
 SPECIAL = {"<s>": "⟨start⟩", "</s>": "⟨end⟩", "<unk>": "⟨unknown⟩", "<pad>": "⟨padding⟩"}
+SPECIAL |= {"<sep>": "⟨line⟩", "<cls>": "⟨class⟩", "<mask>": "⟨mask⟩"}
 BLOCKS = " ░▒▓█"
 BARS = "▁▂▃▄▅▆▇█"
 RAMP_256 = (234, 235, 236, 23, 24, 30, 31, 37, 73, 79, 115, 151, 187, 230)  # xterm colours, each lighter than the last

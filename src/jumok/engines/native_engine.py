@@ -32,7 +32,7 @@ MARGIN = 3.0  # with a shortlist: a hypothesis e^3 times less likely than its se
 def obstacle(model: ModelConfig) -> str | None:
     """Why a model cannot run here; None if it can."""
     if not isinstance(model, TransformerConfig):
-        return f"the kernels have no {model.kind}"
+        return f"there are no kernels for {model.kind} models"
     reasons = {
         f"norm={model.norm!r}": model.norm != "layer",
         f"join={model.join!r}": model.join != "add",

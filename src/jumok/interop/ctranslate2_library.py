@@ -35,7 +35,7 @@ def library(*submodules: str) -> Any:
 def obstacle(model: ModelConfig) -> str | None:
     """Why a model cannot be exported; None if it can."""
     if not isinstance(model, TransformerConfig):
-        return f"CTranslate2 has no {model.kind} of this kind"
+        return f"{model.kind} models are not exported to CTranslate2"
     width = model.d_model // model.heads
     reasons = {
         f"norm={model.norm!r}": model.norm != "layer",

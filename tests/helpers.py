@@ -30,6 +30,7 @@ VARIANTS: dict[str, dict[str, object]] = {
     "additive": {"score": "additive"},
     "gelu": {"activation": "gelu"},
     "swiglu": {"activation": "swiglu"},
+    "linear": {"activation": "linear"},
     "narrow-keys": {"d_k": 4, "d_v": 6},
     "deep-encoder": {"encoder_layers": 3, "decoder_layers": 1},
     "no-residual": {"residual": False},

@@ -24,7 +24,7 @@ ROOT = Path(package.__file__).parent
 ARCHITECTURE = [
     {"errors", "caches"},
     {"native"},
-    {"config", "text", "nn", "events", "metrics", "viz", "keys", "machine"},
+    {"config", "text", "nn", "events", "metrics", "viz", "keys", "machine", "document"},
     {"models"},
     {"recipe"},
     {"bundle"},
@@ -34,8 +34,8 @@ ARCHITECTURE = [
     {"training", "engines", "evaluate"},
     {"translator", "preparation", "validation", "beginning", "ending"},
     {"keeping"},
-    {"experiment"},
-    {"lab", "bench", "server", "demo", "doctor", "shell", "plan", "distillation", "race"},
+    {"experiment", "shell"},
+    {"lab", "bench", "server", "demo", "doctor", "plan", "distillation", "race"},
     {"translating", "verbs"},
     {"cli"},
 ]

@@ -66,6 +66,7 @@ app.add_typer(model_app, name="model", short_help="Look at models: info, compare
 
 
 app.command(short_help="Train several models alike and compare them.")(verbs.race)
+app.command(short_help="Try the claims of the paper.")(verbs.lab)
 app.command(short_help="Go on with a text.")(verbs.generate)
 app.command(short_help="Say which words are missing.")(verbs.fill)
 

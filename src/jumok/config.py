@@ -113,7 +113,7 @@ class TransformerConfig(ModelConfig):
     join: Literal["add", "concatenate"] = "add"  # how positions meet embeddings
     longest: Annotated[int, Field(ge=8, le=65_536)] = 1_024  # learned positions there are
     score: Literal["scaled-dot", "dot", "additive"] = "scaled-dot"
-    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    activation: Literal["relu", "gelu", "swiglu", "linear"] = "relu"  # linear: none, to see what it is for
     residual: bool = True
     bias: bool = True  # in the projections of attention
 

@@ -227,6 +227,42 @@ def model_info(model: ModelPath, as_json: Json = False) -> None:
     print(dumps(found) if as_json else "\n".join(listed(found)))
 
 
+def lab(
+    name: Annotated[str | None, typer.Argument(help="A claim, `all`, or `paper`; none lists them.")] = None,
+    language: Annotated[str, option("NAME", "en or ko.", "--lang")] = "en",
+    scale: Annotated[str, option("NAME", "quick, minutes (4 times as long) or hours (30 times).")] = "quick",
+    out: Annotated[Path | None, option("FOLDER", "Where the report goes. Default: runs/lab/report.")] = None,
+    runs: Annotated[Path, option("FOLDER", "Where models and findings are kept, to be found again.")] = Path(
+        "runs/lab"
+    ),
+    data: Annotated[Path | None, option("FOLDER", "Real corpora, for the paper's tables.")] = None,
+    seed: Annotated[int, option("N", "Another one draws other weights, batches and sentences.")] = 1,
+    again: Annotated[bool, typer.Option("--again", help="Measure again what was found before.")] = False,
+    set_: Annotated[list[str] | None, option("KEY=VALUE", "Turn a knob of the claim; repeatable.", "--set")] = None,
+    as_json: Json = False,
+) -> None:
+    """Try a claim of the paper: numbers, a verdict, a picture and a page, in English or Korean.
+
+    The same command goes on with what was stopped; what was found is kept.
+
+    \b
+    jumok lab
+    jumok lab mask --lang ko
+    jumok lab all --out report
+    jumok lab paper --data corpora --scale minutes
+    """
+    from jumok.lab.shell import conduct, listing
+
+    if name is None:
+        forbid("without a name the claims are listed", {"out": out, "data": data, "set": set_})
+        print("\n".join(listing(language)))
+        return
+    conduct(
+        name, language=language, scale=scale, out=out, runs=runs, data=data, seed=seed, again=again,
+        changes=set_ or [], as_json=as_json,
+    )  # fmt: skip
+
+
 @model_app.command("average")
 def model_average(
     run: Annotated[str, typer.Argument(help="A run folder with checkpoints.", metavar="RUN")],

@@ -155,7 +155,7 @@ def heatmap_svg(matrix: np.ndarray, rows: Sequence[str], columns: Sequence[str],
     wide, high = cell * len(columns), cell * len(rows)
     bar = left + wide + max(20.0, slant * math.cos(math.radians(angle)) * 1.42 - cell / 2 + 12)
     box = (max(bar + 52, left + display_width(title) * 9.2), y0 + max(high, 90) + 18)
-    top = _ticks(0, float(weights.max()) or 1.0, 4)[-1]
+    top = ticks(0, float(weights.max()) or 1.0, 4)[-1]
     paths: dict[str, list[str]] = {}
     for (r, c), weight in np.ndenumerate(weights):
         square = f"M{left + c * cell:.1f} {y0 + r * cell:.1f}h{cell:.1f}v{cell:.1f}h{-cell:.1f}z"
@@ -164,7 +164,7 @@ def heatmap_svg(matrix: np.ndarray, rows: Sequence[str], columns: Sequence[str],
         f'<rect width="100%" height="100%" fill="#fff"/><g font-family="{FONT}" font-size="{size:.1f}" fill="#22262b">'
     ]
     if title:
-        body.append(f'<text x="{left:.1f}" y="28" font-size="16" font-weight="600">{_xml(title)}</text>')
+        body.append(f'<text x="{left:.1f}" y="28" font-size="16" font-weight="600">{escaped(title)}</text>')
     body += [
         '<g shape-rendering="crispEdges">',
         *(f'<path fill="{k}" d="{"".join(v)}"/>' for k, v in paths.items()),
@@ -175,20 +175,20 @@ def heatmap_svg(matrix: np.ndarray, rows: Sequence[str], columns: Sequence[str],
     )
     for r, label in enumerate(row_labels):
         y = y0 + (r + 0.5) * cell
-        body.append(f'<text x="{left - 7:.1f}" y="{y:.1f}" dy=".35em" text-anchor="end">{_xml(label)}</text>')
+        body.append(f'<text x="{left - 7:.1f}" y="{y:.1f}" dy=".35em" text-anchor="end">{escaped(label)}</text>')
     for c, label in enumerate(column_labels):
         place = f"translate({left + (c + 0.5) * cell:.1f} {y0 - 6:.1f}) rotate(-{angle})"
-        body.append(f'<text transform="{place}" dy=".2em">{_xml(label)}</text>')
+        body.append(f'<text transform="{place}" dy=".2em">{escaped(label)}</text>')
     length = max(90.0, min(high, 260.0))
     for step in range(49):
         y = y0 + length * (1 - (step + 1) / 49)
         body.append(
             f'<rect x="{bar:.1f}" y="{y:.2f}" width="12" height="{length / 49 + 0.6:.2f}" fill="{_ink(step / 48)}"/>'
         )
-    for tick in _ticks(0, top, 4):
+    for tick in ticks(0, top, 4):
         y = y0 + length * (1 - tick / top)
         body.append(f'<text x="{bar + 18:.1f}" y="{y:.1f}" dy=".35em" font-size="11">{tick:g}</text>')
-    return _svg(*box, [*body, "</g>"], title or "Attention map")
+    return svg_page(*box, [*body, "</g>"], title or "Attention map")
 
 
 def curves_svg(
@@ -205,7 +205,7 @@ def curves_svg(
         raise UsageError("there is no curve to draw", hint="give curves_svg at least one series")
     points = {k: [(float(a), float(b)) for a, b in v if _drawable(a, b)] for k, v in series.items()}
     flat = [point for each in points.values() for point in each] or [(0.0, 0.0), (1.0, 1.0)]
-    marks = _doubles if log else _ticks
+    marks = doubles if log else ticks
     x_ticks, y_ticks = (marks(min(axis), max(axis), 6) for axis in zip(*flat, strict=True))
 
     def named(tick: float) -> str:
@@ -222,7 +222,7 @@ def curves_svg(
 
     body = [f'<g font-family="{FONT}" font-size="12" fill="{GREY}" stroke-linejoin="round" stroke-linecap="round">']
     if title:
-        body.append(f'<text x="{left}" y="26" font-size="16" font-weight="600">{_xml(title)}</text>')
+        body.append(f'<text x="{left}" y="26" font-size="16" font-weight="600">{escaped(title)}</text>')
     for tick in y_ticks:
         h = place(low_x, tick)[1]
         body.append(f'<path d="M{left} {h:.1f}h{wide}" stroke="{GREY}" stroke-opacity=".25" fill="none"/>')
@@ -231,8 +231,9 @@ def curves_svg(
         body.append(
             f'<text x="{place(tick, 0)[0]:.1f}" y="{upper + high + 20:.1f}" text-anchor="middle">{named(tick)}</text>'
         )
-    body.append(f'<text x="{left + wide / 2}" y="{upper + high + 42:.1f}" text-anchor="middle">{_xml(x)}</text>')
-    body.append(f'<text transform="translate(14 {upper + high / 2}) rotate(-90)" text-anchor="middle">{_xml(y)}</text>')
+    body.append(f'<text x="{left + wide / 2}" y="{upper + high + 42:.1f}" text-anchor="middle">{escaped(x)}</text>')
+    turned = f"translate(14 {upper + high / 2}) rotate(-90)"
+    body.append(f'<text transform="{turned}" text-anchor="middle">{escaped(y)}</text>')
     ends = []
     for index, (name, values) in enumerate(series.items()):
         ink = PALETTE[index % len(PALETTE)]
@@ -246,10 +247,10 @@ def curves_svg(
         ends.append((place(*points[name][-1])[1] if points[name] else upper + high, name, ink))
     for h, name, ink in _spread(sorted(ends), 17.0, upper + high):
         body.append(
-            f'<text x="{left + wide + 10}" y="{h:.1f}" dy=".35em" font-weight="600" fill="{ink}">{_xml(name)}</text>'
+            f'<text x="{left + wide + 10}" y="{h:.1f}" dy=".35em" font-weight="600" fill="{ink}">{escaped(name)}</text>'
         )
     right = 24 + max(display_width(name) for name in series) * 7.8
-    return _svg(left + wide + right, upper + high + (56 if x else 34), [*body, "</g>"], title or "Curves")
+    return svg_page(left + wide + right, upper + high + (56 if x else 34), [*body, "</g>"], title or "Curves")
 
 
 def sparkline(values: Iterable[float], *, width: int = 40) -> str:
@@ -359,7 +360,7 @@ def _ink(level: float) -> str:
     return "#" + "".join(f"{channel:02x}" for channel in mixed)
 
 
-def _ticks(low: float, high: float, count: int) -> list[float]:
+def ticks(low: float, high: float, count: int) -> list[float]:
     """About `count` round numbers whose first and last enclose low and high."""
     if high - low <= 1e-10 * max(abs(low), abs(high), 1e-280):
         pad = abs(low) / 2 if abs(low) > 1e-200 else 0.5
@@ -371,7 +372,7 @@ def _ticks(low: float, high: float, count: int) -> list[float]:
     return [float(f"{index * step:.12g}") for index in range(first, last + 1)]
 
 
-def _doubles(low: float, high: float, count: int) -> list[float]:
+def doubles(low: float, high: float, count: int) -> list[float]:
     """Whole exponents from below `low` to above `high`, not many more than `count`."""
     first, last = math.floor(low), max(math.ceil(high), math.floor(low) + 1)
     step = max(1, round((last - first) / (1.6 * count)))
@@ -405,11 +406,11 @@ def _spread(ends: list[tuple[float, str, str]], gap: float, bottom: float) -> li
     return [(height, name, ink) for height, (_, name, ink) in zip(heights, ends, strict=True)]
 
 
-def _xml(text: str) -> str:
+def escaped(text: str) -> str:
     return html.escape(_clean(text))
 
 
-def _svg(width: float, height: float, body: Sequence[str], label: str) -> str:
+def svg_page(width: float, height: float, body: Sequence[str], label: str) -> str:
     size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{_xml(label)}">'
-    return "\n".join([head, f"<title>{_xml(label)}</title>", *body, "</svg>"]) + "\n"
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{escaped(label)}">'
+    return "\n".join([head, f"<title>{escaped(label)}</title>", *body, "</svg>"]) + "\n"

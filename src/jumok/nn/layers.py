@@ -233,11 +233,12 @@ class GatedFeedForward(nn.Module):
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
     "gelu-tanh": partial(F.gelu, approximate="tanh"),  # GPT-2's
+    "linear": lambda x: x,  # two matrices in a row, which are one: to see what a non-linearity is for
 }
 
 
 def feed_forward(activation: str, d_model: int, d_ff: int) -> nn.Module:
-    """The feed-forward net of a recipe's `activation`: relu (paper), gelu, gelu-tanh or swiglu."""
+    """The feed-forward net of a recipe's `activation`: relu (paper), gelu, gelu-tanh, swiglu or linear."""
     if activation == "swiglu":
         return GatedFeedForward(d_model, d_ff)
     if activation == "relu":

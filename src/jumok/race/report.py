@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from jumok.document import document, safe
 from jumok.viz import curves_svg, heatmap_svg
-
-STYLE = """
-:root{color-scheme:light dark;--ink:#1b1f24;--soft:#5b626b;--line:#d8dce1;--paper:#fff;--best:#e8f4ee}
-@media (prefers-color-scheme:dark){:root{--ink:#e6e9ed;--soft:#9aa2ac;--line:#343a42;--paper:#0d1117;--best:#12301f}}
-body{margin:0 auto;max-width:1080px;padding:2rem 1.2rem 4rem;background:var(--paper);color:var(--ink);
-font:16px/1.5 system-ui,'Noto Sans','Noto Sans KR',sans-serif}
-h1{font-size:1.7rem;margin:0}h2{margin:2.6rem 0 .6rem;font-size:1.2rem}p{max-width:46rem}.soft{color:var(--soft)}
-table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}.wide{overflow-x:auto}
-th,td{padding:.35rem .7rem;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}
-th{font-weight:600;color:var(--soft);white-space:normal;vertical-align:bottom}th:first-child,td:first-child{text-align:left}td.best{background:var(--best)}
-.said td{white-space:normal;text-align:left;vertical-align:top}.said td:first-child{white-space:nowrap;font-weight:600}
-.pair{display:flex;flex-wrap:wrap;gap:1rem}.pair>*{flex:1 1 30rem;min-width:0}svg{max-width:100%;height:auto}
-"""
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -32,12 +19,10 @@ def page(figures: Mapping[str, Any]) -> str:
     names = ", ".join(row["name"] for row in rows)
     words = f"{names}: each {figures['budget']}, one after the other, on the same text with the same vocabulary. "
     words += f"{here['processor']}, {here['cores']} cores. Scores are those of {figures['pairs']:,} validation pairs."
-    body = [f"<h1>Race</h1><p class='soft'>{_text(words)}</p>", "<h2>Result</h2>", table(rows)]
+    body = [f"<h1>Race</h1><p class='soft'>{safe(words)}</p>", "<h2>Result</h2>", table(rows)]
     body += ["<h2>Learning</h2>", *learning(rows), "<h2>Cost and length</h2>", *lengths(rows)]
     body += ["<h2>What they say</h2>", said(rows), *looks(rows)]
-    head = f"<meta charset='utf-8'><meta name='viewport' content='width=device-width'><title>{_text(names)}</title>"
-    content = f"<head>{head}<style>{STYLE}</style></head><body>{''.join(body)}</body>"
-    return f"<!doctype html><html lang='en'>{content}</html>\n"
+    return document(names, "".join(body))
 
 
 def columns() -> dict[str, tuple[Callable[[Mapping[str, Any]], float | None], str, int]]:
@@ -83,7 +68,7 @@ def table(rows: Rows) -> str:
         shown = cells(row, rows)
         marks = [" class='best'" if titles[title][0](row) == best[title] is not None else "" for title in titles]
         figures = "".join(f"<td{mark}>{shown[title]}</td>" for title, mark in zip(titles, marks, strict=True))
-        lines.append(f"<tr><td title='{_text(row['shape'])}'>{_text(row['name'])}</td>{figures}</tr>")
+        lines.append(f"<tr><td title='{safe(row['shape'])}'>{safe(row['name'])}</td>{figures}</tr>")
     return f"<div class='wide'><table>{''.join(lines)}</table></div>"
 
 
@@ -119,10 +104,10 @@ def said(rows: Rows) -> str:
     """The same sentences by everybody, beam 5."""
     lines = []
     for number, sample in enumerate(rows[0]["samples"]):
-        lines.append(f"<tr><td>source</td><td>{_text(sample['source'])}</td></tr>")
-        lines.append(f"<tr><td>reference</td><td>{_text(sample['reference'])}</td></tr>")
+        lines.append(f"<tr><td>source</td><td>{safe(sample['source'])}</td></tr>")
+        lines.append(f"<tr><td>reference</td><td>{safe(sample['reference'])}</td></tr>")
         lines += [
-            f"<tr><td>{_text(row['name'])}</td><td>{_text(row['samples'][number]['text'])}</td></tr>" for row in rows
+            f"<tr><td>{safe(row['name'])}</td><td>{safe(row['samples'][number]['text'])}</td></tr>" for row in rows
         ]
         lines.append("<tr><td colspan='2'>&nbsp;</td></tr>")
     return f"<table class='said'>{''.join(lines)}</table>"
@@ -145,7 +130,3 @@ def summary(figures: Mapping[str, Any]) -> list[str]:
     lines = [[row["name"], *cells(row, rows).values()] for row in rows]
     marks = ["---", *["---:"] * (len(titles) - 1)]
     return [f"| {' | '.join(titles)} |", f"|{'|'.join(marks)}|", *(f"| {' | '.join(line)} |" for line in lines)]
-
-
-def _text(text: str) -> str:
-    return html.escape(str(text), quote=True)

@@ -1,0 +1,28 @@
+"""The lab: every claim of the paper and of the notes is a command.
+
+    jumok lab                      what there is
+    jumok lab mask                 try one: numbers, a verdict, a picture, a page
+    jumok lab all --out report     all of them and an index
+
+A claim is one file in claims/: `CLAIM` says what is claimed and has the functions that measure, judge and draw it
+(claim.py).  This table is all that knows their names; a claim's file is loaded when it is asked for.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from jumok.errors import UnknownName
+
+if TYPE_CHECKING:
+    from jumok.lab.claim import Claim
+
+NAMES: tuple[str, ...] = ("order", "mask")
+PAPER: tuple[str, ...] = ()  # the paper's own tables and figures: `jumok lab paper`
+
+
+def get(name: str) -> "Claim":
+    """A claim by its name."""
+    if name not in NAMES + PAPER:
+        raise UnknownName("claim", name, [*NAMES, *PAPER], hint="try: jumok lab, which lists them all")
+    claim: Claim = import_module(f"jumok.lab.claims.{name.replace('-', '_')}").CLAIM
+    return claim

@@ -1,0 +1,1 @@
+"""One file for each claim; lab/__init__.py is their table."""

@@ -1,0 +1,207 @@
+"""Where claims are tried: a folder, a scale, and small models that are trained once and found again.
+
+    lab = Lab("runs/lab", scale="quick")
+    run = lab.train("with positions", {"model.positions": "sinusoidal", "training.steps": lab.steps(400)})
+    run.model.translate("He hits me."), run.losses, run.scores
+
+A training is an ordinary run in a folder of its own (experiment.py), so one that was stopped goes on, and two claims
+that ask for the same model share it.  Updates are counted, not timed: the same seed gives the same finding.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jumok import recipes
+from jumok.data import phrasebook
+from jumok.data.corpora import Pair
+from jumok.data.phrasebook import Phrase
+from jumok.errors import UnknownName, UsageError
+from jumok.evaluate import evaluate
+from jumok.events import Event, history
+from jumok.experiment import Experiment
+from jumok.recipe import Recipe
+from jumok.training.team import Stopped
+from jumok.translator import Translator
+
+Surgery = Callable[[Any], None]  # changes a new model in place, before its first update
+
+
+class Scale(NamedTuple):
+    """How much is tried: updates and sentences are so many times those of `quick`."""
+
+    name: str
+    factor: float
+
+
+SCALES = {one.name: one for one in (Scale("quick", 1.0), Scale("minutes", 4.0), Scale("hours", 30.0))}
+
+SMALL: dict[str, Any] = {  # English to Korean; some 15 seconds on two cores
+    "name": "lab",
+    "data.pairs": 20_000,
+    "vocabulary.size": 1_000,
+    "model.encoder_layers": 2,
+    "model.decoder_layers": 2,
+    "model.d_model": 64,
+    "model.d_ff": 256,
+    "model.heads": 4,
+    "training.minutes": None,
+    "training.steps": 400,
+    "training.validations": 4,
+    "training.average": 1,
+    "training.valid_pairs": 200,
+}
+TASK: dict[str, Any] = {  # ten letters, copied, reversed or sorted
+    "vocabulary.size": 285,
+    "vocabulary.at_most": True,
+    "data.pairs": 10_000,
+    "data.hold_out": 300,
+    "decoding.extra_length": 10,
+}
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A run that is over."""
+
+    folder: Path
+
+    @cached_property
+    def model(self) -> Translator:
+        """Its finished model, with the torch engine, which can do everything."""
+        return Translator.load(self.folder)
+
+    @cached_property
+    def events(self) -> list[Event]:
+        return history(self.folder / "events.jsonl")
+
+    @property
+    def losses(self) -> list[tuple[int, float]]:
+        """Update and training loss."""
+        return [(event["step"], event["loss"]) for event in self.events if event["event"] == "step"]
+
+    @property
+    def validations(self) -> list[dict[str, Any]]:
+        """Every validation: step, loss, perplexity, bleu."""
+        return [event for event in self.events if event["event"] == "validation"]
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """Of the finished model on the validation set: loss, perplexity, bleu (greedy)."""
+        last = next(event for event in reversed(self.events) if event["event"] == "finished")
+        return {name: last[name] for name in ("loss", "perplexity", "bleu", "accuracy") if name in last}
+
+
+class Lab:
+    """What a claim may use."""
+
+    def __init__(
+        self,
+        folder: str | Path = "runs/lab",
+        *,
+        scale: str = "quick",
+        factor: float | None = None,
+        seed: int = 1,
+        data: Path | None = None,
+        say: Callable[[str], None] = lambda text: None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`factor` is a scale of one's own; `data` the folder of real corpora, for claims that want one."""
+        if scale not in SCALES:
+            raise UnknownName("scale", scale, list(SCALES), where="in --scale")
+        self.folder, self.seed, self.data, self.say, self.stop = Path(folder), seed, data, say, stop
+        self.scale = SCALES[scale] if factor is None else Scale(f"{factor:g}", factor)
+
+    def steps(self, quick: int) -> int:
+        """So many updates at the quick scale are how many at this one?"""
+        return max(1, round(quick * self.scale.factor))
+
+    def tick(self) -> None:
+        """What long work calls now and then: it ends here when somebody asked to stop."""
+        if self.stop():
+            raise Stopped
+
+    def recipe(self, changes: Mapping[str, Any] | None = None) -> Recipe:
+        """The lab's small English-Korean run, with changes by dotted keys."""
+        return recipes.demo().change({**SMALL, "seed": self.seed, **(changes or {})})
+
+    def task(self, name: str, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Changes that make it a run on copy, reverse or sort."""
+        return {"data.corpus": name, **TASK, **(changes or {})}
+
+    def train(
+        self, name: str, changes: Mapping[str, Any] | None = None, *, surgery: Surgery | None = None, **more: Any
+    ) -> Trained:
+        """The run of the lab's recipe with these changes: found in the folder, or trained now.
+
+        With `surgery` the new model is changed in place, which no recipe can tell: give such runs a name of their own.
+        """
+        recipe = self.recipe(changes)
+        told = json.dumps([recipe.model_dump(mode="json"), name if surgery else ""], sort_keys=True)
+        out = self.folder / "runs" / f"{_plain(name)}-{hashlib.sha256(told.encode()).hexdigest()[:10]}"
+        alike = sorted((self.folder / "runs").glob(f"*-{out.name[-10:]}"))
+        out = alike[0] if alike else out  # trained by another claim under another name
+        self.tick()
+        self.say(f"training: {name}")
+        chosen = {"inherit": surgery} if surgery else {}
+        Experiment(recipe, out, stop=self.stop, **chosen, **more).run()
+        return Trained(out)
+
+    def base(self) -> Trained:
+        """The one larger model of the lab, which claims that look inside a trained model share."""
+        return self.train("base", BASE | {"training.steps": self.steps(BASE["training.steps"])})
+
+    def phrases(self, count: int, split: str = "test") -> list[Phrase]:
+        """English and Korean sentences that no run has seen, with gold alignments."""
+        return phrasebook.phrases(split, max(10, round(count * min(4.0, self.scale.factor))), seed=self.seed)
+
+    def pairs(self, count: int, split: str = "test") -> list[Pair]:
+        """The same as pairs."""
+        return [Pair(one.english, one.korean, row) for row, one in enumerate(self.phrases(count, split), 1)]
+
+    def bleu(self, model: Translator, count: int = 300, **options: Any) -> float:
+        """BLEU on unseen phrases; greedy unless a beam is given."""
+        chosen = {"beam": 1, "details": False} | options
+        return evaluate(model, pairs=self.pairs(count), **chosen).bleu
+
+    def corpus(self, *parts: str) -> Path:
+        """A folder of real text that is not part of the project."""
+        home = self.data
+        if home is None or not home.joinpath(*parts).exists():
+            raise UsageError(
+                f"this needs {'/'.join(parts)}, which is not part of jumok",
+                where=f"in {home}" if home else "in --data",
+                hint="try: --data FOLDER, the folder that holds it",
+            )
+        return home.joinpath(*parts)
+
+
+BASE: dict[str, Any] = {
+    "data.pairs": 40_000,
+    "model.encoder_layers": 3,
+    "model.decoder_layers": 3,
+    "model.d_model": 128,
+    "model.d_ff": 256,
+    "training.optimizer": "muon",
+    "training.peak": 1.6e-2,
+    "training.warmup": 50,
+    "training.steps": 1_000,
+    "training.tokens_per_update": 2_048,
+    "data.tokens_per_batch": 2_048,
+}
+
+
+def right(model: Translator, pairs: Sequence[Pair], **options: Any) -> float:
+    """The share of sentences that come out exactly right."""
+    said = model.translate([pair.source for pair in pairs], **({"beam": 1, "details": False} | options))
+    return sum(one.text == pair.target for one, pair in zip(said, pairs, strict=True)) / max(1, len(pairs))
+
+
+def _plain(name: str) -> str:
+    return "".join(c if c.isalnum() else "-" for c in name.lower()).strip("-")

@@ -1,0 +1,90 @@
+"""`jumok lab` in a terminal: claims listed, one tried, or all of them into a report."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from jumok import lab as table
+from jumok.errors import UnknownName, UsageError
+from jumok.lab.claim import LANGUAGES, VERDICTS, Finding, lines
+from jumok.lab.conduct import find, report, write
+from jumok.lab.laboratory import Lab
+from jumok.recipe import parse_assignment
+from jumok.shell import aside, dumps, watching
+from jumok.viz import fit
+
+
+def listing(language: str) -> list[str]:
+    """Every claim with what it says."""
+    known(language)
+    rows = [(name, table.get(name)) for name in (*table.NAMES, *table.PAPER)]
+    return [f"{fit(name, 12)} {claim.claim.of(language)}" for name, claim in rows]
+
+
+def known(language: str) -> None:
+    if language not in LANGUAGES:
+        raise UnknownName("language", language, LANGUAGES, where="in --lang")
+
+
+def conduct(
+    name: str,
+    *,
+    language: str,
+    scale: str,
+    out: Path | None,
+    runs: Path,
+    data: Path | None,
+    seed: int,
+    again: bool,
+    changes: Sequence[str],
+    as_json: bool,
+) -> None:
+    """What the verb does."""
+    known(language)
+    several = {"all": table.NAMES, "paper": table.PAPER}.get(name)
+    settings = dict(map(parse_assignment, changes))
+    if several and settings:
+        raise UsageError("a knob belongs to one claim", where="in --set", hint=f"try: jumok lab {several[0]} --set …")
+    given = data or (Path(folder) if (folder := os.environ.get("JUMOK_DATA")) else None)
+    out = out or runs / "report"
+    with watching() as (_, stop):
+        lab = Lab(runs, scale=scale, seed=seed, data=given, say=lambda text: aside(f"  {text}"), stop=stop)
+        if several:
+            show(report(several, lab, out, language=language, again=again, follow=Follower(several, language)), as_json)
+            print(out / "index.html") if not as_json else None
+            return
+        more = "".join([f" --set {one}" for one in changes] + [f" --scale {scale}"] * (scale != "quick"))
+        finding = find(name, lab, again=again, command=f"jumok lab {name}{more}", settings=settings)
+    made = write(finding, out, language=language)
+    if as_json:
+        print(dumps(finding.to_json()))
+        return
+    print("\n".join([*lines(finding, language), "", *map(str, made)]))
+
+
+class Follower:
+    """Tells which claim is under way, and what came out."""
+
+    def __init__(self, names: Sequence[str], language: str) -> None:
+        self.names, self.language, self.began = names, language, time.monotonic()
+
+    def __call__(self, number: int, name: str, finding: Finding | None) -> None:
+        place = f"[{number + 1}/{len(self.names)}] {name}"
+        if finding is None:
+            aside(f"{place} …")
+            return
+        gone = (time.monotonic() - self.began) / 60
+        aside(f"{place}: {VERDICTS[finding.holds].of(self.language)} ({finding.seconds:.0f} s; {gone:.1f} min)")
+
+
+def show(findings: Sequence[Finding], as_json: bool) -> None:
+    """All findings, a line each."""
+    for one in findings:
+        print(
+            dumps(one.to_json())
+            if as_json
+            else f"{'✓' if one.holds else '✗'} {fit(one.claim.name, 12)} {one.claim.title.en}"
+        )

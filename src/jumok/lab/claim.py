@@ -1,12 +1,12 @@
 """A claim of the paper or of the notes as a value: what is said, how it is tried, what must hold for it to stand.
 
-    CLAIM = Claim(name="mask", …, measure=measure, judge=judge, draw=draw)
+    CLAIM = Claim(name="mask", words=WORDS, measure=measure, judge=judge, draw=draw, tabulate=tabulate)
 
 `measure` does the work and gives plain numbers (JSON), `judge` reads them alone and says what holds, `draw` makes
 pictures of them.  So a finding that was kept on disk is judged, drawn and told anew without any work, and a test can
 hand `judge` the numbers of a world in which the claim is false.
 
-Not here how a claim gets its models (laboratory.py), pages (pages.py), the claims themselves (claims/).
+Not here how a claim gets its models (laboratory.py), its words (wording.py), pages (pages.py), claims (claims/).
 """
 
 from __future__ import annotations
@@ -15,26 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from jumok.lab.wording import Text, Words
 from jumok.viz import display_width
 
-LANGUAGES = ("en", "ko")
 Numbers = Mapping[str, Any]
-
-
-class Text(NamedTuple):
-    """The same words in both languages; `of` gives those of one, numbers filled in."""
-
-    en: str
-    ko: str
-
-    def of(self, language: str, **values: Any) -> str:
-        text = self.ko if language == "ko" else self.en
-        return text.format(**values) if values else text
-
-
-def text(en: str, ko: str, **values: Any) -> Text:
-    """Words with numbers filled in, in both languages."""
-    return Text(en.format(**values), ko.format(**values))
 
 
 class Check(NamedTuple):
@@ -48,7 +32,14 @@ class Table(NamedTuple):
     """Numbers as rows under titles; the first column names the row."""
 
     titles: Sequence[Text]
-    rows: Sequence[Sequence[str]]
+    rows: Sequence[Sequence[str | Text]]
+
+    def cells(self, language: str) -> list[list[str]]:
+        """All of it in one language, titles first."""
+        return [
+            [cell.of(language) if isinstance(cell, Text) else str(cell) for cell in row]
+            for row in (self.titles, *self.rows)
+        ]
 
 
 class Picture(NamedTuple):
@@ -67,20 +58,12 @@ class Claim:
     """What is claimed, where, and how one finds out."""
 
     name: str
-    title: Text
-    claim: Text  # one sentence, as the paper or the notes mean it
-    paper: str  # "section 3.5, table 3 row E"
-    notes: str = ""  # "002, lines 96 to 104"
-    setup: Text  # what is done, with what
-    meaning: Text  # why it comes out as it does, for somebody who meets it for the first time
-    next: Text  # what to try next
+    words: Words  # title, claim (one sentence), setup, meaning (why), next (what to try), and the claim's own
     measure: Callable[..., dict[str, Any]]  # (lab, **settings) -> numbers; settings are knobs with defaults
     judge: Callable[[Numbers], Sequence[Check]]
     draw: Draw  # (numbers, language) -> pictures
     tabulate: Callable[[Numbers], Table]
     version: int = 1  # another one makes findings on disk old
-    in_all: bool = True  # part of `jumok lab all`
-    group: str = "claims"
 
 
 @dataclass(frozen=True)
@@ -121,10 +104,9 @@ def lines(finding: Finding, language: str = "en") -> list[str]:
     """A finding for the terminal: verdict, what was checked, numbers."""
     claim = finding.claim
     mark = {True: "✓", False: "✗"}
-    told = [f"{claim.title.of(language)}: {VERDICTS[finding.holds].of(language)}", ""]
+    told = [f"{claim.words('title').of(language)}: {VERDICTS[finding.holds].of(language)}", ""]
     told += [f"  {mark[check.holds]} {check.told.of(language)}" for check in finding.checks]
-    table = claim.tabulate(finding.numbers)
-    cells = [[title.of(language) for title in table.titles], *(list(map(str, row)) for row in table.rows)]
+    cells = claim.tabulate(finding.numbers).cells(language)
     widths = [max(display_width(row[column]) for row in cells) for column in range(len(cells[0]))]
 
     def aligned(row: Sequence[str]) -> str:

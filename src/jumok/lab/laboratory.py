@@ -108,14 +108,16 @@ class Lab:
         scale: str = "quick",
         factor: float | None = None,
         seed: int = 1,
+        common: Mapping[str, Any] | None = None,
         data: Path | None = None,
         say: Callable[[str], None] = lambda text: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`factor` is a scale of one's own; `data` the folder of real corpora, for claims that want one."""
+        """`factor` is a scale of one's own; `common` are changes to every run; `data` is the folder of real corpora."""
         if scale not in SCALES:
             raise UnknownName("scale", scale, list(SCALES), where="in --scale")
         self.folder, self.seed, self.data, self.say, self.stop = Path(folder), seed, data, say, stop
+        self.common = dict(common or {})
         self.scale = SCALES[scale] if factor is None else Scale(f"{factor:g}", factor)
 
     def steps(self, quick: int) -> int:
@@ -129,7 +131,7 @@ class Lab:
 
     def recipe(self, changes: Mapping[str, Any] | None = None) -> Recipe:
         """The lab's small English-Korean run, with changes by dotted keys."""
-        return recipes.demo().change({**SMALL, "seed": self.seed, **(changes or {})})
+        return recipes.demo().change({**SMALL, "seed": self.seed, **(changes or {}), **self.common})
 
     def task(self, name: str, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Changes that make it a run on copy, reverse or sort."""
@@ -149,8 +151,7 @@ class Lab:
         out = alike[0] if alike else out  # trained by another claim under another name
         self.tick()
         self.say(f"training: {name}")
-        chosen = {"inherit": surgery} if surgery else {}
-        Experiment(recipe, out, stop=self.stop, **chosen, **more).run()
+        Experiment(recipe, out, stop=self.stop, inherit=surgery or (lambda model: None), **more).run()
         return Trained(out)
 
     def base(self) -> Trained:

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from jumok.document import document, safe
-from jumok.lab.claim import VERDICTS, Finding, Text
+from jumok.lab.claim import VERDICTS, Finding
+from jumok.lab.wording import Words
 
 STYLE = """
 body{font-size:18px}.verdict{display:inline-block;padding:.15rem .7rem;border-radius:999px;border:2px solid;
@@ -22,72 +23,49 @@ h3{margin:0 0 .4rem;font-size:1.1rem}
 @media print{.cards{grid-template-columns:1fr 1fr}nav{display:none}}
 """
 
-WORDS = {
-    "lab": Text("Lab", "실험실"),
-    "index": Text("All claims", "전체 목록"),
-    "source": Text("Source", "출처"),
-    "paper": Text("paper", "논문"),
-    "notes": Text("notes", "노트"),
-    "setup": Text("Set-up", "실험 방법"),
-    "checks": Text("What must hold, and does it?", "무엇이 성립해야 하는가, 그리고 성립하는가"),
-    "numbers": Text("Numbers", "측정값"),
-    "meaning": Text("Why", "왜 그런가"),
-    "next": Text("Try next", "더 해 볼 것"),
-    "command": Text("Made by", "실행한 명령"),
-    "title": Text("Attention Is All You Need, claim by claim", "Attention Is All You Need, 주장 하나하나를 실험으로"),
-    "paper-title": Text("The paper's own tables and figures", "논문의 표와 그림"),
-    "told": Text(
-        "{holds} of {count} claims hold here. Every verdict is computed from the numbers on its page.",
-        "주장 {count}개 가운데 {holds}개가 여기서 성립합니다. 모든 판정은 해당 페이지의 측정값으로 계산한 것입니다.",
-    ),
-    "made": Text(
-        "{seconds:.0f} s at scale “{scale}” · {date} · {machine}", "{seconds:.0f}초, 규모 “{scale}” · {date} · {machine}"
-    ),
-}  # fmt: skip
+WORDS = Words.read("pages")
 
 
 def word(name: str, language: str, **values: object) -> str:
-    return safe(WORDS[name].of(language, **values))
+    return safe(WORDS(name, **values).of(language))
 
 
 def page(finding: Finding, language: str = "en", *, index: str | None = "index.html") -> str:
     """Everything about one claim."""
     claim = finding.claim
     body = [f"<nav><a href='{index}'>← {word('index', language)}</a></nav>" if index else ""]
-    body += [f"<h1>{safe(claim.title.of(language))}</h1>", f"<p class='claim'>{safe(claim.claim.of(language))}</p>"]
+    body += [
+        f"<h1>{safe(claim.words('title').of(language))}</h1>",
+        f"<p class='claim'>{safe(claim.words('claim').of(language))}</p>",
+    ]
     body += [f"<p>{badge(finding, language)}</p>", f"<p class='soft'>{source(finding, language)}</p>"]
-    body += [heading("setup", language), paragraphs(claim.setup.of(language))]
+    body += [heading("setup", language), paragraphs(claim.words("setup").of(language))]
     for picture in claim.draw(finding.numbers, language):
         caption = f"<figcaption>{safe(picture.caption.of(language))}</figcaption>"
         body.append(f"<figure>{inline(picture.svg)}{caption}</figure>")
     body += [heading("checks", language), checks(finding, language)]
     body += [heading("numbers", language), table(finding, language)]
-    body += [heading("meaning", language), paragraphs(claim.meaning.of(language))]
-    body += [heading("next", language), paragraphs(claim.next.of(language))]
+    body += [heading("meaning", language), paragraphs(claim.words("meaning").of(language))]
+    body += [heading("next", language), paragraphs(claim.words("next").of(language))]
     made = word(
         "made", language, seconds=finding.seconds, scale=finding.scale, date=finding.date, machine=finding.machine
     )
     body += [heading("command", language), f"<pre>{safe(finding.command)}</pre><p class='soft'>{made}</p>"]
-    return document(claim.title.of(language), "".join(body), language=language, style=STYLE)
+    return document(claim.words("title").of(language), "".join(body), language=language, style=STYLE)
 
 
 def contents(findings: Sequence[Finding], language: str = "en") -> str:
     """The index: a card for each finding."""
     count, holds = len(findings), sum(one.holds for one in findings)
     body = [f"<h1>{word('title', language)}</h1>", f"<p>{word('told', language, count=count, holds=holds)}</p>"]
-    for group in dict.fromkeys(one.claim.group for one in findings):
-        if group == "paper":
-            body.append(f"<h2>{word('paper-title', language)}</h2>")
-        cards = [card(one, language) for one in findings if one.claim.group == group]
-        body.append(f"<ul class='cards'>{''.join(cards)}</ul>")
-    return document(WORDS["title"].of(language), "".join(body), language=language, style=STYLE)
+    body.append(f"<ul class='cards'>{''.join(card(one, language) for one in findings)}</ul>")
+    return document(WORDS("title").of(language), "".join(body), language=language, style=STYLE)
 
 
 def card(finding: Finding, language: str) -> str:
     claim = finding.claim
-    words = (
-        f"<h3>{safe(claim.title.of(language))}</h3>{badge(finding, language)}<p>{safe(claim.claim.of(language))}</p>"
-    )
+    told = safe(claim.words("claim").of(language))
+    words = f"<h3>{safe(claim.words('title').of(language))}</h3>{badge(finding, language)}<p>{told}</p>"
     return f"<li><a href='{claim.name}.html'>{words}</a></li>"
 
 
@@ -98,9 +76,9 @@ def badge(finding: Finding, language: str) -> str:
 
 def source(finding: Finding, language: str) -> str:
     claim = finding.claim
-    places = [f"{WORDS['paper'].of(language)}: {claim.paper}"] if claim.paper else []
-    places += [f"{WORDS['notes'].of(language)}: {claim.notes}"] if claim.notes else []
-    return safe(f"{WORDS['source'].of(language)} · {' · '.join(places)}")
+    places = [f"{WORDS('paper').of(language)}: {claim.words.paper}"] if claim.words.paper else []
+    places += [f"{WORDS('notes').of(language)}: {claim.words.notes}"] if claim.words.notes else []
+    return safe(f"{WORDS('source').of(language)} · {' · '.join(places)}")
 
 
 def checks(finding: Finding, language: str) -> str:
@@ -109,9 +87,9 @@ def checks(finding: Finding, language: str) -> str:
 
 
 def table(finding: Finding, language: str) -> str:
-    made = finding.claim.tabulate(finding.numbers)
-    head = "".join(f"<th>{safe(title.of(language))}</th>" for title in made.titles)
-    rows = "".join(f"<tr>{''.join(f'<td>{safe(cell)}</td>' for cell in row)}</tr>" for row in made.rows)
+    titles, *cells = finding.claim.tabulate(finding.numbers).cells(language)
+    head = "".join(f"<th>{safe(title)}</th>" for title in titles)
+    rows = "".join(f"<tr>{''.join(f'<td>{safe(cell)}</td>' for cell in row)}</tr>" for row in cells)
     return f"<div class='wide'><table><tr>{head}</tr>{rows}</table></div>"
 
 

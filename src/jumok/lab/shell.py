@@ -9,9 +9,10 @@ from pathlib import Path
 
 from jumok import lab as table
 from jumok.errors import UnknownName, UsageError
-from jumok.lab.claim import LANGUAGES, VERDICTS, Finding, lines
+from jumok.lab.claim import VERDICTS, Finding, lines
 from jumok.lab.conduct import find, report, write
 from jumok.lab.laboratory import Lab
+from jumok.lab.wording import LANGUAGES, Words
 from jumok.recipe import parse_assignment
 from jumok.shell import aside, dumps, watching
 from jumok.viz import fit
@@ -20,8 +21,7 @@ from jumok.viz import fit
 def listing(language: str) -> list[str]:
     """Every claim with what it says."""
     known(language)
-    rows = [(name, table.get(name)) for name in (*table.NAMES, *table.PAPER)]
-    return [f"{fit(name, 12)} {claim.claim.of(language)}" for name, claim in rows]
+    return [f"{fit(name, 12)} {Words.read(name)('claim').of(language)}" for name in (*table.NAMES, *table.PAPER)]
 
 
 def known(language: str) -> None:
@@ -86,5 +86,5 @@ def show(findings: Sequence[Finding], as_json: bool) -> None:
         print(
             dumps(one.to_json())
             if as_json
-            else f"{'✓' if one.holds else '✗'} {fit(one.claim.name, 12)} {one.claim.title.en}"
+            else f"{'✓' if one.holds else '✗'} {fit(one.claim.name, 12)} {one.claim.words('title').en}"
         )

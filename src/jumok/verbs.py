@@ -235,6 +235,7 @@ def lab(
     runs: Annotated[Path, option("FOLDER", "Where models and findings are kept, to be found again.")] = Path(
         "runs/lab"
     ),
+    book: Annotated[Path | None, option("FILE", "Also all of it as one Markdown file, pictures beside it.")] = None,
     data: Annotated[Path | None, option("FOLDER", "Real corpora, for the paper's tables.")] = None,
     seed: Annotated[int, option("N", "Another one draws other weights, batches and sentences.")] = 1,
     again: Annotated[bool, typer.Option("--again", help="Measure again what was found before.")] = False,
@@ -254,12 +255,12 @@ def lab(
     from jumok.lab.shell import conduct, listing
 
     if name is None:
-        forbid("without a name the claims are listed", {"out": out, "data": data, "set": set_})
+        forbid("without a name the claims are listed", {"out": out, "book": book, "data": data, "set": set_})
         print("\n".join(listing(language)))
         return
     conduct(
         name, language=language, scale=scale, out=out, runs=runs, data=data, seed=seed, again=again,
-        changes=set_ or [], as_json=as_json,
+        changes=set_ or [], book=book, as_json=as_json,
     )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from jumok.errors import UnknownName, UsageError
 from jumok.evaluate import evaluate
 from jumok.events import Event, history
 from jumok.experiment import Experiment
+from jumok.models import section
 from jumok.recipe import Recipe
 from jumok.training.team import Stopped
 from jumok.translator import Translator
@@ -130,8 +131,16 @@ class Lab:
             raise Stopped
 
     def recipe(self, changes: Mapping[str, Any] | None = None) -> Recipe:
-        """The lab's small English-Korean run, with changes by dotted keys."""
-        return recipes.demo().change({**SMALL, "seed": self.seed, **(changes or {}), **self.common})
+        """The lab's small English-Korean run, with changes by dotted keys; another `model.kind` takes what fits it."""
+        changes = changes or {}
+        known = section(changes.get("model.kind", "transformer")).model_fields
+        usual = {**SMALL, "seed": self.seed, **changes, **self.common}
+        fits = {
+            key: value
+            for key, value in usual.items()
+            if key in changes or not key.startswith("model.") or key.removeprefix("model.") in known
+        }
+        return recipes.demo().change(fits)
 
     def task(self, name: str, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Changes that make it a run on copy, reverse or sort."""

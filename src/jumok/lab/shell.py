@@ -9,6 +9,7 @@ from pathlib import Path
 
 from jumok import lab as table
 from jumok.errors import UnknownName, UsageError
+from jumok.lab.book import write as bound
 from jumok.lab.claim import VERDICTS, Finding, lines
 from jumok.lab.conduct import find, report, write
 from jumok.lab.laboratory import Lab
@@ -40,6 +41,7 @@ def conduct(
     seed: int,
     again: bool,
     changes: Sequence[str],
+    book: Path | None,
     as_json: bool,
 ) -> None:
     """What the verb does."""
@@ -50,19 +52,20 @@ def conduct(
         raise UsageError("a knob belongs to one claim", where="in --set", hint=f"try: jumok lab {several[0]} --set …")
     given = data or (Path(folder) if (folder := os.environ.get("JUMOK_DATA")) else None)
     out = out or runs / "report"
+    more = "".join([f" --set {one}" for one in changes] + [f" --scale {scale}"] * (scale != "quick"))
     with watching() as (_, stop):
         lab = Lab(runs, scale=scale, seed=seed, data=given, say=lambda text: aside(f"  {text}"), stop=stop)
         if several:
-            show(report(several, lab, out, language=language, again=again, follow=Follower(several, language)), as_json)
-            print(out / "index.html") if not as_json else None
-            return
-        more = "".join([f" --set {one}" for one in changes] + [f" --scale {scale}"] * (scale != "quick"))
-        finding = find(name, lab, again=again, command=f"jumok lab {name}{more}", settings=settings)
-    made = write(finding, out, language=language)
+            findings = report(several, lab, out, language=language, again=again, follow=Follower(several, language))
+        else:
+            findings = [find(name, lab, again=again, command=f"jumok lab {name}{more}", settings=settings)]
+    made = [out / "index.html"] if several else write(findings[0], out, language=language)
+    made += [bound(findings, book, language)] if book is not None else []
     if as_json:
-        print(dumps(finding.to_json()))
+        print("\n".join(dumps(one.to_json()) for one in findings))
         return
-    print("\n".join([*lines(finding, language), "", *map(str, made)]))
+    told = list(map(summary, findings)) if several else lines(findings[0], language)
+    print("\n".join([*told, "", *map(str, made)]))
 
 
 class Follower:
@@ -80,11 +83,6 @@ class Follower:
         aside(f"{place}: {VERDICTS[finding.holds].of(self.language)} ({finding.seconds:.0f} s; {gone:.1f} min)")
 
 
-def show(findings: Sequence[Finding], as_json: bool) -> None:
-    """All findings, a line each."""
-    for one in findings:
-        print(
-            dumps(one.to_json())
-            if as_json
-            else f"{'✓' if one.holds else '✗'} {fit(one.claim.name, 12)} {one.claim.words('title').en}"
-        )
+def summary(finding: Finding) -> str:
+    """A finding in a line."""
+    return f"{'✓' if finding.holds else '✗'} {fit(finding.claim.name, 12)} {finding.claim.words('title').en}"

@@ -1,0 +1,66 @@
+"""Does every system that says something learn to copy and to reverse?  Letters, four to ten of them; unseen strings.
+
+    bench/tasks --steps 800
+
+For each model and task an ordinary run with the model's usual training; the share of unseen strings that come out
+exactly right, greedily.  Ends with code 1 where any is below 98 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from bench.places import say
+from jumok.data import phrasebook
+from jumok.experiment import train
+from jumok.translator import Translator
+
+MODELS = ("transformer", "rnn", "convs2s", "bytenet", "memory", "gpt")
+WANTED = 0.98
+CHANGES = {  # small updates, and nothing hidden or dropped: there is no noise in these tasks
+    "data.pairs": 20_000,
+    "vocabulary.size": 285,
+    "model.dropout": 0.0,
+    "training.tokens_per_update": 512,
+    "training.dropout_epochs": 0,
+    "training.word_dropout": 0.0,
+    "training.validations": 4,
+    "training.valid_pairs": 200,
+}
+
+
+def right(model: Translator, task: str, count: int) -> float:
+    """The share of strings that no run has drawn, exactly right."""
+    pairs = phrasebook.task(task, count, seed=10_007)
+    said = model.translate([source for source, _ in pairs], beam=1, details=False)
+    return sum(one.text == target for one, (_, target) in zip(said, pairs, strict=True)) / count
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="bench/tasks", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--tasks", default="copy,reverse")
+    parser.add_argument("--steps", type=int, default=800, help="updates of each run; default: %(default)s")
+    parser.add_argument("--strings", type=int, default=1_000, help="that are tried; default: %(default)s")
+    parser.add_argument("--out", default="runs/tasks")
+    given = parser.parse_args(arguments)
+    tasks, short = given.tasks.split(","), 0
+    print(f"| model | {' | '.join(f'{task}, exactly right | seconds' for task in tasks)} |")
+    print("|---" * (1 + 2 * len(tasks)) + "|")
+    for name in given.models.split(","):
+        cells = []
+        for task in tasks:
+            say(f"{name}, {task}")
+            began = time.monotonic()
+            run = train(corpus=task, model=name, steps=given.steps, changes=CHANGES, out=f"{given.out}/{name}-{task}")
+            share = right(Translator.load(run.folder), task, given.strings)
+            short += share < WANTED
+            cells += [f"{share:.1%}", f"{time.monotonic() - began:.0f}"]
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+    return int(short > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

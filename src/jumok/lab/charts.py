@@ -1,5 +1,6 @@
-"""Bars and fields, beside the curves and attention maps of viz.py: plain data to SVG, legible on white and on black."""
+"""Bars, fields, lines between words, beside the curves and maps of viz.py: SVG that is legible on white and black."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -137,3 +138,62 @@ def _signed(level: float) -> str:
     end = WARM if level > 0 else COLD
     mixed = (round(a + (b - a) * min(1.0, abs(level))) for a, b in zip(PAPER, end, strict=True))
     return "#" + "".join(f"{channel:02x}" for channel in mixed)
+
+
+def looks_svg(
+    rows: Sequence[str],
+    columns: Sequence[str],
+    weights: np.ndarray,
+    *,
+    title: str = "",
+    groups: Sequence[int] = (),
+    bold: Sequence[int] = (),
+) -> str:
+    """Who looks at whom, as the paper draws it: words on the left, words on the right, a line as strong as its weight.
+
+    Lines and words of row r have the colour of groups[r]; words whose number is among `bold` stand out on both sides.
+    """
+    field = np.nan_to_num(np.asarray(weights, dtype=np.float64), nan=0.0, posinf=0.0, neginf=0.0).clip(0.0, 1.0)
+    step, upper = 26.0, 56.0 if title else 24.0
+    left = 24 + 8.2 * max(map(display_width, rows), default=0)
+    across = 240.0
+    right = left + across
+    body = [f'<g font-family="{FONT}" font-size="14" fill="{GREY}">']
+    if title:
+        body.append(f'<text x="16" y="28" font-size="16" font-weight="600">{escaped(title)}</text>')
+
+    def ink(row: int) -> str:
+        return PALETTE[groups[row] % len(PALETTE)] if row < len(groups) else PALETTE[0]
+
+    for (r, c), weight in np.ndenumerate(field):
+        if weight < 0.02:
+            continue
+        a, b = upper + (r + 0.5) * step, upper + (c + 0.5) * step
+        bend = (
+            f"M{left:.1f} {a:.1f}C{left + across / 3:.1f} {a:.1f} {right - across / 3:.1f} {b:.1f} {right:.1f} {b:.1f}"
+        )
+        body.append(
+            f'<path d="{bend}" fill="none" stroke="{ink(r)}" stroke-opacity="{weight:.2f}" '
+            f'stroke-width="{1 + 5 * weight:.1f}"/>'
+        )
+    for names, x, anchor in ((rows, left - 8, "end"), (columns, right + 8, "start")):
+        for at, name in enumerate(names):
+            heavy = ' font-weight="700"' if at in bold else ""
+            fill = f' fill="{ink(at)}"' if at < len(groups) else ""
+            place = f'x="{x:.1f}" y="{upper + (at + 0.5) * step:.1f}" dy=".35em" text-anchor="{anchor}"'
+            body.append(f"<text {place}{heavy}{fill}>{escaped(name)}</text>")
+    wide = right + 24 + 8.2 * max(map(display_width, columns), default=0)
+    high = upper + step * max(len(rows), len(columns)) + 16
+    return svg_page(max(wide, 32 + 9.2 * display_width(title)), high, [*body, "</g>"], title or "Attention")
+
+
+def beside_svg(pictures: Sequence[str], *, title: str = "") -> str:
+    """Several pictures in one, from left to right."""
+    body, at, high = [], 0.0, 0.0
+    for picture in pictures:
+        head, _, inner = picture[picture.index("<svg") :].partition(">")
+        wide, tall = (float(re.findall(f'{side}="([0-9.]+)"', head)[0]) for side in ("width", "height"))
+        inner = re.sub("<title>.*?</title>", "", inner.strip(), count=1).removesuffix("</svg>")
+        body.append(f'<g transform="translate({at:.0f} 0)">{inner}</g>')
+        at, high = at + wide + 12, max(high, tall)
+    return svg_page(max(1.0, at - 12), max(1.0, high), body, title or "Pictures")

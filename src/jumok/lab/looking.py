@@ -1,0 +1,70 @@
+"""Attention of a trained model over sentences whose words' translations are known: piece by piece and word by word.
+
+Shapes   L layers · H heads · R rows (who looks) · C columns (what is looked at), pieces or words
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from jumok.evaluate import Attends, words_of
+from jumok.viz import AttentionView
+
+
+class Aligned(Protocol):
+    """A sentence, its translation, and which words of the two belong together."""
+
+    @property
+    def english(self) -> str: ...
+    @property
+    def korean(self) -> str: ...
+    @property
+    def alignment(self) -> tuple[tuple[int, int], ...]: ...
+
+
+def views(model: Attends, phrases: Sequence[Aligned]) -> list[AttentionView]:
+    """All maps of every sentence, with its right translation."""
+    return [model.attention(phrase.english, phrase.korean) for phrase in phrases]
+
+
+def by_words(weights: np.ndarray, rows: Sequence[int], columns: Sequence[int]) -> np.ndarray:
+    """Maps (…, R, C) over pieces as maps over words: the mean of those that look, the sum of what is looked at.
+
+    `rows` and `columns` say to which word each piece belongs, -1 for none, which are left out.
+    """
+    return _member(rows, mean=True) @ weights @ _member(columns, mean=False).T
+
+
+def _member(words: Sequence[int], *, mean: bool) -> np.ndarray:
+    """(words, pieces): which piece belongs to which word."""
+    given = np.asarray(words, dtype=int)
+    member = (np.arange(max(given.max(initial=-1) + 1, 1))[:, None] == given).astype(np.float64)
+    return member / np.maximum(1.0, member.sum(axis=1, keepdims=True)) if mean else member
+
+
+def encoder_by_words(view: AttentionView) -> np.ndarray:
+    """How the words of the source look at each other (L, H, words, words); what the end gets is left out."""
+    words = words_of(view.source)
+    return by_words(view.encoder, words, words)
+
+
+def gold(phrase: Aligned, rows: int, columns: int) -> np.ndarray:
+    """(words of the translation, words of the source): 1 where the two belong together."""
+    found = np.zeros((rows, columns))
+    for source, target in phrase.alignment:
+        if target < rows and source < columns:
+            found[target, source] = 1.0
+    return found
+
+
+def places(shape: Sequence[int]) -> list[tuple[int, int]]:
+    """Layer and head of every map, first layer first."""
+    return [(layer, head) for layer in range(shape[0]) for head in range(shape[1])]
+
+
+def rounded(values: Any, digits: int = 4) -> Any:
+    """An array as plain lists of short numbers."""
+    return np.round(np.asarray(values, dtype=np.float64), digits).tolist()

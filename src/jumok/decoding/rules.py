@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import torch
@@ -30,6 +30,12 @@ class Moment:
 
 
 Rule = Callable[[Tensor, Moment], None]
+Ruling = Callable[[Sequence[int], Sequence[int]], Rule]  # for sentences by their rows, and the longest they may become
+
+
+def of_copies(rule: Rule, origin: Tensor) -> Rule:
+    """The rule where sentence b is a copy of sentence origin[b] of those that the rule was made for."""
+    return lambda logits, now: rule(logits, replace(now, sentence=origin[now.sentence]))
 
 
 def never(tokens: Sequence[int]) -> Rule:

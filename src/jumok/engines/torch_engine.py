@@ -22,7 +22,7 @@ from jumok.data.batches import pad
 from jumok.decoding.constraints import constrained
 from jumok.decoding.graph import Expansion
 from jumok.decoding.hypothesis import NEVER, Hypothesis, length_penalty, ranked
-from jumok.decoding.rules import Moment, Rule, Words, at_least, begin_with, no_repeats
+from jumok.decoding.rules import Moment, Rule, Ruling, Words, at_least, begin_with, no_repeats, of_copies
 from jumok.decoding.search import (
     Choose,
     apart,
@@ -84,6 +84,7 @@ class TorchEngine:
         numbers: Sequence[int] | None = None,
         limits: Sequence[int] | None = None,
         wishes: Sequence[Wish] | None = None,
+        ruling: Ruling | None = None,
         progress: Callable[[int], None] = lambda sentences: None,
     ) -> list[list[Hypothesis]]:
         """Hypotheses of every source (ids without END), best first, in the order given.
@@ -91,9 +92,11 @@ class TorchEngine:
         `numbers` are those of the sources in the user's file (0, 1, … unless given): what is drawn for a sentence
         depends on its number, not on the batch, and where the engine is deterministic, on the sentence itself.
         `limits` are the longest outputs, where they are to be shorter than the options allow; `wishes` say what each
-        translation must and must not have.
+        translation must and must not have.  `ruling` makes a rule of one's own for the sources that are decoded
+        together, from their places among all and the longest that each may become.
         """
-        if plain(options, wishes) and (at_once := self._at_once(sources, options, limits, progress)) is not None:
+        free_of_rules = ruling is None and plain(options, wishes)
+        if free_of_rules and (at_once := self._at_once(sources, options, limits, progress)) is not None:
             return at_once
         results: list[list[Hypothesis]] = [[] for _ in sources]
         wished = list(wishes) if wishes is not None else [ANYTHING] * len(sources)
@@ -107,10 +110,10 @@ class TorchEngine:
                 longest = [len(ids) + extra for ids, extra in zip(cut, more, strict=True)]
                 if limits is not None:
                     longest = [min(most, limits[row]) for most, row in zip(longest, rows, strict=True)]
+                own = None if ruling is None else ruling(rows, longest)
+                wanted = [wished[row] for row in rows]
                 with self._threads():
-                    found = self._search(
-                        cut, options, longest, self._numbers(sources, numbers, rows), [wished[row] for row in rows]
-                    )
+                    found = self._search(cut, options, longest, self._numbers(sources, numbers, rows), wanted, own=own)
                 for row, hypotheses in zip(rows, found, strict=True):
                     results[row] = hypotheses
                 progress(len(rows))
@@ -189,30 +192,31 @@ class TorchEngine:
         limits: list[int],
         numbers: list[int],
         wishes: Sequence[Wish],
+        own: Rule | None = None,
     ) -> list[list[Hypothesis]]:
         with torch.inference_mode():
             read = pad(sources, after=END).to(self.device)
             state = self.model.start(read)
         common: dict[str, Any] = {"alpha": options.length_penalty, "device": self.device}
         if options.sample:
-            return self._sampled(state, options, limits, numbers, wishes, common)
+            return self._sampled(state, options, limits, numbers, wishes, common, own)
         shared = common | {"best": options.beam if options.coverage else options.best}
         if any(wish.require for wish in wishes):
             phrases = [wish.require for wish in wishes]
-            rules, inner = self._rules(options, wishes), self.inner
+            rules, inner = self._rules(options, wishes, own), self.inner
             found = constrained(
                 self.model.step, state, limits, phrases, width=options.beam, rules=rules, inner=inner, **shared
             )
         elif options.groups > 1:
-            found = self._diverse(state, options, limits, wishes, shared)
+            found = self._diverse(state, options, limits, wishes, shared, own)
         else:
-            rules = self._rules(options, wishes)
+            rules = self._rules(options, wishes, own)
             found = beam(self.model.step, state, limits, width=options.beam, exact=options.exact, rules=rules, **shared)
         return self._covered(sources, found, options) if options.coverage else found
 
-    def _rules(self, options: Options, wishes: Sequence[Wish]) -> list[Rule]:
-        """What these options and wishes forbid."""
-        rules: list[Rule] = []
+    def _rules(self, options: Options, wishes: Sequence[Wish], own: Rule | None = None) -> list[Rule]:
+        """What these options and wishes forbid, and what somebody's own rule does."""
+        rules: list[Rule] = [] if own is None else [own]
         if options.shortest:
             rules.append(at_least(options.shortest, END))
         if options.no_repeat:
@@ -231,23 +235,30 @@ class TorchEngine:
         numbers: list[int],
         wishes: Sequence[Wish],
         common: dict[str, Any],
+        own: Rule | None = None,
     ) -> list[list[Hypothesis]]:
         each = options.best
         copies = torch.arange(len(limits), device=self.device).repeat_interleave(each)
         choose = self.draws(options, numbers, max(limits))
         chosen, longest = [wishes[i] for i in copies.tolist()], [limits[i] for i in copies.tolist()]
-        rules = self._rules(options, chosen)
+        rules = self._rules(options, chosen, own and of_copies(own, copies))
         flat = greedy(self.model.step, state.select(copies), longest, choose=choose, rules=rules, **common)
         return [sorted(flat[i : i + each], key=lambda h: -h.score) for i in range(0, len(flat), each)]
 
     def _diverse(
-        self, state: State, options: Options, limits: list[int], wishes: Sequence[Wish], shared: dict[str, Any]
+        self,
+        state: State,
+        options: Options,
+        limits: list[int],
+        wishes: Sequence[Wish],
+        shared: dict[str, Any],
+        own: Rule | None = None,
     ) -> list[list[Hypothesis]]:
         """Groups of the beam, each a beam of its own that keeps away from the tokens of those before it."""
         groups, width = options.groups, options.beam // options.groups
         blocks = torch.arange(len(limits), device=self.device).repeat_interleave(groups)
         longest = [limits[i] for i in blocks.tolist()]
-        rules = self._rules(options, [wishes[i] for i in blocks.tolist()])
+        rules = self._rules(options, [wishes[i] for i in blocks.tolist()], own and of_copies(own, blocks))
         found = beam(
             self.model.step, state.select(blocks), longest, width=width,
             exact=options.exact, rules=rules, rank=apart(groups, options.diversity), spare=options.beam,

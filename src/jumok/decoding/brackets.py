@@ -1,0 +1,90 @@
+"""Outputs that are trees: a rule under which search can say nothing but well-formed brackets over a sentence's words.
+
+    brackets = Brackets(surfaces, words=["XX"])                   # the symbols (S )S (NP )NP XX of a target vocabulary
+    engine.decode(sources, options, ruling=brackets.ruling([7, 4]))     # sentences of 7 and of 4 words
+
+Open     A bracket may open where words are left for it, and there is room to say them, to close all, and to end.
+Close    Only what was opened last is closed, by its own label, and not while it is empty; the first bracket closes when
+         all words are said, and then nothing comes but the end.
+Ends     After every symbol that the rule allows there is another that leads to the end within the limit: all that
+         remains to be said shrinks by one a step, unless a bracket opens, for which there was room.
+
+Shapes   N rows (hypotheses) · V vocabulary · t tokens so far
+"""
+
+from collections.abc import Collection, Sequence
+
+import torch
+from torch import Tensor
+
+from jumok.decoding.rules import MINUS, Moment, Rule, Ruling
+from jumok.errors import UsageError
+from jumok.models.base import END
+
+
+class Brackets:
+    """Which symbols of a vocabulary open a phrase, close it, or stand for a word."""
+
+    def __init__(self, surfaces: Sequence[str], words: Collection[str], *, deepest: int = 64) -> None:
+        """`surfaces` are the symbols as text, words beginning with a space; `deepest` brackets are in each other."""
+        numbers = {text[1:]: number for number, text in enumerate(surfaces) if text.startswith(" ") and text != " "}
+        pairs = {number: numbers.get(f"){name[1:]}") for name, number in numbers.items() if name.startswith("(")}
+        self.words = [numbers[name] for name in words if name in numbers]
+        self.opening = {first: last for first, last in pairs.items() if last is not None}
+        self.deepest = deepest
+        if not self.words or not self.opening:
+            what = "no symbols for words" if not self.words else "no pair of brackets such as (S and )S"
+            raise UsageError(f"this vocabulary has {what}", hint="try: vocabulary.kind=word, vocabulary.joint=false")
+        size = len(surfaces)
+        self.change = torch.zeros(size, dtype=torch.long)  # (V,) of the depth
+        self.closing = torch.full((size,), -1)  # (V,) what closes a symbol that opens
+        self.is_word = torch.zeros(size, dtype=torch.long)  # (V,)
+        for first, last in self.opening.items():
+            self.change[first], self.change[last], self.closing[first] = 1, -1, last
+        self.is_word[self.words] = 1
+
+    def ruling(self, words: Sequence[int]) -> Ruling:
+        """The rule for sentences of so many words, whichever of them are decoded together."""
+        return lambda rows, limits: self.rule([words[row] for row in rows], limits)
+
+    def rule(self, words: Sequence[int], limits: Sequence[int]) -> Rule:
+        """Sentence b is a tree over words[b] words, said in at most limits[b] symbols."""
+        for count, limit in zip(words, limits, strict=True):
+            if not 1 <= count <= limit - 3:
+                what = f"a tree over {count} words does not fit into {limit} symbols"
+                raise UsageError(what, where="in extra_length", hint="try: extra_length=300")
+        total, most = torch.tensor(list(words)), torch.tensor(list(limits))
+        opens = torch.tensor(list(self.opening))
+
+        def rule(logits: Tensor, now: Moment) -> None:
+            history, sentence = now.history.cpu(), now.sentence.cpu()
+            depth, innermost, fresh = self.standing(history)  # (N,)
+            left = total[sentence] - self.is_word[history].sum(dim=1)  # (N,)
+            allowed = torch.zeros(logits.shape, dtype=torch.bool)  # (N, V)
+            inside = (depth > 0) | (now.step == 0)
+            room = now.step + left + depth + 3 <= most[sentence]  # this, the words, its end and theirs, END
+            allowed[:, opens] = (inside & room & (left > 0) & (depth < self.deepest))[:, None]
+            allowed[:, self.words] = ((depth > 0) & (left > 0))[:, None]
+            closes = (depth > 0) & ~fresh & ((depth > 1) | (left == 0))
+            rows = (closes & (innermost >= 0)).nonzero().squeeze(1)
+            allowed[rows, innermost[rows]] = True
+            allowed[:, END] = (depth == 0) & (now.step > 0)
+            logits.masked_fill_(~allowed.to(logits.device), MINUS)
+
+        return rule
+
+    def standing(self, history: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Of every row (N,): how many brackets are open, what closes the innermost, and whether it is empty yet.
+
+        The innermost is the last that opened to the depth of now: whatever opened to it later has not been closed.
+        """
+        if history.shape[1] == 0:
+            nothing = torch.zeros(len(history), dtype=torch.long)
+            return nothing, nothing - 1, nothing.bool()
+        change = self.change[history]  # (N, t)
+        depth = change.cumsum(dim=1)  # (N, t)
+        now = depth[:, -1]
+        place = torch.arange(1, history.shape[1] + 1)
+        last = ((change > 0) & (depth == now[:, None])).long().mul(place).amax(dim=1) - 1  # (N,) -1: none
+        innermost = self.closing[history.gather(1, last.clamp(min=0)[:, None]).squeeze(1)]
+        return now, innermost.masked_fill(last < 0, -1), change[:, -1] > 0

@@ -201,7 +201,7 @@ BASE: dict[str, Any] = {
     "training.optimizer": "muon",
     "training.peak": 1.6e-2,
     "training.warmup": 50,
-    "training.steps": 1_000,
+    "training.steps": 500,
     "training.tokens_per_update": 2_048,
     "data.tokens_per_batch": 2_048,
 }

@@ -1,0 +1,131 @@
+"""The mean of the last checkpoints is better than the last one (section 6.1), where the rate is still high."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import log
+from typing import Any
+
+from torch import Tensor
+
+from jumok.checkpoint import RunFolder, average, set_weights, weights
+from jumok.data.corpora import Pair
+from jumok.evaluate import evaluate
+from jumok.lab.charts import bars_svg
+from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
+from jumok.lab.laboratory import Lab
+from jumok.lab.wording import Text, Words
+from jumok.translator import Translator
+from jumok.viz import curves_svg
+
+WORDS = Words.read("averaging")
+SENTENCES = 300
+KEPT, PAPER = 8, 5  # checkpoints that are kept; the paper takes the mean of five
+COUNTS = (1, 2, 3, 5, 8)
+ALONG = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5)  # 0: the last checkpoint, 1: the mean of five
+Weights = Mapping[str, Tensor]
+
+
+def combined(checkpoints: Sequence[Weights], count: int, combine: str) -> Weights:
+    """The mean of the newest `count` checkpoints (newest first), or of the last one taken as often."""
+    chosen = checkpoints[:count] if combine == "mean" else [checkpoints[0]] * count
+    return average(chosen)
+
+
+def scored(model: Translator, tensors: Weights, pairs: Sequence[Pair]) -> dict[str, float]:
+    """Loss and BLEU (greedy) on these pairs with these weights."""
+    set_weights(model.model, tensors)
+    found = evaluate(model, pairs=pairs, beam=1, details=False)
+    return {"loss": log(found.perplexity), "bleu": found.bleu}
+
+
+def loss(model: Translator, tensors: Weights, pairs: Sequence[Pair]) -> float:
+    """The same, loss alone."""
+    set_weights(model.model, tensors)
+    judged = model.score([pair.source for pair in pairs], [pair.target for pair in pairs])
+    return -sum(one.log_probability for one in judged) / sum(len(one.tokens) for one in judged)
+
+
+def measure(lab: Lab, *, combine: str = "mean") -> dict[str, Any]:
+    """`combine`: "mean" of the last checkpoints, or "last", which takes the last one as often."""
+    changes = {
+        "training.schedule": "constant",
+        "training.warmup": 50,
+        "training.steps": lab.steps(700),
+        "training.validations": 20,
+        "training.valid_pairs": 20,
+        "training.average": KEPT,
+    }
+    run = lab.train("constant rate", changes)
+    model, pairs = run.model, lab.pairs(SENTENCES)
+    folders = RunFolder(run.folder).last(KEPT, due=True)
+    expected = weights(model.model)
+    checkpoints = [one.tensors("model.safetensors", expected) for one in folders]
+    singles = [
+        scored(model, one, pairs) | {"step": place.step} for one, place in zip(checkpoints, folders, strict=True)
+    ]
+    means = []
+    for count in COUNTS:
+        lab.tick()
+        if count <= len(checkpoints):
+            means.append({"count": count, **scored(model, combined(checkpoints, count, combine), pairs)})
+    centre = combined(checkpoints, min(PAPER, len(checkpoints)), combine)
+    valley = [[share, loss(model, between(checkpoints[0], centre, share), pairs)] for share in ALONG]
+    return {"combine": combine, "singles": singles[::-1], "means": means, "valley": valley}
+
+
+def between(first: Weights, second: Weights, share: float) -> Weights:
+    """So far on the way from the first to the second."""
+    return {name: value.lerp(second[name], share) for name, value in first.items()}
+
+
+def of_five(numbers: Numbers) -> Numbers:
+    """The mean that the paper takes, or the largest below it that there is."""
+    found: Numbers = [one for one in numbers["means"] if one["count"] <= PAPER][-1]
+    return found
+
+
+def judge(numbers: Numbers) -> list[Check]:
+    last, mean = numbers["singles"][-1], of_five(numbers)
+    five = numbers["singles"][-mean["count"] :]
+    best = min(one["loss"] for one in five)
+    told = {"count": mean["count"], "last": last["loss"], "mean": mean["loss"], "best": best}
+    words = {"count": mean["count"], "last": last["bleu"], "mean": mean["bleu"]}
+    return [
+        Check(WORDS("checks.loss", **told), mean["loss"] < 0.97 * last["loss"] and mean["loss"] < best),
+        Check(WORDS("checks.bleu", **words), mean["bleu"] > last["bleu"] + 0.5),
+    ]
+
+
+def draw(numbers: Numbers, language: str) -> list[Picture]:
+    def word(key: str, **values: Any) -> str:
+        return WORDS(f"picture.{key}", **values).of(language)
+
+    singles = [(one["step"], one["loss"]) for one in numbers["singles"]]
+    first, last = singles[0][0], singles[-1][0]
+    level = of_five(numbers)
+    mean = [(first, level["loss"]), (last, level["loss"])]
+    curves = {word("single"): singles, word("mean", count=level["count"]): mean}
+    bars = {word("mean", count=one["count"]): {"BLEU": one["bleu"]} for one in numbers["means"]}
+    valley = {word("valley"): [tuple(point) for point in numbers["valley"]]}
+    return [
+        Picture("averaging-loss", curves_svg(curves, x=word("updates"), y=word("loss")), WORDS("picture.losses")),
+        Picture("averaging-bleu", bars_svg(bars, x="BLEU", form="{:.1f}"), WORDS("picture.bleu")),
+        Picture("averaging-valley", curves_svg(valley, x=word("along"), y=word("loss")), WORDS("picture.along_way")),
+    ]
+
+
+def tabulate(numbers: Numbers) -> Table:
+    titles = [WORDS("table.weights"), WORDS("table.loss"), Text("BLEU", "BLEU")]
+    rows: list[list[str | Text]] = [
+        [WORDS("table.checkpoint", step=one["step"]), f"{one['loss']:.3f}", f"{one['bleu']:.1f}"]
+        for one in numbers["singles"]
+    ]
+    rows += [
+        [WORDS("picture.mean", count=one["count"]), f"{one['loss']:.3f}", f"{one['bleu']:.1f}"]
+        for one in numbers["means"][1:]
+    ]
+    return Table(titles, rows)
+
+
+CLAIM = Claim(name="averaging", words=WORDS, measure=measure, judge=judge, draw=draw, tabulate=tabulate)

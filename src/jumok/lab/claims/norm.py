@@ -1,0 +1,143 @@
+"""Layer norm looks at one word, batch norm at all sentences of a batch (section 3.1): few neighbours are bad company.
+
+And where the norm stands decides whether a deep stack learns without a warm-up.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from random import Random
+from typing import Any
+
+import torch
+
+from jumok.data import phrasebook
+from jumok.data.batches import pad
+from jumok.evaluate import evaluate
+from jumok.lab.charts import bars_svg
+from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
+from jumok.lab.claims.warmup import deep, learnt
+from jumok.lab.laboratory import Lab, Trained
+from jumok.lab.wording import Text, Words
+from jumok.models.base import END
+from jumok.translator import Translator
+from jumok.viz import curves_svg
+
+WORDS = Words.read("norm")
+SENTENCES = 200
+COMPANY, SHOWN, DRAWS = (1, 3, 7, 15, 31, 63), 7, 12  # neighbours of a sentence; those that are judged; drawn so often
+UPDATES = {"small": (128, 800), "large": (1_024, 350)}  # tokens of an update, and how many updates
+
+
+@torch.no_grad()
+def disturbed(model: Translator, seed: int) -> list[list[float]]:
+    """How much the encoder's vectors of one sentence, as training sees them, change with its neighbours in the batch.
+
+    For each number of neighbours: the standard deviation over several companies, as a share of the spread of all the
+    vectors, in double precision.
+    """
+    phrases = phrasebook.phrases("test", 200, seed=seed)
+    ids = model.vocabularies.source.encode_all([one.english for one in phrases])
+    module = deepcopy(model.model).double().train()
+    random, found = Random(seed), []
+    for neighbours in COMPANY:
+        vectors = []
+        for _ in range(DRAWS):
+            memory, _ = module.encode(pad([ids[0], *random.sample(ids[1:], neighbours)], after=END))
+            vectors.append(memory[0, : len(ids[0]) + 1])
+        stacked = torch.stack(vectors)  # (draws, S, D)
+        found.append([neighbours, float(stacked.std(dim=0).mean() / stacked.std())])
+    return found
+
+
+def scored(lab: Lab, run: Trained) -> dict[str, float]:
+    """Perplexity and BLEU on unseen sentences."""
+    found = evaluate(run.model, pairs=lab.pairs(SENTENCES), beam=1, details=False)
+    return {"perplexity": found.perplexity, "bleu": found.bleu}
+
+
+def tried(lab: Lab, norm: str) -> dict[str, Any]:
+    """One norm: trained with small and with large batches, and how much neighbours disturb it."""
+    found: dict[str, Any] = {"norm": norm}
+    for size, (tokens, updates) in UPDATES.items():
+        changes = {
+            "model.norm": norm,
+            "training.tokens_per_update": tokens,
+            "data.tokens_per_batch": tokens,
+            "training.steps": lab.steps(updates),
+        }
+        run = lab.train(f"{norm} norm, {tokens} tokens", changes)
+        found[size] = scored(lab, run)
+        if size == "large":
+            found["disturbed"] = disturbed(run.model, lab.seed)
+    return found
+
+
+def measure(
+    lab: Lab, *, norms: tuple[str, str] = ("layer", "batch"), places: tuple[str, str] = ("post", "pre")
+) -> dict[str, Any]:
+    """`norms`: of the models said to have layer norm and batch norm; `places` of the two without a warm-up."""
+    found = {name: tried(lab, norm) for name, norm in zip(("layer", "batch"), norms, strict=True)}
+    for name, place in zip(("post", "pre"), places, strict=True):
+        found[name] = learnt(deep(lab, f"{place}-norm without warm-up", 0, {"model.norm_place": place}))
+    return found
+
+
+def worse(numbers: Numbers, size: str) -> float:
+    """How many times the perplexity of layer norm that of batch norm is."""
+    return float(numbers["batch"][size]["perplexity"] / numbers["layer"][size]["perplexity"])
+
+
+def company(lane: Numbers) -> float:
+    """How much seven neighbours disturb a sentence."""
+    return float(dict(map(tuple, lane["disturbed"]))[SHOWN])
+
+
+def judge(numbers: Numbers) -> list[Check]:
+    layer, batch = numbers["layer"], numbers["batch"]
+    moved = {"layer": company(layer), "batch": company(batch), "neighbours": SHOWN}
+    small = {name: numbers[name]["small"]["perplexity"] for name in ("layer", "batch")}
+    ratios = {size: worse(numbers, size) for size in UPDATES}
+    places = {name: numbers[name]["unseen"] for name in ("post", "pre")}
+    return [
+        Check(WORDS("checks.neighbours", **moved), moved["layer"] < 1e-9 and moved["batch"] > 0.01),
+        Check(WORDS("checks.small", tokens=UPDATES["small"][0], **small), ratios["small"] > 1.05),
+        Check(WORDS("checks.larger", **ratios), ratios["small"] > 1.02 * ratios["large"]),
+        Check(WORDS("checks.place", **places), places["post"] > 1.5 * places["pre"]),
+    ]
+
+
+def draw(numbers: Numbers, language: str) -> list[Picture]:
+    def word(key: str, **values: Any) -> str:
+        return WORDS(f"picture.{key}", **values).of(language)
+
+    norms = {name: word(name) for name in ("layer", "batch")}
+    moved = {
+        name: [(count, 100 * share) for count, share in numbers[which]["disturbed"]] for which, name in norms.items()
+    }
+    bars = {
+        word("tokens", tokens=tokens): {name: numbers[which][size]["perplexity"] for which, name in norms.items()}
+        for size, (tokens, _) in UPDATES.items()
+    }
+    losses = {word(place): [tuple(point) for point in numbers[place]["losses"]] for place in ("post", "pre")}
+    return [
+        Picture("norm-company", curves_svg(moved, x=word("neighbours"), y=word("moved")), WORDS("picture.company")),
+        Picture("norm-batches", bars_svg(bars, x=word("perplexity")), WORDS("picture.batches")),
+        Picture("norm-place", curves_svg(losses, x=word("updates"), y=word("loss")), WORDS("picture.places")),
+    ]
+
+
+def tabulate(numbers: Numbers) -> Table:
+    titles = [WORDS(f"table.{key}") for key in ("model", "tokens", "perplexity")] + [Text("BLEU", "BLEU")]
+    rows: list[list[str | Text]] = [
+        [
+            WORDS(f"picture.{which}"), f"{tokens:,}", f"{numbers[which][size]['perplexity']:.3f}",
+            f"{numbers[which][size]['bleu']:.1f}",
+        ]
+        for size, (tokens, _) in UPDATES.items()
+        for which in ("layer", "batch")
+    ]  # fmt: skip
+    return Table(titles, rows)
+
+
+CLAIM = Claim(name="norm", words=WORDS, measure=measure, judge=judge, draw=draw, tabulate=tabulate)

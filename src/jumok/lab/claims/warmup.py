@@ -1,0 +1,126 @@
+"""A high learning rate needs a warm-up (section 5.3, equation 3): reached at once, the same rate does harm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jumok.lab.charts import bars_svg
+from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
+from jumok.lab.laboratory import Lab, Trained
+from jumok.lab.wording import Text, Words
+from jumok.training.schedule import noam
+from jumok.viz import curves_svg
+
+WORDS = Words.read("warmup")
+PEAK, WARMUP, UPDATES = 2e-3, 75, 300
+DEEP: dict[str, Any] = {  # as deep as the paper's, and as it is there: post-norm, Adam, nothing clipped
+    "model.encoder_layers": 6,
+    "model.decoder_layers": 6,
+    "model.d_ff": 128,
+    "model.norm_place": "post",
+    "training.schedule": "constant",
+    "training.peak": PEAK,
+    "training.clip": 0.0,
+    "training.label_smoothing": 0.0,
+    "training.tokens_per_update": 512,
+    "data.tokens_per_batch": 512,
+    "training.validations": 1,
+}
+D_MODEL, LAST = 512, 20_000  # of the paper's base model; updates that are drawn
+DRAWN = (2_000, 4_000, 8_000)  # warm-ups; the paper's is in the middle
+
+
+def deep(lab: Lab, name: str, warmup: int, changes: Mapping[str, Any] | None = None) -> Trained:
+    """A run of 6 + 6 layers that learns to write letters backwards; its first `warmup` updates raise the rate."""
+    length = {"training.steps": lab.steps(UPDATES), "training.warmup": lab.steps(warmup) if warmup else 0}
+    return lab.train(name, lab.task("reverse", {**DEEP, **length, **(changes or {})}))
+
+
+def learnt(run: Trained) -> dict[str, Any]:
+    """The curve of a run, its mean training loss at the end, and its scores on sentences it has not seen."""
+    last = [loss for _, loss in run.losses[-20:]]
+    return {
+        "losses": [[step, loss] for step, loss in run.losses[:: max(1, len(run.losses) // 60)]],
+        "loss": sum(last) / len(last),
+        "unseen": run.scores["loss"],
+        "bleu": run.scores["bleu"],
+    }
+
+
+def equation() -> list[dict[str, Any]]:
+    """Equation 3 for the paper's base model: for each warm-up the curve, its highest rate and where that is."""
+    found = []
+    for warmup in DRAWN:
+        rates = [noam(step, d_model=D_MODEL, warmup=warmup) for step in range(1, LAST + 1)]
+        curve = [[step, 1e4 * rates[step - 1]] for step in range(100, LAST + 1, 100)]
+        found.append({"warmup": warmup, "peak": max(rates), "at": rates.index(max(rates)) + 1, "curve": curve})
+    return found
+
+
+def tried(lab: Lab, warmup: int) -> dict[str, Any]:
+    """One run: what it learnt, and the rate of every update."""
+    run = deep(lab, f"warm-up {warmup}", warmup)
+    rates = [event["rate"] for event in run.events if event["event"] == "step"]
+    thin = max(1, len(rates) // 60)
+    return learnt(run) | {
+        "warmup": warmup,
+        "peak": max(rates),
+        "at": rates.index(max(rates)) + 1,
+        "rates": [[step + 1, 1e3 * rates[step]] for step in range(0, len(rates), thin)],
+    }
+
+
+def measure(lab: Lab, *, warmups: tuple[int, int] = (WARMUP, 0)) -> dict[str, Any]:
+    """`warmups`: of the run that is said to have one, and of the one that is said to have none, in updates."""
+    with_, without = (tried(lab, warmup) for warmup in warmups)
+    return {"equation": equation(), "with": with_, "without": without}
+
+
+def judge(numbers: Numbers) -> list[Check]:
+    with_, without = numbers["with"], numbers["without"]
+    exact = all(one["at"] == one["warmup"] for one in numbers["equation"])
+    paper = numbers["equation"][1]
+    same = abs(with_["peak"] - without["peak"]) < 1e-9 and with_["at"] > without["at"] == 1
+
+    def told(key: str, holds: bool) -> Check:
+        return Check(WORDS(f"checks.{key}", with_=with_[key], without=without[key]), holds)
+
+    return [
+        Check(WORDS("checks.equation", at=paper["at"], peak=paper["peak"]), exact),
+        Check(WORDS("checks.rate", peak=with_["peak"], at=with_["at"]), same),
+        told("unseen", without["unseen"] > 1.2 * with_["unseen"]),
+        told("bleu", without["bleu"] < with_["bleu"] - 5.0),
+    ]
+
+
+def draw(numbers: Numbers, language: str) -> list[Picture]:
+    def word(key: str, **values: Any) -> str:
+        return WORDS(f"picture.{key}", **values).of(language)
+
+    names = {which: word(which, updates=numbers[which]["at"]) for which in ("with", "without")}
+    losses = {name: [tuple(point) for point in numbers[which]["losses"]] for which, name in names.items()}
+    rates = {name: [tuple(point) for point in numbers[which]["rates"]] for which, name in names.items()}
+    curves = {
+        word("warmup", updates=one["warmup"]): [tuple(point) for point in one["curve"]] for one in numbers["equation"]
+    }
+    bars = {name: {"BLEU": numbers[which]["bleu"]} for which, name in names.items()}
+    updates = word("updates")
+    return [
+        Picture("warmup-equation", curves_svg(curves, x=updates, y=word("rate4")), WORDS("picture.equation")),
+        Picture("warmup-rates", curves_svg(rates, x=updates, y=word("rate3")), WORDS("picture.rates")),
+        Picture("warmup-loss", curves_svg(losses, x=updates, y=word("loss")), WORDS("picture.losses")),
+        Picture("warmup-bleu", bars_svg(bars, x="BLEU"), WORDS("picture.bleu")),
+    ]
+
+
+def tabulate(numbers: Numbers) -> Table:
+    titles = [WORDS(f"table.{key}") for key in ("warmup", "peak", "loss", "unseen")] + [Text("BLEU", "BLEU")]
+    rows = [
+        [str(one["warmup"]), f"{one['peak']:.4f}", f"{one['loss']:.3f}", f"{one['unseen']:.3f}", f"{one['bleu']:.1f}"]
+        for one in (numbers["with"], numbers["without"])
+    ]
+    return Table(titles, rows)
+
+
+CLAIM = Claim(name="warmup", words=WORDS, measure=measure, judge=judge, draw=draw, tabulate=tabulate)

@@ -16,7 +16,18 @@ from jumok.errors import UnknownName
 if TYPE_CHECKING:
     from jumok.lab.claim import Claim
 
-NAMES: tuple[str, ...] = ("order", "mask", "norm", "residual", "warmup", "smoothing", "averaging")
+NAMES: tuple[str, ...] = (
+    "order",
+    "mask",
+    "norm",
+    "residual",
+    "warmup",
+    "smoothing",
+    "averaging",
+    "table-1",
+    "additive",
+    "bottleneck",
+)
 PAPER: tuple[str, ...] = ("table-4",)  # the paper's own tables and figures: `jumok lab paper`
 
 

@@ -1,0 +1,207 @@
+"""Additive attention costs as much on paper as dot products and far more in practice (section 3.2.1).
+
+    dot        q·k: one product of matrices; nothing is kept but the scores (B, H, T, S)
+    additive   w·tanh(q + k): a vector for every pair of positions is made first, (B, H, T, S, K)
+
+Both run in plain torch, as the formulas are written.  Then models learn the phrasebook with either score, and, where
+keys are wide, to say letters backwards with additive attention and with dot products that are not scaled.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from jumok import native
+from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
+from jumok.lab.laboratory import Lab, Trained
+from jumok.lab.wording import Text, Words
+from jumok.models import build
+from jumok.models.base import END, START
+from jumok.nn.attention import SCORES, Score, attend
+from jumok.viz import curves_svg
+
+WORDS = Words.read("additive")
+HEADS, D_K = 8, 64  # those of the paper's base model
+WIDE = 256
+SENTENCES = 200
+LANES = ("dot", "additive")
+
+
+def attended(score: Score, given: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    """Equation 1 with this score, and its gradients."""
+    q, k, v = given
+    mixed, _ = attend(score.scores(q, k), v, None)
+    mixed.sum().backward()
+    return mixed
+
+
+def vectors(n: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values of one sentence."""
+    generator = torch.Generator().manual_seed(n)
+    drawn = (torch.randn(1, HEADS, n, D_K, generator=generator) for _ in range(3))
+    q, k, v = (one.requires_grad_() for one in drawn)
+    return q, k, v
+
+
+def products(score: Score, n: int) -> int:
+    """Multiply-adds of the products that make the scores."""
+    q, k, _ = vectors(n)
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        score.scores(q, k)
+    return int(counter.get_total_flops()) // 2
+
+
+def kept(score: Score, n: int) -> int:
+    """Bytes that stay in memory for the way back."""
+    storages: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        storages[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        attended(score, vectors(n))
+    return sum(storages.values())
+
+
+def seconds(score: Score, n: int, repeats: int = 5) -> float:
+    """Forward and backward; the best of several."""
+    given, taken = vectors(n), []
+    for _ in range(repeats + 1):
+        began = time.perf_counter()
+        attended(score, given)
+        taken.append(time.perf_counter() - began)
+    return min(taken[1:])
+
+
+def update(lab: Lab, score: str, length: int) -> float:
+    """Seconds of forward and backward of the lab's model for 1,024 tokens of sentences so long, in plain torch."""
+    torch.manual_seed(lab.seed)
+    model, taken = build(lab.recipe({"model.score": score}).model, 1_000, 1_000), []
+    generator = torch.Generator().manual_seed(1)
+    source = torch.randint(8, 1_000, (1_024 // length, length), generator=generator)
+    source[:, -1] = END
+    target = source.roll(1, dims=1)
+    target[:, 0] = START
+    for _ in range(4):
+        began = time.perf_counter()
+        model.project(model.hidden(source, target)).sum().backward()
+        taken.append(time.perf_counter() - began)
+    return min(taken[1:])
+
+
+def cost(lab: Lab, score: str, longest: int) -> dict[str, Any]:
+    """What one attention with this score costs, by length; and a model with it."""
+    made = SCORES[score](HEADS, D_K)
+    found: dict[str, Any] = {"products": [], "bytes": [], "seconds": []}
+    for n in (2**power for power in range(3, longest.bit_length())):
+        lab.tick()
+        found["products"].append([n, products(made, n)])
+        found["bytes"].append([n, kept(made, n)])
+        found["seconds"].append([n, seconds(made, n)])
+    return found | {"update": update(lab, score, 16)}
+
+
+def learnt(lab: Lab, score: str) -> dict[str, Any]:
+    """What a model with this score has learnt after as many updates as every other."""
+    run = lab.train(f"score {score}", {"model.score": score, "training.steps": lab.steps(700)})
+    return {"loss": run.scores["loss"], "bleu": lab.bleu(run.model, SENTENCES), "losses": smooth(run)}
+
+
+def smooth(run: Trained, points: int = 50) -> list[list[float]]:
+    """Training losses, means of neighbours."""
+    size = max(1, len(run.losses) // points)
+    groups = [run.losses[at : at + size] for at in range(0, len(run.losses), size)]
+    return [[group[-1][0], sum(loss for _, loss in group) / len(group)] for group in groups]
+
+
+def wide(lab: Lab, score: str) -> dict[str, Any]:
+    """One head of wide keys learns to say letters backwards: how good after as many updates as the other."""
+    changes = {"model.score": score, "model.heads": 1, "model.d_k": WIDE, "training.steps": lab.steps(300)}
+    run = lab.train(f"wide keys, score {score}", lab.task("reverse", changes))
+    return {"score": score, "loss": run.scores["loss"], "losses": smooth(run)}
+
+
+def measure(lab: Lab, *, additive: str = "additive", longest: int = 256) -> dict[str, Any]:
+    """`additive`: the score that stands where additive attention should; `longest`: length up to which it is timed."""
+    scores = {"dot": "scaled-dot", "additive": additive}
+    found: dict[str, Any] = {}
+    with native.without():
+        for name, score in scores.items():
+            lab.say(f"timing: {score}")
+            found[name] = {"score": score} | cost(lab, score, longest)
+    for name, score in (scores | {"unscaled": "dot"}).items():
+        found.setdefault(name, {"score": score}).update(learnt(lab, score))
+    return found | {"wide": {"unscaled": wide(lab, "dot"), "additive": wide(lab, additive)}}
+
+
+def judge(numbers: Numbers) -> list[Check]:
+    dot, other, wide_ones = numbers["dot"], numbers["additive"], numbers["wide"]
+    n = dot["seconds"][-1][0]
+    ratios = {key: other[key][-1][1] / dot[key][-1][1] for key in ("products", "bytes", "seconds")}
+    memory = {"dot": _mega(dot), "additive": _mega(other)}
+    losses = {name: one["loss"] for name, one in wide_ones.items()}
+    return [
+        Check(WORDS("checks.products", n=n, ratio=ratios["products"]), 0.5 <= ratios["products"] <= 2),
+        Check(WORDS("checks.seconds", ratio=ratios["seconds"]), ratios["seconds"] >= 3),
+        Check(WORDS("checks.bytes", ratio=ratios["bytes"], **memory), ratios["bytes"] >= 5),
+        Check(WORDS("checks.quality", dot=dot["bleu"], additive=other["bleu"]), abs(dot["bleu"] - other["bleu"]) <= 5),
+        Check(WORDS("checks.wide", d_k=WIDE, **losses), losses["additive"] < losses["unscaled"] - 0.02),
+    ]
+
+
+def _mega(lane: Mapping[str, Any]) -> float:
+    return float(lane["bytes"][-1][1] / 1e6)
+
+
+def draw(numbers: Numbers, language: str) -> list[Picture]:
+    names = {name: WORDS(f"picture.{name}").of(language) for name in (*LANES, "unscaled")}
+
+    def word(key: str) -> str:
+        return WORDS(f"picture.{key}").of(language)
+
+    def grown(key: str, factor: float) -> str:
+        series = {names[lane]: [(a, factor * b) for a, b in numbers[lane][key]] for lane in LANES}
+        return curves_svg(series, x=word("n"), y=word(key), log=True)
+
+    by_time = {
+        names[lane]: [(step * numbers[lane]["update"], loss) for step, loss in numbers[lane]["losses"]]
+        for lane in LANES
+    }
+    by_update = {names[lane]: [(a, b) for a, b in one["losses"]] for lane, one in numbers["wide"].items()}
+    ratio = numbers["additive"]["update"] / numbers["dot"]["update"]
+    clock = curves_svg(by_time, x=word("clock"), y=word("loss"))
+    updates = curves_svg(by_update, x=word("updates"), y=word("loss"))
+    return [
+        Picture("additive-seconds", grown("seconds", 1000), WORDS("picture.seconds_seen")),
+        Picture("additive-bytes", grown("bytes", 1e-6), WORDS("picture.bytes_seen")),
+        Picture("additive-clock", clock, WORDS("picture.clock_seen", ratio=ratio)),
+        Picture("additive-wide", updates, WORDS("picture.wide_seen")),
+    ]
+
+
+def tabulate(numbers: Numbers) -> Table:
+    n = numbers["dot"]["seconds"][-1][0]
+    titles = [
+        WORDS("table.score"), WORDS("table.seconds", n=n), WORDS("table.bytes", n=n), WORDS("table.update"),
+        WORDS("table.loss"), Text("BLEU", "BLEU"), WORDS("table.wide"),
+    ]  # fmt: skip
+    rows: list[list[str | Text]] = []
+    for lane in (*LANES, "unscaled"):
+        one, costs = numbers[lane], ["–"] * 3
+        if "seconds" in one:
+            costs = [f"{1000 * one['seconds'][-1][1]:.1f}", f"{_mega(one):.1f}", f"{1000 * one['update']:.0f}"]
+        wide_one = numbers["wide"].get(lane)
+        last = f"{wide_one['loss']:.3f}" if wide_one else "–"
+        rows.append([WORDS(f"picture.{lane}"), *costs, f"{one['loss']:.3f}", f"{one['bleu']:.1f}", last])
+    return Table(titles, rows)
+
+
+CLAIM = Claim(name="additive", words=WORDS, measure=measure, judge=judge, draw=draw, tabulate=tabulate)

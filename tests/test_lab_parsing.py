@@ -202,6 +202,7 @@ def test_phrases_of_one_span_count_as_often_as_they_are_there():
     assert (score.matched, score.gold, score.found) == (3, 5, 3)
     back = compare([once], [twice])
     assert (back.matched, back.gold, back.found) == (3, 3, 5)
+    assert compare([twice], [twice]).matched == 5
 
 
 def test_advp_and_prt_are_the_same():

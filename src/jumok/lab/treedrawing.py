@@ -30,7 +30,8 @@ def tree_svg(tree: Tree, *, title: str = "") -> str:
         start, below = right, [place(child, level + 1) for child in node.children]
         right = max(right, start + 9.5 * display_width(node.label) + 12)  # a long name over a short word
         across, down = (below[0][0] + below[-1][0]) / 2, upper + ROW * level
-        lines.extend(f"M{across:.1f} {down + 6:.1f}L{x:.1f} {y - 15:.1f}" for x, y in below)
+        fork = down + 15  # straight down from here: no line crosses the name of another phrase
+        lines.extend(f"M{across:.1f} {down + 6:.1f}V{fork:.1f}H{x:.1f}V{y - 15:.1f}" for x, y in below)
         body.append(
             f'<text x="{across:.1f}" y="{down:.1f}" text-anchor="middle" font-weight="600" '
             f'fill="{PALETTE[0]}">{escaped(node.label)}</text>'

@@ -36,7 +36,8 @@ def find(
     words = json.dumps(settings, sort_keys=True)
     other = f"-{hashlib.sha256(words.encode()).hexdigest()[:8]}" if settings else ""
     kept = lab.folder / "findings" / f"{name}-{lab.scale.name}-{lab.seed}{other}.json"
-    if not again and (old := read(kept)) is not None and old.claim.version == claim.version:
+    old = None if again else read(kept)
+    if old is not None and old.claim.version == claim.version and stands(old, lab):
         lab.say(f"{name}: found in {kept}")
         return old
     began = time.monotonic()
@@ -56,6 +57,12 @@ def find(
     kept.parent.mkdir(parents=True, exist_ok=True)
     write_file(kept, json.dumps(finding.to_json() | {"version": claim.version}, ensure_ascii=False).encode())
     return finding
+
+
+def stands(old: Finding, lab: Lab) -> bool:
+    """Whether a finding need not be made again: it is `complete`, and had real text (`data`) if there is some now."""
+    real = lab.data is not None
+    return bool(old.numbers.get("complete", True)) and old.numbers.get("data", real) == real
 
 
 def knobs(claim: Claim, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,366 @@
+"""The paper's table 3 at a size that two cores can train: every row, its numbers, and whether it moves the same way.
+
+A row here is the paper's row with every width divided by 4 and every number of layers by 2; heads, dropout and label
+smoothing stay.  So each row changes the same thing by the same factor.  All rows get the same updates.
+
+Directions   a row against base, in log perplexity and in BLEU: up, down, or less than seeds make out (noise)
+Not here     the paper's own sizes, which are recipes (recipes.py: table3-A-h1 …)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from jumok import recipes
+from jumok.bundle import write_file
+from jumok.data import phrasebook
+from jumok.data.corpora import Pair, test_set
+from jumok.errors import UnknownName, UsageError
+from jumok.evaluate import evaluate
+from jumok.lab.charts import bars_svg
+from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
+from jumok.lab.laboratory import Lab
+from jumok.lab.wording import Text, Words
+
+WORDS = Words.read("table-3")
+
+
+class Row(NamedTuple):
+    """A row of the paper's table: perplexity per word piece and BLEU on newstest2013, millions of weights if told."""
+
+    label: str
+    ppl: float
+    bleu: float
+    millions: int | None = None
+
+
+PAPER = {
+    "base": Row("base", 4.92, 25.8, 65),
+    "A-h1": Row("A  h = 1", 5.29, 24.9),
+    "A-h4": Row("A  h = 4", 5.00, 25.5),
+    "A-h16": Row("A  h = 16", 4.91, 25.8),
+    "A-h32": Row("A  h = 32", 5.01, 25.4),
+    "B-dk16": Row("B  d_k × 1/4", 5.16, 25.1, 58),
+    "B-dk32": Row("B  d_k × 1/2", 5.01, 25.4, 60),
+    "C-n2": Row("C  N × 1/3", 6.11, 23.7, 36),
+    "C-n4": Row("C  N × 2/3", 5.19, 25.3, 50),
+    "C-n8": Row("C  N × 4/3", 4.88, 25.5, 80),
+    "C-d256": Row("C  d_model × 1/2", 5.75, 24.5, 28),
+    "C-d1024": Row("C  d_model × 2", 4.66, 26.0, 168),
+    "C-ff1024": Row("C  d_ff × 1/2", 5.12, 25.4, 53),
+    "C-ff4096": Row("C  d_ff × 2", 4.75, 26.2, 90),
+    "D-p0": Row("D  P_drop = 0", 5.77, 24.6),
+    "D-p0.2": Row("D  P_drop = 0.2", 4.95, 25.5),
+    "D-ls0": Row("D  ε_ls = 0", 4.67, 25.3),
+    "D-ls0.2": Row("D  ε_ls = 0.2", 5.47, 25.7),
+    "E-learned": Row("E  learned positions", 4.92, 25.7),
+    "big": Row("big", 4.33, 26.4, 213),
+}
+SEEDS = {"base": 0, "base-2": 1, "base-3": 2}  # base again with other seeds: what chance alone does
+ORDER = (  # the most telling first: a grid that is stopped has said what it could
+    "base", "C-n2", "D-p0", "A-h1", "C-d256", "base-2", "D-ls0", "B-dk16", "C-ff1024", "base-3", "E-learned", "A-h32",
+    "D-ls0.2", "C-n4", "D-p0.2", "C-ff4096", "C-n8", "C-d1024", "big", "A-h4", "B-dk32", "A-h16",
+)  # fmt: skip
+HANDFUL = ORDER[:5]  # at the quick scale
+MOST = ("C-n2", "C-d256", "A-h1", "D-p0")  # the rows that the paper moves most, one for each thing that is changed
+BUDGETS = {"quick": 150, "minutes": 1_500, "hours": 8_000}  # updates
+
+SMALLER = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 4, "d_ff": 4, "d_k": 4, "d_v": 4}
+WARMUP, PEAK, WIDTH = 400, 4e-3, 128  # equation 3: the peak falls with the root of the width; this one is of base
+COMMON: dict[str, Any] = {  # what all rows have; model and label smoothing come from the paper's row
+    "name": "table-3",
+    "vocabulary.kind": "bpe",
+    "vocabulary.size": 5_000,  # a third of the weights of base, as in the paper
+    "vocabulary.at_most": True,
+    "data.tokens_per_batch": 1_024,
+    "model.longest": 256,
+    "training.optimizer": "adam",
+    "training.schedule": "noam",
+    "training.clip": 0.0,
+    "training.tokens_per_update": 2_048,
+    "training.validations": 1,  # at the end, so that the last weights are the model, whatever they are worth
+    "training.valid_pairs": 100,
+    "training.average": 1,
+}
+SEARCH: dict[str, Any] = {"beam": 4, "length_penalty": 0.6}
+SENTENCES = 2_000  # of the validation set, at most
+
+FLAT = {"ppl": 0.01, "bleu": 0.1}  # what the paper calls nearly identical: learned positions, 16 heads
+LEAST = {"ppl": 0.01, "bleu": 0.3}  # noise is no less than this, however near three seeds happen to fall
+UNKNOWN = {"ppl": 0.03, "bleu": 0.8}  # noise where base was trained only once
+DOUBT = 0.05  # how likely chance alone may agree so often
+
+
+# ------------------------------------------------------------------------------------------ rows
+
+
+def paper_recipe(row: str) -> Any:
+    """The run of the paper that a row stands for."""
+    return {"base": recipes.base, "big": recipes.big}.get(row, lambda: recipes.table_3(row))()
+
+
+def scaled(row: str) -> dict[str, Any]:
+    """What a row is here: the paper's model, smaller by the rule, as changes to a recipe."""
+    recipe = paper_recipe(row)
+    model = {name: value for name, value in recipe.model.model_dump().items() if name != "longest"}
+    small = {name: value // SMALLER[name] if name in SMALLER and value else value for name, value in model.items()}
+    rate = PEAK * (WIDTH / small["d_model"]) ** 0.5
+    changes = {f"model.{name}": value for name, value in small.items()}
+    return changes | {"training.label_smoothing": recipe.training.label_smoothing, "training.peak": rate}
+
+
+def text(lab: Lab) -> dict[str, Any]:
+    """The training text: Multi30k where there is a folder of corpora, else the phrasebook."""
+    if lab.data is None:
+        return {"data.corpus": "phrasebook", "data.pairs": 29_000}
+    home = lab.corpus("multi30k")
+    sides = {"source": "train.en", "target": "train.de", "valid_source": "val.en", "valid_target": "val.de"}
+    return {"data.corpus": None} | {f"data.{side}": str(home / f"{file}.gz") for side, file in sides.items()}
+
+
+def validation(lab: Lab, sentences: int) -> list[Pair]:
+    """The pairs that rows are compared on."""
+    if lab.data is not None:
+        home = lab.corpus("multi30k")
+        return test_set(str(home / "val.en.gz"), str(home / "val.de.gz"), None)[:sentences]
+    made = phrasebook.phrases("validation", min(500, sentences), seed=lab.seed)
+    return [Pair(one.english, one.korean, line) for line, one in enumerate(made, start=1)]
+
+
+def changes_of(lab: Lab, row: str, updates: int, *, changed: bool) -> dict[str, Any]:
+    """The whole run of a row."""
+    again = SEEDS.get(row)
+    small = scaled("base" if again is not None or not changed else row)
+    budget = {"training.steps": updates, "training.warmup": min(WARMUP, max(1, updates // 4))}
+    return COMMON | text(lab) | small | budget | {"seed": lab.seed + (again or 0)}
+
+
+def chosen(rows: str | Sequence[str], scale: str) -> list[str]:
+    """The rows that are asked for, in the order of ORDER; base is always among them.  `found` trains none."""
+    if not rows:
+        return list(HANDFUL if scale not in BUDGETS or scale == "quick" else ORDER)
+    named = [name.strip() for name in rows.split(",")] if isinstance(rows, str) else list(rows)
+    if named in (["all"], ["found"]):
+        return list(ORDER)
+    for name in named:
+        if name not in ORDER:
+            raise UnknownName("row of table 3", name, [*ORDER, "all", "found"], where="in --set rows")
+    return [name for name in ORDER if name in {*named, "base"}]
+
+
+# ------------------------------------------------------------------------------------------ measuring
+
+
+def tried(lab: Lab, row: str, changes: Mapping[str, Any], sentences: int, *, train: bool) -> dict[str, Any] | None:
+    """The numbers of a row: found in the lab's folder, or trained now; None where it is not there and none is trained.
+
+    They are kept as soon as they are known, so a grid that was stopped goes on with the row that was under way.
+    """
+    recipe = lab.recipe(changes)
+    told = json.dumps([recipe.model_dump(mode="json"), SEARCH, sentences], sort_keys=True)
+    kept = lab.folder / "table-3" / f"{hashlib.sha256(told.encode()).hexdigest()[:16]}.json"
+    try:
+        numbers: dict[str, Any] = json.loads(kept.read_bytes())
+        return numbers
+    except (OSError, ValueError):
+        if not train:
+            return None
+    run = lab.train(f"table 3 {row}", changes)
+    steps = [event for event in run.events if event["event"] == "step"]
+    judged = evaluate(run.model, pairs=validation(lab, sentences), details=False, **SEARCH)
+    numbers = {
+        "ppl": judged.perplexity,
+        "bleu": judged.bleu,
+        "parameters": sum(weights.numel() for weights in run.model.model.parameters()),
+        "minutes": steps[-1]["seconds"] / 60,
+        "tokens": sum(event["tokens"] for event in steps),
+        "epochs": steps[-1]["epoch"],
+        "loss": sum(event["loss"] for event in steps[-50:]) / len(steps[-50:]),
+    }
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    write_file(kept, json.dumps(numbers).encode())
+    return numbers
+
+
+def measure(
+    lab: Lab,
+    *,
+    rows: str | Sequence[str] = "",
+    updates: int = 0,
+    sentences: int = SENTENCES,
+    changed: bool = True,
+) -> dict[str, Any]:
+    """`rows`: all, some ("base,C-n2"), or found (what is there already).  Not `changed`: every row is base in truth."""
+    if updates < 0 or sentences < 1:
+        raise UsageError("a budget is a number above 0", where="in --set", hint="try: --set updates=1500")
+    budget = updates or BUDGETS.get(lab.scale.name) or lab.steps(BUDGETS["quick"])
+    asked, train = chosen(rows, lab.scale.name), rows not in ("found", ["found"])
+    found: dict[str, Any] = {}
+    lab.say(WORDS("told.phrasebook" if lab.data is None else "told.multi30k").en)
+    for row in ORDER:  # rows that nobody asked for are told if they are there
+        wanted = train and row in asked
+        if wanted:
+            lab.tick()
+        one = tried(lab, row, changes_of(lab, row, budget, changed=changed), sentences, train=wanted)
+        if one is not None:
+            found[row] = one
+            lab.say(f"{row}: perplexity {one['ppl']:.3f}, BLEU {one['bleu']:.2f}, {one['minutes']:.1f} minutes")
+    base = lab.recipe(changes_of(lab, "base", budget, changed=changed))
+    return {
+        "data": lab.data is not None,
+        "corpus": "phrasebook" if lab.data is None else "multi30k",
+        "updates": budget,
+        "tokens": base.training.tokens_per_update,
+        "shape": getattr(base.model, "shape", ""),
+        "asked": asked,
+        "complete": set(asked) <= set(found),
+        "rows": found,
+    }
+
+
+# ------------------------------------------------------------------------------------------ directions
+
+
+def value(row: Mapping[str, float], measure: str) -> float:
+    """What is compared: perplexities as logarithms, in which a factor is a distance."""
+    return math.log(row["ppl"]) if measure == "ppl" else row["bleu"]
+
+
+def differences(numbers: Numbers, measure: str) -> dict[str, float]:
+    """Every row that is there less base, which is the mean of its seeds."""
+    rows = numbers["rows"]
+    bases = [value(rows[name], measure) for name in SEEDS if name in rows]
+    if not bases:
+        return {}
+    base = sum(bases) / len(bases)
+    return {row: value(rows[row], measure) - base for row in PAPER if row in rows and row != "base"}
+
+
+def noise(numbers: Numbers, measure: str) -> float:
+    """The largest distance of two runs of base that differ in nothing but their seed."""
+    values = [value(numbers["rows"][name], measure) for name in SEEDS if name in numbers["rows"]]
+    return max(LEAST[measure], max(values) - min(values)) if len(values) > 1 else UNKNOWN[measure]
+
+
+def paper_difference(row: str, measure: str) -> float:
+    """The paper's row less its base."""
+    return value(PAPER[row]._asdict(), measure) - value(PAPER["base"]._asdict(), measure)
+
+
+def paper_sign(row: str, measure: str) -> int:
+    """Which way the paper's row moves; 0 where it calls the difference none."""
+    moved = getattr(PAPER[row], measure) - getattr(PAPER["base"], measure)
+    return 0 if abs(moved) <= FLAT[measure] + 1e-9 else int(math.copysign(1, moved))
+
+
+def directions(numbers: Numbers, measure: str) -> dict[str, str]:
+    """Of every row that is there: agrees, disagrees, noise (the paper moves, here one cannot tell).
+
+    Where the paper does not move: alike, or moves.
+    """
+    margin, found = noise(numbers, measure), {}
+    for row, moved in differences(numbers, measure).items():
+        here, paper = 0 if abs(moved) <= margin else int(math.copysign(1, moved)), paper_sign(row, measure)
+        if paper == 0:
+            found[row] = "alike" if here == 0 else "moves"
+        else:
+            found[row] = "noise" if here == 0 else "agrees" if here == paper else "disagrees"
+    return found
+
+
+def chance(agree: int, of: int) -> float:
+    """How likely so many or more of so many coins fall on the right side."""
+    return float(sum(math.comb(of, count) for count in range(agree, of + 1)) / 2**of)
+
+
+# ------------------------------------------------------------------------------------------ judging
+
+
+def judge(numbers: Numbers) -> list[Check]:
+    there, asked = [row for row in numbers["asked"] if row in numbers["rows"]], numbers["asked"]
+    counts = {"there": len(there), "asked": len(asked), "table": len(ORDER), "updates": numbers["updates"]}
+    checks = [Check(WORDS(f"checks.{numbers['corpus']}", **counts), len(there) == len(asked))]
+    checks += [moved_most(numbers, row) for row in MOST]
+    return [*checks, *(agreement(numbers, measure) for measure in ("ppl", "bleu"))]
+
+
+def moved_most(numbers: Numbers, row: str) -> Check:
+    """A row that the paper moves far must move the same way in perplexity, and not the other way in BLEU."""
+    told: dict[str, Any] = {"label": PAPER[row].label, "paper": 100 * math.expm1(paper_difference(row, "ppl"))}
+    if row not in numbers["rows"] or "base" not in numbers["rows"]:
+        return Check(WORDS("checks.missing", **told), False)
+    more = {measure: differences(numbers, measure)[row] for measure in ("ppl", "bleu")}
+    found = {measure: directions(numbers, measure)[row] for measure in ("ppl", "bleu")}
+    told |= {"here": 100 * math.expm1(more["ppl"]), "bleu": more["bleu"], "paper_bleu": paper_difference(row, "bleu")}
+    return Check(WORDS("checks.most", **told), found["ppl"] == "agrees" and found["bleu"] != "disagrees")
+
+
+def agreement(numbers: Numbers, measure: str) -> Check:
+    """Of the rows that move here and in the paper, more go the same way than chance makes likely."""
+    found = directions(numbers, measure)
+    named = {
+        kind: ", ".join(row for row, one in found.items() if one == kind) or "–"
+        for kind in ("agrees", "disagrees", "noise")
+    }
+    agree, of = (sum(one in kinds for one in found.values()) for kinds in (("agrees",), ("agrees", "disagrees")))
+    likely = chance(agree, of)
+    margin = 100 * math.expm1(noise(numbers, measure)) if measure == "ppl" else noise(numbers, measure)
+    told = WORDS(f"checks.{measure}", agree=agree, of=of, chance=likely, margin=margin, **named)
+    return Check(told, of > 0 and likely <= DOUBT)
+
+
+# ------------------------------------------------------------------------------------------ telling
+
+
+def label(row: str) -> Text:
+    """A row's name: the paper's letter and what is changed."""
+    if row in SEEDS:
+        return WORDS("row.base", number=SEEDS[row] + 1)
+    return WORDS("row.learned") if row == "E-learned" else Text(PAPER[row].label, PAPER[row].label)
+
+
+def draw(numbers: Numbers, language: str) -> list[Picture]:
+    paper, here = (WORDS(f"picture.{name}").of(language) for name in ("paper", "here"))
+    pictures = []
+    for measure, form in (("bleu", "{:+.1f}"), ("ppl", "{:+.3f}")):
+        moved = differences(numbers, measure)
+        bars = {
+            label(row).of(language): {paper: paper_difference(row, measure), here: moved.get(row, math.nan)}
+            for row in PAPER
+            if row != "base"
+        }
+        axis, caption = WORDS(f"picture.{measure}-axis").of(language), WORDS(f"picture.{measure}")
+        pictures.append(Picture(f"table-3-{measure}", bars_svg(bars, x=axis, form=form), caption))
+    return pictures
+
+
+def tabulate(numbers: Numbers) -> Table:
+    here, paper, way = (
+        [WORDS(f"table.{group}-{name}") for name in names]
+        for group, names in (
+            ("here", ("millions", "minutes", "ppl", "bleu")),
+            ("paper", ("millions", "ppl", "bleu")),
+            ("way", ("ppl", "bleu")),
+        )
+    )
+    found = {measure: directions(numbers, measure) for measure in ("ppl", "bleu")}
+    rows = [cells(numbers["rows"].get(row), row, found) for row in [*SEEDS, *(row for row in PAPER if row != "base")]]
+    return Table([WORDS("table.row"), *here, *paper, *way], rows)
+
+
+def cells(one: Mapping[str, Any] | None, row: str, found: Mapping[str, Mapping[str, str]]) -> list[str | Text]:
+    """A row of the table; one that is not there is told as such."""
+    nothing, known = Text("", ""), PAPER.get(row)
+    paper = [str(known.millions or ""), f"{known.ppl:.2f}", f"{known.bleu:.1f}"] if known else [""] * 3
+    if one is None:
+        return [label(row), *["–"] * 4, *paper, *[WORDS("way.missing")] * 2]
+    here = [f"{one['parameters'] / 1e6:.2f}", f"{one['minutes']:.1f}", f"{one['ppl']:.2f}", f"{one['bleu']:.1f}"]
+    ways = [WORDS(f"way.{found[measure][row]}") if row in found[measure] else nothing for measure in found]
+    return [label(row), *here, *paper, *ways]
+
+
+CLAIM = Claim(name="table-3", words=WORDS, measure=measure, judge=judge, draw=draw, tabulate=tabulate)

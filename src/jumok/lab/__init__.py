@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 NAMES: tuple[str, ...] = (
     "order",
+    "positions",
+    "relative",
+    "scale",
+    "linearity",
     "mask",
     "norm",
     "residual",

@@ -1,0 +1,162 @@
+"""With its weights held fixed attention is a linear map, and two of them are one; the net behind it is what bends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from jumok.data import phrasebook
+from jumok.data.corpora import Pair
+from jumok.keys import key
+from jumok.lab.charts import bars_svg
+from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
+from jumok.lab.laboratory import Lab, Trained, right
+from jumok.lab.wording import Text, Words
+from jumok.models import build
+from jumok.nn.attention import SelfAttention, merge_heads
+from jumok.viz import curves_svg
+
+WORDS = Words.read("linearity")
+TOKENS, SENTENCES, UNSEEN_SEED = 12, 200, 1_000
+Map = Callable[[Tensor], Tensor]
+
+
+def frozen(attention: SelfAttention, x: Tensor) -> Map:
+    """The layer with the weights that x gives it, whatever it is given afterwards."""
+    maps: list[Tensor] = []
+    attention(x, None, maps=maps)
+
+    def mixed(values: Tensor) -> Tensor:
+        _, _, v = attention.split(attention.qkv(values))
+        out: Tensor = attention.output(merge_heads(maps[0] @ v))
+        return out
+
+    return mixed
+
+
+def bent(function: Map, draw: torch.Generator, like: Tensor) -> float:
+    """How far f(ax + by) is from a f(x) + b f(y), as a share of its length: 0 for a linear map."""
+    x, y = (torch.randn(like.shape, generator=draw, dtype=like.dtype) for _ in range(2))
+    whole, parts = function(0.7 * x - 1.3 * y), 0.7 * function(x) - 1.3 * function(y)
+    return float((whole - parts).norm() / whole.norm())
+
+
+def one_matrix(function: Map, draw: torch.Generator, width: int) -> float:
+    """What the best single matrix misses of a function, on vectors that were not used to find it."""
+    x = torch.randn(40 * width, width, generator=draw, dtype=torch.float64)
+    y = function(x[None])[0]
+    half = len(x) // 2
+    matrix = torch.linalg.lstsq(x[:half], y[:half]).solution
+    return float((x[half:] @ matrix - y[half:]).norm() / y[half:].norm())
+
+
+@torch.no_grad()
+def superposed(lab: Lab, activation: str) -> dict[str, float]:
+    """How much each piece of a new encoder bends; its biases are 0, so that linear means through the origin."""
+    torch.manual_seed(lab.seed)
+    config = lab.recipe({"model.activation": activation}).model.model_copy(update={"encoder_layers": 2})
+    model = build(config, 40, 40).double().eval()
+    draw = torch.Generator().manual_seed(key(lab.seed, "linearity"))
+    width = model.config.d_model
+    x = torch.randn(1, TOKENS, width, generator=draw, dtype=torch.float64)
+    first, second = model.encoder
+    attention, behind = frozen(first.attention, x), frozen(second.attention, x)
+    return {
+        "attention": bent(attention, draw, x),
+        "two": bent(lambda x: behind(attention(x)), draw, x),
+        "net": bent(lambda x: first.feed_forward(attention(x)), draw, x),
+        "free": bent(lambda x: first.attention(x, None), draw, x),
+        "matrix": one_matrix(first.feed_forward, draw, width),
+    }
+
+
+def outcome(run: Trained) -> dict[str, Any]:
+    """Loss on sentences that were not trained on, and how it fell."""
+    return {
+        "loss": run.scores["loss"],
+        "losses": [list(point) for point in run.losses[:: max(1, len(run.losses) // 60)]],
+        "parameters": sum(weight.numel() for weight in run.model.model.parameters()),
+    }
+
+
+def lane(lab: Lab, activation: str) -> dict[str, Any]:
+    """One activation: what bends in theory, and what two trainings give."""
+    chosen = {"model.activation": activation}
+    phrases = lab.train(f"activation {activation}", chosen | {"training.steps": lab.steps(700)})
+    sorting = lab.train(f"sort {activation}", lab.task("sort", chosen | {"training.steps": lab.steps(400)}))
+    drawn = phrasebook.task("sort", max(10, SENTENCES), seed=UNSEEN_SEED + lab.seed)
+    unseen = [Pair(source, target, row) for row, (source, target) in enumerate(drawn, 1)]
+    return {
+        "activation": activation,
+        "bent": superposed(lab, activation),
+        "phrasebook": outcome(phrases) | {"bleu": lab.bleu(phrases.model, SENTENCES)},
+        "sort": outcome(sorting) | {"right": right(sorting.model, unseen)},
+    }
+
+
+def measure(lab: Lab, *, activation: str = "linear") -> dict[str, Any]:
+    """`activation`: what the lane has that is said to be linear."""
+    return {"linear": lane(lab, activation), "relu": lane(lab, "relu")}
+
+
+def judge(numbers: Numbers) -> list[Check]:
+    linear, relu = numbers["linear"], numbers["relu"]
+    straight, bends = linear["bent"], relu["bent"]
+    fixed = max(straight["attention"], straight["two"])
+    checks = [
+        Check(WORDS("checks.attention", worst=fixed), fixed < 1e-9),
+        Check(
+            WORDS("checks.one", net=straight["net"], matrix=straight["matrix"]),
+            max(straight["net"], straight["matrix"]) < 1e-9,
+        ),
+        Check(WORDS("checks.relu", net=bends["net"], matrix=bends["matrix"]), min(bends["net"], bends["matrix"]) > 0.1),
+    ]
+    for task, score in (("phrasebook", "bleu"), ("sort", "right")):
+        with_, without = relu[task], linear[task]
+        told = {"with_": with_["loss"], "without": without["loss"], "good": with_[score], "poor": without[score]}
+        checks.append(Check(WORDS(f"checks.{task}", **told), with_["loss"] < 0.95 * without["loss"]))
+    return checks
+
+
+def draw(numbers: Numbers, language: str) -> list[Picture]:
+    def said(name: str) -> str:
+        return WORDS(f"picture.{name}").of(language)
+
+    linear, relu = numbers["linear"], numbers["relu"]
+    names = {said("linear"): linear, said("relu"): relu}
+    bars = {
+        said("attention"): {said("linear"): linear["bent"]["attention"]},
+        said("two"): {said("linear"): linear["bent"]["two"]},
+        said("net"): {name: one["bent"]["net"] for name, one in names.items()},
+        said("matrix"): {name: one["bent"]["matrix"] for name, one in names.items()},
+        said("free"): {said("linear"): linear["bent"]["free"]},
+    }
+    pictures = [Picture("linearity", bars_svg(bars, x=said("bent"), form="{:.2g}"), WORDS("picture.bars"))]
+    for task in ("phrasebook", "sort"):
+        losses = {name: [tuple(point) for point in one[task]["losses"]] for name, one in names.items()}
+        svg = curves_svg(losses, x=said("updates"), y=said("loss"))
+        pictures.append(Picture(f"linearity-{task}", svg, WORDS(f"picture.{task}")))
+    return pictures
+
+
+def tabulate(numbers: Numbers) -> Table:
+    titles = [WORDS(f"table.{name}") for name in ("activation", "weights", "phrasebook")]
+    titles += [Text("BLEU", "BLEU"), WORDS("table.sort"), WORDS("table.right")]
+    rows = [
+        [
+            one["activation"],
+            f"{one['phrasebook']['parameters']:,}",
+            f"{one['phrasebook']['loss']:.3f}",
+            f"{one['phrasebook']['bleu']:.1f}",
+            f"{one['sort']['loss']:.3f}",
+            f"{one['sort']['right']:.0%}",
+        ]
+        for one in (numbers["linear"], numbers["relu"])
+    ]
+    return Table(titles, rows)
+
+
+CLAIM = Claim(name="linearity", words=WORDS, measure=measure, judge=judge, draw=draw, tabulate=tabulate)

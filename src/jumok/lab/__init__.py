@@ -31,8 +31,12 @@ NAMES: tuple[str, ...] = (
     "table-1",
     "additive",
     "bottleneck",
+    "heads",
+    "alignment",
+    "forcing",
+    "search",
 )
-PAPER: tuple[str, ...] = ("table-3", "table-4")  # the paper's own tables and figures: `jumok lab paper`
+PAPER: tuple[str, ...] = ("table-3", "table-4", "figures")  # the paper's own tables and figures: `jumok lab paper`
 
 
 def get(name: str) -> "Claim":

@@ -1,0 +1,269 @@
+"""Several heads are better than one at equal cost, and each finds something of its own to do (section 3.2.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import torch
+
+from jumok.evaluate import words_of
+from jumok.lab.charts import bars_svg, beside_svg, field_svg
+from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
+from jumok.lab.laboratory import Lab
+from jumok.lab.looking import Aligned, gold, places, rounded, views
+from jumok.lab.wording import Text, Words
+from jumok.metrics import bleu
+from jumok.translator import Translator
+from jumok.viz import KINDS, AttentionView
+
+WORDS = Words.read("heads")
+SENTENCES = 300  # on which models of 1 to 8 heads are compared
+LOOKED = 100  # whose attention is looked at, and translated without each head
+JOBS = {
+    "encoder": ("itself", "previous", "next", "word", "end", "far"),
+    "decoder": ("itself", "previous", "word", "start", "far"),
+    "cross": ("saying", "said", "end", "far"),
+}
+LITTLE = 0.1  # a head that gives nothing so much more than its even share is broad
+
+
+# ------------------------------------------------------------------------------------------ how many heads
+
+
+def compared(lab: Lab, counts: Sequence[int]) -> list[dict[str, Any]]:
+    """Models that differ only in the number of heads: d_k shrinks as they become more."""
+    found = []
+    for count in counts:
+        run = lab.train(f"{count} heads", {"model.heads": count, "training.steps": lab.steps(700)})
+        found.append({"heads": count, **quality(run.model, lab.phrases(SENTENCES))})
+    return found
+
+
+def quality(model: Translator, phrases: Sequence[Aligned]) -> dict[str, float]:
+    """BLEU of greedy translations, and the loss of a token of the right ones."""
+    sources, right = [phrase.english for phrase in phrases], [phrase.korean for phrase in phrases]
+    said = [one.text for one in model.translate(sources, beam=1, details=False)]
+    judged = model.score(sources, right)
+    tokens = sum(len(one.tokens) for one in judged)
+    return {
+        "bleu": bleu(said, right, tokenize="auto").value,
+        "loss": -sum(one.log_probability for one in judged) / tokens,
+    }
+
+
+# ------------------------------------------------------------------------------------------ what each head does
+
+
+def jobs(view: AttentionView, phrase: Aligned, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Which job a look does, (R, C) as places in JOBS; which looks there are, (R, C); and which rows count, (R,)."""
+    rows, columns = (len(labels) for labels in view.labels(kind))
+    at, to = np.indices((rows, columns))
+    job = np.full((rows, columns), len(JOBS[kind]) - 1)  # far: whatever is nothing else
+
+    def name(job_name: str, where: np.ndarray) -> None:
+        job[where] = JOBS[kind].index(job_name)
+
+    if kind == "cross":
+        links = gold(phrase, len(phrase.korean.split()), len(phrase.english.split())) > 0
+        source, target, fed = (np.array(words_of(side)) for side in (view.source, view.target, view.fed))
+        for key, words in (("said", fed), ("saying", target)):
+            name(key, links[words[:, None], source[None, :]] & (words[:, None] >= 0) & (source[None, :] >= 0))
+        name("end", to == columns - 1)
+        return job, np.ones_like(job, dtype=bool), target >= 0
+    words = np.array(words_of(view.source if kind == "encoder" else view.fed))
+    name("word", (words[:, None] == words[None, :]) & (words[:, None] >= 0))
+    name("previous", to == at - 1)
+    if kind == "encoder":
+        name("next", to == at + 1)
+        name("end", to == columns - 1)
+        name("itself", to == at)
+        return job, np.ones_like(job, dtype=bool), words >= 0
+    name("itself", to == at)
+    name("start", to == 0)
+    return job, to <= at, np.arange(rows) >= 2  # before that there is little to choose from
+
+
+def done(looks: Sequence[AttentionView], phrases: Sequence[Aligned], kind: str) -> dict[str, Any]:
+    """For every head of a kind (L, H): the weight each job gets, what an even head would give it, how even it is."""
+    shape = getattr(looks[0], kind).shape[:2]
+    names = JOBS[kind]
+    given, even = np.zeros((*shape, len(names))), np.zeros(len(names))
+    entropy, apart, count = np.zeros(shape), np.zeros(shape[0]), 0
+    for view, phrase in zip(looks, phrases, strict=True):
+        job, allowed, counted = jobs(view, phrase, kind)
+        weights = getattr(view, kind)[:, :, counted].astype(np.float64)  # (L, H, R, C)
+        job, allowed = job[counted], allowed[counted]
+        many = allowed.sum(axis=1)  # (R,)
+        for number in range(len(names)):
+            given[..., number] += (weights * ((job == number) & allowed)).sum(axis=(2, 3))
+            even[number] += (((job == number) & allowed).sum(axis=1) / many).sum()
+        spread = -(weights * np.log(weights.clip(1e-12))).sum(axis=3)  # (L, H, R)
+        entropy += (spread / np.log(np.maximum(2, many))).sum(axis=2)
+        couples = list(combinations(range(shape[1]), 2))
+        if couples:
+            apart += sum(np.abs(weights[:, a] - weights[:, b]).sum(axis=(1, 2)) / 2 for a, b in couples) / len(couples)
+        count += len(job)
+    return {
+        "given": rounded(given / count),
+        "even": rounded(even / count),
+        "entropy": rounded(entropy / count),
+        "apart": float(apart.mean() / count),
+    }
+
+
+def named(given: Sequence[float], even: Sequence[float], kind: str) -> str:
+    """What a head does most, compared with one that looks everywhere alike."""
+    more = np.array(given) - np.array(even)
+    return JOBS[kind][int(more.argmax())] if more.max() >= LITTLE else "broad"
+
+
+# ------------------------------------------------------------------------------------------ without a head
+
+
+def attentions(module: Any, kind: str) -> list[Any]:
+    """The attention of every layer."""
+    layers = module.encoder if kind == "encoder" else module.decoder
+    return [layer.cross if kind == "cross" else layer.attention for layer in layers]
+
+
+@contextmanager
+def without(attention: Any, head: int) -> Iterator[None]:
+    """A head is switched off for a while: what it found is multiplied by 0 on its way out."""
+    weight, columns = attention.output.weight, slice(head * attention.d_v, (head + 1) * attention.d_v)
+    with torch.no_grad():
+        kept = weight[:, columns].clone()
+        weight[:, columns] = 0.0
+        try:
+            yield
+        finally:
+            weight[:, columns] = kept
+
+
+@torch.no_grad()
+def make_alike(module: Any) -> None:
+    """Every head becomes a copy of the first of its layer."""
+    for kind in KINDS:
+        for attention in attentions(module, kind):
+            for matrix in (attention.query, attention.memory) if kind == "cross" else (attention.qkv,):
+                for parameter in filter(lambda one: one is not None, (matrix.weight, matrix.bias)):
+                    for block in parameter.split(matrix.blocks):
+                        by_head = block.unflatten(0, (attention.heads, -1))
+                        by_head[1:] = by_head[:1].clone()
+
+
+def needed(lab: Lab, model: Translator, phrases: Sequence[Aligned], kind: str) -> list[list[dict[str, float]]]:
+    """Quality without each head, by layer and head."""
+    found: list[list[dict[str, float]]] = []
+    for attention in attentions(model.model, kind):
+        found.append([])
+        for head in range(attention.heads):
+            lab.tick()
+            with without(attention, head):
+                found[-1].append(quality(model, phrases))
+    return found
+
+
+# ------------------------------------------------------------------------------------------ the claim
+
+
+def measure(lab: Lab, *, heads: Sequence[int] = (1, 2, 4, 8), alike: bool = False) -> dict[str, Any]:
+    """`heads`: how many the compared models have; `alike`: all heads of a layer become copies of its first."""
+    found: dict[str, Any] = {"compared": compared(lab, heads)}
+    model, phrases = lab.base().model, lab.phrases(LOOKED)
+    if alike:
+        make_alike(model.model)
+    looks = views(model, phrases)
+    lab.say("switching off heads, one at a time")
+    return found | {
+        "whole": quality(model, phrases),
+        "done": {kind: done(looks, phrases, kind) for kind in KINDS},
+        "without": {kind: needed(lab, model, phrases, kind) for kind in KINDS},
+    }
+
+
+def names_of(numbers: Numbers) -> dict[tuple[str, int, int], str]:
+    """What every head does most."""
+    found = {}
+    for kind in KINDS:
+        one = numbers["done"][kind]
+        for layer, head in places(np.shape(one["given"])):
+            found[kind, layer, head] = named(one["given"][layer][head], one["even"], kind)
+    return found
+
+
+def lost(numbers: Numbers, kind: str) -> np.ndarray:
+    """BLEU that goes with each head (L, H)."""
+    return np.array([[numbers["whole"]["bleu"] - one["bleu"] for one in layer] for layer in numbers["without"][kind]])
+
+
+def judge(numbers: Numbers) -> list[Check]:
+    one, *several = numbers["compared"]
+    score, loss = (float(np.mean([each[key] for each in several])) for key in ("bleu", "loss"))
+    apart = float(np.mean([numbers["done"][kind]["apart"] for kind in KINDS]))
+    kinds = len(set(names_of(numbers).values()) - {"broad"})
+    costs = np.concatenate([lost(numbers, kind).ravel() for kind in KINDS])
+    most, middle = float(costs.max()), float(np.median(costs))
+    told = {"one": one["bleu"], "several": score, "one_loss": one["loss"], "several_loss": loss}
+    return [
+        Check(WORDS("checks.several", **told), score >= one["bleu"] + 0.5 and loss < 0.99 * one["loss"]),
+        Check(WORDS("checks.jobs", jobs=kinds, heads=costs.size), kinds >= 4),
+        Check(WORDS("checks.apart", apart=apart), apart >= 0.3),
+        Check(WORDS("checks.lost", most=most, middle=middle), most >= max(5.0, 3 * middle)),
+    ]
+
+
+def draw(numbers: Numbers, language: str) -> list[Picture]:
+    def word(key: str, **values: Any) -> str:
+        return WORDS(f"picture.{key}", **values).of(language)
+
+    rows = {word("count", heads=one["heads"]): one for one in numbers["compared"]}
+    bars = [
+        bars_svg({row: {key: one[key]} for row, one in rows.items()}, x=word(key), form=form)
+        for key, form in (("bleu", "{:.1f}"), ("loss", "{:.3f}"))
+    ]
+    costs = [lost(numbers, kind) for kind in KINDS]
+    layers = [
+        word(kind, layer=layer + 1) for kind, cost in zip(KINDS, costs, strict=True) for layer in range(len(cost))
+    ]
+    columns = [word("head", head=head + 1) for head in range(costs[0].shape[1])]
+    ablated = field_svg(np.concatenate(costs), rows=layers, columns=columns, form="{:.1f}", title=word("lost"))
+    fields = []
+    for kind in KINDS:
+        given = np.array(numbers["done"][kind]["given"])
+        rows_of = [f"{layer + 1}.{head + 1}" for layer, head in places(given.shape)]
+        titles = [WORDS(f"job.{job}").of(language) for job in JOBS[kind]]
+        flat = given.reshape(-1, given.shape[-1])
+        fields.append(field_svg(flat, rows=rows_of, columns=titles, form="{:.0%}", title=word(f"of_{kind}")))
+    return [
+        Picture("heads-count", beside_svg(bars), WORDS("picture.counted")),
+        Picture("heads-jobs", beside_svg(fields[:2]), WORDS("picture.jobs")),
+        Picture("heads-jobs-cross", fields[2], WORDS("picture.jobs_cross")),
+        Picture("heads-without", ablated, WORDS("picture.without", whole=numbers["whole"]["bleu"])),
+    ]
+
+
+def tabulate(numbers: Numbers) -> Table:
+    titles = [WORDS(f"table.{key}") for key in ("model", "bleu", "loss", "job", "weight", "entropy")]
+    rows: list[list[str | Text]] = [
+        [WORDS("picture.count", heads=one["heads"]), f"{one['bleu']:.1f}", f"{one['loss']:.3f}", "", "", ""]
+        for one in numbers["compared"]
+    ]
+    whole = numbers["whole"]
+    rows.append([WORDS("table.whole"), f"{whole['bleu']:.1f}", f"{whole['loss']:.3f}", "", "", ""])
+    for (kind, layer, head), job in names_of(numbers).items():
+        one, off = numbers["done"][kind], numbers["without"][kind][layer][head]
+        weight = f"{one['given'][layer][head][JOBS[kind].index(job)]:.0%}" if job != "broad" else ""
+        rows.append(
+            [
+                WORDS(f"table.{kind}", layer=layer + 1, head=head + 1), f"{off['bleu']:.1f}", f"{off['loss']:.3f}",
+                WORDS(f"job.{job}"), weight, f"{one['entropy'][layer][head]:.2f}",
+            ]
+        )  # fmt: skip
+    return Table(titles, rows)
+
+
+CLAIM = Claim(name="heads", words=WORDS, measure=measure, judge=judge, draw=draw, tabulate=tabulate)

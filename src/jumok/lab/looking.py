@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from jumok.evaluate import Attends, words_of
+from jumok.translator import Translator
 from jumok.viz import AttentionView
 
 
@@ -28,6 +29,18 @@ class Aligned(Protocol):
 def views(model: Attends, phrases: Sequence[Aligned]) -> list[AttentionView]:
     """All maps of every sentence, with its right translation."""
     return [model.attention(phrase.english, phrase.korean) for phrase in phrases]
+
+
+def blank(model: Translator, seed: int) -> Translator:
+    """The same model before its first update, in its place: what heads do by accident."""
+    import torch
+
+    from jumok.models import build
+
+    torch.manual_seed(seed)
+    both = model.vocabularies
+    model.engine.model = build(model.recipe.model, len(both.source), len(both.target)).eval()
+    return model
 
 
 def by_words(weights: np.ndarray, rows: Sequence[int], columns: Sequence[int]) -> np.ndarray:

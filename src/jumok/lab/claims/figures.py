@@ -15,7 +15,7 @@ from jumok.data.grammar.draft import Draft
 from jumok.lab.charts import field_svg, looks_svg
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
-from jumok.lab.looking import encoder_by_words, places, rounded, views
+from jumok.lab.looking import blank, encoder_by_words, places, rounded, views
 from jumok.lab.wording import Text, Words
 
 WORDS = Words.read("figures")
@@ -221,29 +221,39 @@ def phrase_shown(maps: Sequence[np.ndarray], given: Sequence[Sentence], found: d
     }  # fmt: skip
 
 
+def looked(model: Any, given: Sequence[Sentence]) -> tuple[list[np.ndarray], tuple[int, int]]:
+    """Maps (heads, words, words) of every sentence; how many layers and heads there are."""
+    looks = [encoder_by_words(view) for view in views(model, given)]  # (L, H, words, words) each
+    return [look.reshape(-1, *look.shape[2:]) for look in looks], looks[0].shape[:2]
+
+
+def all_searched(maps: Sequence[np.ndarray], given: Sequence[Sentence], seed: int) -> dict[str, dict[str, Any]]:
+    """The three searches; that for far words in the direction in which it finds more."""
+    both = [searched(maps, given, far_cases(given, back=back), reference=False, seed=seed) for back in (True, False)]
+    return {
+        "far": max(both, key=lambda found: float((found["weight"] - found["chance"]).max())),
+        "reference": searched(maps, given, reference_cases(given), reference=True, seed=seed),
+        "phrases": phrased(maps, given, seed=seed),
+    }
+
+
 def measure(lab: Lab, *, grammar: str = "own") -> dict[str, Any]:
     """`grammar`: of the sentence itself, or of others, where nothing can be found."""
-    model, given = lab.base().model, sentences(lab)
-    looks = [encoder_by_words(view) for view in views(model, given)]  # (L, H, words, words) each
-    shape = looks[0].shape[:2]
-    maps = [look.reshape(-1, *look.shape[2:]) for look in looks]  # (heads, words, words) each
+    given = sentences(lab)
+    maps, shape = looked(lab.base().model, given)
+    accidents, _ = looked(blank(lab.base().model, lab.seed), given)
     if grammar == "others":
         given = exchanged(given)
     lab.tick()
-    found: dict[str, Any] = {"sentences": len(given)}
-    ways = {
-        way: searched(maps, given, far_cases(given, back=way == "back"), reference=False, seed=lab.seed)
-        for way in ("back", "ahead")
-    }
-    way = max(ways, key=lambda name: float((ways[name]["weight"] - ways[name]["chance"]).max()))
-    found["far"] = told(ways[way], shape, shown(maps, given, ways[way])) | {"way": way}
+    found, before = all_searched(maps, given, lab.seed), all_searched(accidents, given, lab.seed)
+    numbers: dict[str, Any] = {"sentences": len(given)}
+    for figure in FIGURES:
+        show = phrase_shown if figure == "phrases" else shown
+        numbers[figure] = told(found[figure], shape, show(maps, given, found[figure]))
+        numbers[figure]["untrained"] = float((before[figure]["weight"] - before[figure]["chance"]).max())
     couples = Counter(tuple(given[row].words[i].strip(",.?!").lower() for i in pair)
                       for row in range(len(given)) for pair in given[row].bound())  # fmt: skip
-    found["far"]["couples"] = ", ".join(f"{a} … {b}" for (a, b), _ in couples.most_common(6))
-    you = searched(maps, given, reference_cases(given), reference=True, seed=lab.seed)
-    found["reference"] = told(you, shape, shown(maps, given, you))
-    phrases = phrased(maps, given, seed=lab.seed)
-    return found | {"phrases": told(phrases, shape, phrase_shown(maps, given, phrases))}
+    return numbers | {"couples": ", ".join(f"{a} … {b}" for (a, b), _ in couples.most_common(6))}
 
 
 def best(numbers: Numbers, figure: str) -> dict[str, Any]:
@@ -252,13 +262,14 @@ def best(numbers: Numbers, figure: str) -> dict[str, Any]:
     layer, head = one["best"]
     weight, chance = one["weight"][layer][head], one["chance"][layer][head]
     return {"layer": layer + 1, "head": head + 1, "weight": weight, "chance": chance, "cases": one["cases"],
-            "chances": one["chances"]}  # fmt: skip
+            "chances": one["chances"], "untrained": one["untrained"]}  # fmt: skip
 
 
 def is_found(numbers: Numbers, figure: str) -> bool:
-    """Whether a head does it clearly: far above chance, and as no draw by chance does."""
+    """Whether a head does it clearly: far above chance, as no draw by chance does, and not without training."""
     one = best(numbers, figure)
-    if one["cases"] < CASES or one["chances"] > 0.01:
+    learnt = one["weight"] - one["chance"] >= 2 * one["untrained"]
+    if one["cases"] < CASES or one["chances"] > 0.01 or not learnt:
         return False
     if figure == "phrases":
         return bool(one["weight"] >= one["chance"] + MORE)
@@ -289,7 +300,7 @@ def draw(numbers: Numbers, language: str) -> list[Picture]:
             example["words"], example["words"], np.array(example["weights"]), title=title,
             groups=example["parts"], bold=example["bold"],
         )  # fmt: skip
-        caption = WORDS(f"picture.{figure}", couples=numbers["far"]["couples"])
+        caption = WORDS(f"picture.{figure}", couples=numbers["couples"])
         pictures.append(Picture(f"figures-{figure}", svg, caption))
     more = [np.array(numbers[figure]["weight"]) - np.array(numbers[figure]["chance"]) for figure in FIGURES]
     columns = [f"{layer + 1}.{head + 1}" for layer, head in places(more[0].shape)]
@@ -299,14 +310,14 @@ def draw(numbers: Numbers, language: str) -> list[Picture]:
 
 
 def tabulate(numbers: Numbers) -> Table:
-    titles = [WORDS(f"table.{key}") for key in ("figure", "head", "weight", "chance", "cases", "chances")]
+    titles = [WORDS(f"table.{key}") for key in ("figure", "head", "weight", "chance", "untrained", "cases", "chances")]
     rows: list[list[str | Text]] = []
     for figure in FIGURES:
         one = best(numbers, figure)
         rows.append(
             [
                 WORDS(f"table.{figure}"), f"{one['layer']}.{one['head']}", f"{one['weight']:.3f}",
-                f"{one['chance']:.3f}", str(one["cases"]), f"{one['chances']:.3f}",
+                f"{one['chance']:.3f}", f"{one['untrained']:+.3f}", str(one["cases"]), f"{one['chances']:.3f}",
             ]
         )  # fmt: skip
     return Table(titles, rows)

@@ -233,11 +233,11 @@ def draw(numbers: Numbers, language: str) -> list[Picture]:
     ablated = field_svg(np.concatenate(costs), rows=layers, columns=columns, form="{:.1f}", title=word("lost"))
     fields = []
     for kind in KINDS:
-        given = np.array(numbers["done"][kind]["given"])
-        rows_of = [f"{layer + 1}.{head + 1}" for layer, head in places(given.shape)]
+        more = np.array(numbers["done"][kind]["given"]) - np.array(numbers["done"][kind]["even"])
+        rows_of = [f"{layer + 1}.{head + 1}" for layer, head in places(more.shape)]
         titles = [WORDS(f"job.{job}").of(language) for job in JOBS[kind]]
-        flat = given.reshape(-1, given.shape[-1])
-        fields.append(field_svg(flat, rows=rows_of, columns=titles, form="{:.0%}", title=word(f"of_{kind}")))
+        flat = 100 * more.reshape(-1, more.shape[-1])
+        fields.append(field_svg(flat, rows=rows_of, columns=titles, form="{:+.0f}", title=word(f"of_{kind}")))
     return [
         Picture("heads-count", beside_svg(bars), WORDS("picture.counted")),
         Picture("heads-jobs", beside_svg(fields[:2]), WORDS("picture.jobs")),

@@ -117,10 +117,9 @@ def draw(numbers: Numbers, language: str) -> list[Picture]:
         return field_svg(values - values[0, 0], rows=rows, columns=columns, form=form, title=word(key))
 
     curves = {
-        word("likely_of", alpha=alpha): [(float(place), one) for place, one in enumerate(column(numbers, "likely", at))]
+        word("alpha", alpha=alpha): list(zip(map(float, widths), column(numbers, "likely", at), strict=True))
         for at, alpha in enumerate(alphas)
     }
-    axis = word("axis", widths=", ".join(map(str, widths)))
     return [
         Picture(
             "search-fields",
@@ -129,7 +128,7 @@ def draw(numbers: Numbers, language: str) -> list[Picture]:
         ),
         Picture(
             "search-likely",
-            curves_svg(curves, x=axis, y=word("likely")),
+            curves_svg(curves, x=word("axis"), y=word("likely")),
             WORDS("picture.likelier", **numbers["example"]),
         ),
     ]

@@ -33,7 +33,7 @@ from jumok.nn.attention import SelfAttention, attend, merge_heads
 from jumok.viz import curves_svg
 
 WORDS = Words.read("table-1")
-HEADS, KERNEL, NEAR = 4, 5, 9  # heads of an attention, taps of a convolution, positions of a restricted attention
+HEADS, KERNEL, NEAR = 4, 5, 17  # heads of an attention, taps of a convolution, positions of a restricted attention
 LANES = ("attention", "recurrent", "convolution", "dilated", "restricted")
 FORMULAS = {  # the paper's: operations, dependent steps, longest way; and the exponents in n, d and the window
     "attention": ("n²·d", "1", "1", (2, 1, None)),

@@ -17,7 +17,7 @@ from jumok.lab.charts import bars_svg, field_svg
 from jumok.lab.claim import Check, Claim, Finding, Picture, Table, lines
 from jumok.lab.claims import mask, order
 from jumok.lab.laboratory import Lab, Trained, right
-from jumok.lab.wording import LANGUAGES, Text, Words, flat
+from jumok.lab.wording import LANGUAGES, Text, Words, flat, korean
 
 MICRO = {  # every run in about a second, whatever a claim asks for
     "data.pairs": 300,
@@ -75,6 +75,15 @@ def test_every_claim_has_words_and_says_where_it_is_claimed():
         assert words.paper
         for key in ("title", "claim", "setup", "meaning", "next"):
             assert words(key).en
+
+
+def test_places_are_named_in_korean_and_no_english_word_is_left():
+    assert korean("section 3.2.2; table 3, row A") == "3.2.2절; 표 3, A행"
+    assert korean("002, lines 87 to 89 and 205; 003, line 7") == "002, 87~89행, 205행; 003, 7행"
+    for name in (*table.NAMES, *table.PAPER):
+        words = Words.read(name)
+        assert not re.search("[a-z]", korean(words.paper) + korean(words.notes)), name
+        assert len(words.source("ko")) == 1 + bool(words.notes)
 
 
 @pytest.mark.parametrize("name", [*table.NAMES, *table.PAPER])

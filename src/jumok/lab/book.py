@@ -54,9 +54,7 @@ def chapter(finding: Finding, language: str, folder: str) -> str:
 
     title = said("title")
     lines = [f"## {claim.name}: {title}", "", f"**{said('claim')}** {VERDICTS[finding.holds].of(language)}.", ""]
-    places = [f"{WORDS('paper').of(language)}: {claim.words.paper}"] if claim.words.paper else []
-    places += [f"{WORDS('notes').of(language)}: {claim.words.notes}"] if claim.words.notes else []
-    lines += [f"*{' · '.join(places)}* · `{finding.command}`", "", said("setup"), ""]
+    lines += [f"*{' · '.join(claim.words.source(language))}* · `{finding.command}`", "", said("setup"), ""]
     for picture in claim.draw(finding.numbers, language):
         lines += [f"![{title}]({folder}/{picture.name}.svg)", "", f"*{picture.caption.of(language)}*", ""]
     lines += [f"- {'✓' if check.holds else '✗'} {check.told.of(language)}" for check in finding.checks]

@@ -10,7 +10,8 @@ STYLE = """
 body{font-size:18px}.verdict{display:inline-block;padding:.15rem .7rem;border-radius:999px;border:2px solid;
 font-weight:700}
 .yes{color:var(--yes)}.no{color:var(--no)}.claim{font-size:1.35rem;line-height:1.45;max-width:52rem;margin:1.2rem 0}
-figure{margin:1.5rem 0}figcaption{color:var(--soft);max-width:46rem}figure svg{min-width:min(100%,32rem);max-height:80vh}
+figure{margin:1.5rem 0}figcaption{color:var(--soft);max-width:46rem}
+figure svg{min-width:min(100%,32rem);max-height:80vh}
 :lang(ko){word-break:keep-all}
 ul.checks{list-style:none;padding:0}ul.checks li{margin:.35rem 0}
 ul.checks li::before{content:'✓ ';font-weight:700;color:var(--yes)}
@@ -76,10 +77,7 @@ def badge(finding: Finding, language: str) -> str:
 
 
 def source(finding: Finding, language: str) -> str:
-    claim = finding.claim
-    places = [f"{WORDS('paper').of(language)}: {claim.words.paper}"] if claim.words.paper else []
-    places += [f"{WORDS('notes').of(language)}: {claim.words.notes}"] if claim.words.notes else []
-    return safe(f"{WORDS('source').of(language)} · {' · '.join(places)}")
+    return safe(f"{WORDS('source').of(language)} · {' · '.join(finding.claim.words.source(language))}")
 
 
 def checks(finding: Finding, language: str) -> str:

@@ -11,6 +11,7 @@ import torch
 from jumok.data.rare import Familiar, look
 from jumok.data.trees import (
     DEEPEST,
+    PLACES,
     Leaf,
     Tree,
     bare,
@@ -19,6 +20,7 @@ from jumok.data.trees import (
     flat,
     leaves,
     linearise,
+    named,
     parse,
     read,
     restore,
@@ -117,14 +119,16 @@ def test_symbols_and_words_give_the_tree_back():
     draw = random.Random(1)
     for tree in (random_tree(draw) for _ in range(300)):
         assert parse(str(tree)) == tree
-        for tags in (False, True):
-            assert restore(linearise(tree, tags=tags), leaves(tree)) == tree
+        for words in ("same", "tags", "places"):
+            assert restore(linearise(tree, words=words), leaves(tree)) == tree
 
 
 def test_a_tree_is_said_in_one_symbol_for_each_bracket_and_each_word():
     tree = parse("((S (NP (DT The) (NN bank)) (VP (VBD closed)) (. .)))")
     assert linearise(tree) == "(S (NP XX XX )NP (VP XX )VP XX )S"
-    assert linearise(tree, tags=True) == "(S (NP DT NN )NP (VP VBD )VP . )S"
+    assert linearise(tree, words="tags") == "(S (NP DT NN )NP (VP VBD )VP . )S"
+    assert linearise(tree, words="places") == "(S (NP 1 2 )NP (VP 3 )VP 4 )S"
+    assert named([Leaf("X", "x")] * (PLACES + 2), "places")[-3:] == [str(PLACES), "1", "2"]
 
 
 @pytest.mark.parametrize(
@@ -297,8 +301,8 @@ def test_without_the_rule_random_weights_say_no_trees():
     assert any(table_4.tree_of("".join(SURFACES[token] for token in ids), [Leaf("X", "x")]) is None for ids in said)
 
 
-def allowed(history: list[int], *, words: int, limit: int = 100, deepest: int = 64) -> set[str]:
-    rule = Brackets(SURFACES, ["XX", "NN"], deepest=deepest).rule([words], [limit])
+def allowed(history: list[int], *, words: int, limit: int = 100, **more: object) -> set[str]:
+    rule = Brackets(SURFACES, ["XX", "NN"], **more).rule([words], [limit])
     logits = torch.zeros(1, len(SURFACES))
     rule(logits, Moment(len(history), torch.tensor([history], dtype=torch.long).view(1, -1), torch.tensor([0])))
     return {"END" if token == END else SURFACES[token].strip() for token in (logits[0] > MINUS).nonzero().flatten()}
@@ -321,6 +325,16 @@ def test_what_may_follow_what():
     assert allowed([], words=2, limit=5) == OPENING  # (S XX XX )S END: no room for anything else
     assert allowed([S], words=2, limit=6) == words
     assert allowed([S], words=2, limit=7) == OPENING | words
+
+
+def test_symbols_in_turn_are_said_one_after_the_other_and_again_from_the_first():
+    first, second = 17, 18
+    assert allowed([S], words=3, in_turn=True) == OPENING | {"XX"}
+    assert allowed([S, first], words=3, in_turn=True) == OPENING | {"NN"}
+    assert allowed([S, first, second], words=3, in_turn=True) == OPENING | {"XX"}
+    assert allowed([S, first, second, first], words=3, in_turn=True) == {")S"}
+    with pytest.raises(UsageError, match="no symbol 'YY'"):
+        Brackets(SURFACES, ["XX", "YY"], in_turn=True)
 
 
 def test_a_tree_that_cannot_fit_and_a_vocabulary_without_brackets_are_told():
@@ -361,14 +375,14 @@ def micro(tmp_path: Path, data: Path | None, **changes: object) -> Lab:
     return Lab(tmp_path / "lab", factor=0.02, common=common, data=data)
 
 
-@pytest.mark.parametrize("tags", [True, False])
-def test_every_output_of_the_claim_is_a_tree_and_with_the_rule_off_the_claim_does_not_hold(tmp_path, treebank, tags):
+@pytest.mark.parametrize("words", ["places", "tags", "same"])
+def test_every_output_of_the_claim_is_a_tree_and_with_the_rule_off_the_claim_does_not_hold(tmp_path, treebank, words):
     lab = micro(tmp_path, treebank)
-    numbers = table_4.measure(lab, beam=2, tags=tags)
+    numbers = table_4.measure(lab, beam=2, words=words)
     checks = table_4.judge(numbers)
     assert checks[0].holds
     assert numbers["trees"]["model"] == numbers["sentences"]["test"] == 12
-    sabotaged = table_4.measure(lab, rule=False, beam=2, tags=tags)
+    sabotaged = table_4.measure(lab, rule=False, beam=2, words=words)
     assert not table_4.judge(sabotaged)[0].holds
     assert sabotaged["scores"]["model"] == sabotaged["scores"]["free"]
     for language in ("en", "ko"):

@@ -6,7 +6,8 @@
     compare([tree], [tree]).f1            # 100.0
 
 A parser that translates reads words and says brackets ("Grammar as a Foreign Language", Vinyals et al. 2015): every
-bracket, with its label, is one symbol, and every word is one symbol, the same for all or its part-of-speech tag.
+bracket, with its label, is one symbol, and every word is one symbol: the same for all, or its part-of-speech tag, or
+its place in the sentence, which tells the model how far it has come.
 
 Roots    Every tree has a root TOP: the nameless outer bracket of a treebank's line.  It is said only where it holds
          something else than one phrase.
@@ -22,6 +23,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from jumok.errors import DataError, UsageError
 from jumok.text.lines import read_lines
@@ -30,6 +32,8 @@ TOP, TRACE, WORD = "TOP", "-NONE-", "XX"
 PUNCTUATION = frozenset((",", ":", "``", "''", "."))  # tags of words that EVALB leaves out
 UNCOUNTED = PUNCTUATION | {TOP, TRACE}
 ALIKE = {"PRT": "ADVP"}
+PLACES = 64
+Naming = Literal["same", "tags", "places"]
 DEEPEST = 200  # brackets in each other; real trees have some 30
 HINT = "try: a tree on one line, such as ((S (NP (PRP It)) (VP (VBZ works))))"
 
@@ -143,24 +147,32 @@ def leaves(tree: Tree) -> list[Leaf]:
 # ------------------------------------------------------------------------------------------ trees to symbols and back
 
 
-def linearise(tree: Tree, *, tags: bool = False) -> str:
-    """The symbols of a tree: (S opens, )S closes, and a word is XX, or its tag.
+def linearise(tree: Tree, *, words: Naming = "same") -> str:
+    """The symbols of a tree: (S opens, )S closes, and a word is XX, its tag, or the number of its place from 1.
 
-    A root TOP over a single phrase is understood.
+    Numbers begin anew after `PLACES` words.  A root TOP over a single phrase is understood.
     """
     [*rest] = tree.children
     inner = rest[0] if len(rest) == 1 else None
     understood = tree.label == TOP and isinstance(inner, Tree) and inner.label != TOP
-    return " ".join(_symbols(inner if understood and isinstance(inner, Tree) else tree, tags))
+    said = iter(named(leaves(tree), words))
+    return " ".join(_symbols(inner if understood and isinstance(inner, Tree) else tree, said))
 
 
-def _symbols(node: Tree | Leaf, tags: bool) -> Iterator[str]:
+def named(words: Sequence[Leaf], naming: Naming) -> list[str]:
+    """The symbols of words."""
+    if naming == "places":
+        return [str(place % PLACES + 1) for place in range(len(words))]
+    return [leaf.tag if naming == "tags" else WORD for leaf in words]
+
+
+def _symbols(node: Tree | Leaf, words: Iterator[str]) -> Iterator[str]:
     if isinstance(node, Leaf):
-        yield node.tag if tags else WORD
+        yield next(words)
         return
     yield f"({node.label}"
     for child in node.children:
-        yield from _symbols(child, tags)
+        yield from _symbols(child, words)
     yield f"){node.label}"
 
 

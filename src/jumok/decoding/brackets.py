@@ -12,7 +12,7 @@ Ends     After every symbol that the rule allows there is another that leads to 
 Shapes   N rows (hypotheses) · V vocabulary · t tokens so far
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -25,13 +25,21 @@ from jumok.models.base import END
 class Brackets:
     """Which symbols of a vocabulary open a phrase, close it, or stand for a word."""
 
-    def __init__(self, surfaces: Sequence[str], words: Collection[str], *, deepest: int = 64) -> None:
-        """`surfaces` are the symbols as text, words beginning with a space; `deepest` brackets are in each other."""
+    def __init__(
+        self, surfaces: Sequence[str], words: Sequence[str], *, in_turn: bool = False, deepest: int = 64
+    ) -> None:
+        """`surfaces` are the symbols as text, words beginning with a space; `deepest` brackets are in each other.
+
+        With `in_turn` the symbols for words are said one after the other, and again from the first.
+        """
         numbers = {text[1:]: number for number, text in enumerate(surfaces) if text.startswith(" ") and text != " "}
         pairs = {number: numbers.get(f"){name[1:]}") for name, number in numbers.items() if name.startswith("(")}
         self.words = [numbers[name] for name in words if name in numbers]
         self.opening = {first: last for first, last in pairs.items() if last is not None}
-        self.deepest = deepest
+        self.deepest, self.in_turn = deepest, in_turn
+        if in_turn and len(self.words) < len(words):
+            missing = next(name for name in words if name not in numbers)
+            raise UsageError(f"this vocabulary has no symbol {missing!r}", hint="try: longer sentences in training")
         if not self.words or not self.opening:
             what = "no symbols for words" if not self.words else "no pair of brackets such as (S and )S"
             raise UsageError(f"this vocabulary has {what}", hint="try: vocabulary.kind=word, vocabulary.joint=false")
@@ -54,17 +62,22 @@ class Brackets:
                 what = f"a tree over {count} words does not fit into {limit} symbols"
                 raise UsageError(what, where="in extra_length", hint="try: extra_length=300")
         total, most = torch.tensor(list(words)), torch.tensor(list(limits))
-        opens = torch.tensor(list(self.opening))
+        opens, symbols = torch.tensor(list(self.opening)), torch.tensor(self.words)
 
         def rule(logits: Tensor, now: Moment) -> None:
             history, sentence = now.history.cpu(), now.sentence.cpu()
             depth, innermost, fresh = self.standing(history)  # (N,)
-            left = total[sentence] - self.is_word[history].sum(dim=1)  # (N,)
+            said = self.is_word[history].sum(dim=1)  # (N,)
+            left = total[sentence] - said  # (N,)
             allowed = torch.zeros(logits.shape, dtype=torch.bool)  # (N, V)
             inside = (depth > 0) | (now.step == 0)
             room = now.step + left + depth + 3 <= most[sentence]  # this, the words, its end and theirs, END
             allowed[:, opens] = (inside & room & (left > 0) & (depth < self.deepest))[:, None]
-            allowed[:, self.words] = ((depth > 0) & (left > 0))[:, None]
+            more = (depth > 0) & (left > 0)
+            if self.in_turn:
+                allowed[torch.arange(len(said)), symbols[said % len(symbols)]] = more
+            else:
+                allowed[:, symbols] = more[:, None]
             closes = (depth > 0) & ~fresh & ((depth > 1) | (left == 0))
             rows = (closes & (innermost >= 0)).nonzero().squeeze(1)
             allowed[rows, innermost[rows]] = True

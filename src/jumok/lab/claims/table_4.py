@@ -7,21 +7,22 @@ bracketed tree a line.  Nothing of it is kept in a finding.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from jumok.data.rare import Familiar
 from jumok.data.trees import (
-    WORD,
     Bracketing,
     Leaf,
+    Naming,
     Tree,
     clean,
     compare,
     flat,
     leaves,
     linearise,
+    named,
     read,
     restore,
     right_branching,
@@ -82,7 +83,8 @@ class Parser:
 
     model: Translator
     familiar: Familiar
-    words: Collection[str]  # symbols that stand for a word
+    symbols: Sequence[str]  # that stand for a word
+    in_turn: bool  # each in its place
 
     def parse(self, sentences: Sequence[Sequence[Leaf]], *, rule: bool, beam: int) -> list[Tree | None]:
         """The tree of each sentence, or None where what the model said is none; tags are read by nobody."""
@@ -90,7 +92,8 @@ class Parser:
         target = self.model.vocabularies.target
         ruling = None
         if rule:
-            ruling = Brackets(target.surfaces(), self.words).ruling([len(words) for words in sentences])
+            brackets = Brackets(target.surfaces(), self.symbols, in_turn=self.in_turn)
+            ruling = brackets.ruling([len(words) for words in sentences])
         options = Options(beam=beam, length_penalty=ALPHA, extra_length=EXTRA)
         found = self.model.engine.decode(self.model.vocabularies.source.encode_all(sources), options, ruling=ruling)
         said = target.decode_all([hypotheses[0].body for hypotheses in found])
@@ -113,13 +116,13 @@ def treebank(lab: Lab) -> dict[str, list[Tree]]:
     }
 
 
-def texts(lab: Lab, trees: dict[str, list[Tree]], familiar: Familiar, *, tags: bool) -> dict[str, Any]:
+def texts(lab: Lab, trees: dict[str, list[Tree]], familiar: Familiar, naming: Naming) -> dict[str, Any]:
     """Words and symbols as parallel files in the lab's folder, and the changes to a recipe that name them."""
     sides: dict[str, list[str]] = {}
     for split in ("train", "val"):
         words = [[leaf.word for leaf in leaves(tree)] for tree in trees[split]]
         sides[f"{split}.words"] = [" ".join(familiar.words(each)) for each in words]
-        sides[f"{split}.brackets"] = [linearise(tree, tags=tags) for tree in trees[split]]
+        sides[f"{split}.brackets"] = [linearise(tree, words=naming) for tree in trees[split]]
     digest = hashlib.sha256(repr(sides).encode()).hexdigest()[:10]
     folder = lab.folder / "treebank" / digest
     folder.mkdir(parents=True, exist_ok=True)
@@ -130,14 +133,20 @@ def texts(lab: Lab, trees: dict[str, list[Tree]], familiar: Familiar, *, tags: b
     return {"data.corpus": None} | files
 
 
-def measure(lab: Lab, *, rule: bool = True, tags: bool = True, beam: int = BEAM) -> dict[str, Any]:
-    """`rule`: brackets are kept well-formed; `tags`: a word's symbol is its part of speech, not XX."""
+def learnt(lab: Lab, trees: dict[str, list[Tree]], naming: Naming) -> Parser:
+    """A parser of the training trees."""
+    sentences = [leaves(tree) for tree in trees["train"]]
+    familiar = Familiar.learn([[leaf.word for leaf in words] for words in sentences], LEAST)
+    changes = PARSER | {"training.steps": lab.steps(STEPS)} | texts(lab, trees, familiar, naming)
+    run = lab.train(f"parser {naming}", changes)
+    symbols = dict.fromkeys(symbol for words in sentences for symbol in named(words, naming))
+    return Parser(run.model, familiar, list(symbols), in_turn=naming == "places")
+
+
+def measure(lab: Lab, *, rule: bool = True, words: Naming = "places", beam: int = BEAM) -> dict[str, Any]:
+    """`rule`: brackets are kept well-formed; `words`: their symbols are places, tags, or all the same."""
     trees = treebank(lab)
-    familiar = Familiar.learn([[leaf.word for leaf in leaves(tree)] for tree in trees["train"]], LEAST)
-    changes = PARSER | {"training.steps": lab.steps(STEPS)} | texts(lab, trees, familiar, tags=tags)
-    run = lab.train(f"parser {'tags' if tags else 'plain'}", changes)
-    symbols = {leaf.tag for tree in trees["train"] for leaf in leaves(tree)} if tags else {WORD}
-    parser = Parser(run.model, familiar, symbols)
+    parser = learnt(lab, trees, words)
     lab.say("parsing")
     gold, sentences = trees["test"], [leaves(tree) for tree in trees["test"]]
     found = parser.parse(sentences, rule=rule, beam=beam)
@@ -148,23 +157,22 @@ def measure(lab: Lab, *, rule: bool = True, tags: bool = True, beam: int = BEAM)
     guesses: dict[str, Sequence[Tree | None]] = {
         "model": found,
         "free": freely,
-        "right": [right_branching(words, blind) for words in sentences],
-        "flat": [flat(words) for words in sentences],
+        "right": [right_branching(each, blind) for each in sentences],
+        "flat": [flat(each) for each in sentences],
     }
     validated = parser.parse([leaves(tree) for tree in trees["val"]], rule=rule, beam=beam)
     [example] = parser.parse([EXAMPLE], rule=rule, beam=beam)
     return {
         "rule": rule,
-        "tags": tags,
+        "words": words,
         "beam": beam,
         "sentences": {split: len(found) for split, found in trees.items()},
-        "parameters": sum(one.numel() for one in run.model.model.parameters()),
+        "parameters": sum(one.numel() for one in parser.model.model.parameters()),
         "scores": {name: told(compare(gold, guess)) for name, guess in guesses.items()},
         "trees": {name: sum(tree is not None for tree in guesses[name]) for name in ("model", "free")},
         "val": told(compare(trees["val"], validated)),
         "label": blind,
         "lengths": by_length(gold, {name: guesses[name] for name in ("model", "right")}),
-        "losses": [[one["step"], one["loss"]] for one in run.validations],
         "example": None if example is None else linearise(example),
     }
 

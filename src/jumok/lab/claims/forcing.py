@@ -51,23 +51,20 @@ class Counted:
     def __init__(self, module: Any) -> None:
         self.module, self.passes = module, 0
 
-    @torch.inference_mode()
     def together(self, batch: Batch) -> Tensor:
         """Logits (B, T, V) of all positions at once: every position gets the right words before it."""
         self.passes += 1
-        logits: Tensor = self.module.project(self.module.hidden(batch.source, batch.target))
+        memory, padding = self.module.encode(batch.source)
+        logits: Tensor = self.module.project(self.module.decode(batch.target, memory, padding))
         return logits
 
-    @torch.inference_mode()
-    def one_by_one(self, batch: Batch, follow: Callable[[int, Tensor], Tensor]) -> list[Tensor]:
-        """Logits (B, V) of each position; `follow` says, from a position and what was said there, what is read next."""
-        state, token, found = self.module.start(batch.source), batch.target[:, 0], []
+    def one_by_one(self, batch: Batch, follow: Callable[[int, Tensor], Tensor]) -> None:
+        """Position by position; `follow` says, from a position and its logits (B, V), which words are read next."""
+        state, token = self.module.start(batch.source), batch.target[:, 0]
         for place in range(batch.labels.shape[1]):
             logits, state = self.module.step(token, state)
             self.passes += 1
-            found.append(logits.clone())
-            token = follow(place, likeliest(logits))
-        return found
+            token = follow(place, logits)
 
 
 def likeliest(logits: Tensor) -> Tensor:
@@ -77,13 +74,21 @@ def likeliest(logits: Tensor) -> Tensor:
     return allowed.argmax(dim=-1)
 
 
+@torch.inference_mode()
+def run_forced(module: Any, batch: Batch) -> Tensor:
+    """What the model says (B, T) when it reads the right words."""
+    return likeliest(Counted(module).together(batch))
+
+
+@torch.inference_mode()
 def run_free(module: Any, batch: Batch, feed: str) -> Tensor:
     """What the model says (B, T) when it reads its own words, or those of the `reference`; PAD behind its end."""
     said: list[Tensor] = []
     ended = torch.zeros(len(batch.source), dtype=torch.bool)
 
-    def follow(place: int, word: Tensor) -> Tensor:
+    def follow(place: int, logits: Tensor) -> Tensor:
         nonlocal ended
+        word = likeliest(logits)
         said.append(word.masked_fill(ended, PAD))
         if feed == "reference":
             return batch.labels[:, place].masked_fill(batch.labels[:, place] == END, PAD)
@@ -138,25 +143,34 @@ def compared(batch: Batch, forced: Tensor, free: Tensor) -> dict[str, Any]:
 
 
 def timed(module: Any, batch: Batch) -> dict[str, Any]:
-    """The same logits in one pass and in many: how many passes, how long, how far apart."""
-    ways: dict[str, Callable[[Counted], Any]] = {
-        "together": lambda model: model.together(batch),
-        "one_by_one": lambda model: model.one_by_one(batch, lambda place, word: again[:, place]),
-    }
-    again = torch.cat([batch.target[:, 1:], torch.full_like(batch.target[:, :1], PAD)], dim=1)
+    """The same logits in one pass and in many: how many passes, how long, how far apart.
+
+    Both ways run the same layers, with gradients as in training; the kernels that translate are left aside.
+    """
+    logits: dict[str, list[Tensor]] = {}
+
+    def together(model: Counted) -> None:
+        logits["together"] = list(model.together(batch).unbind(dim=1))
+
+    def one_by_one(model: Counted) -> None:
+        made = logits["one_by_one"] = []
+
+        def follow(place: int, now: Tensor) -> Tensor:
+            made.append(now)
+            return batch.target[:, min(place + 1, batch.target.shape[1] - 1)]
+
+        model.one_by_one(batch, follow)
+
     found: dict[str, Any] = {}
-    logits: dict[str, Tensor] = {}
-    for name, way in ways.items():
+    for way in (together, one_by_one):
         seconds = []
         for _ in range(TIMES):
             model, began = Counted(module), time.perf_counter()
-            made = way(model)
+            way(model)
             seconds.append(time.perf_counter() - began)
-        logits[name] = torch.stack(made, dim=1) if isinstance(made, list) else made
-        found[name] = {"passes": model.passes, "seconds": min(seconds)}
-    real = batch.labels != PAD
-    difference = (logits["together"].softmax(-1) - logits["one_by_one"].softmax(-1))[real].abs().max()
-    return found | {"difference": float(difference)}
+        found[way.__name__] = {"passes": model.passes, "seconds": min(seconds)}
+    one, many = (torch.stack(logits[name], dim=1).detach().softmax(-1)[batch.labels != PAD] for name in found)
+    return found | {"difference": float((one - many).abs().max())}
 
 
 def shown(model: Translator, phrases: Sequence[Aligned], batch: Batch, forced: Tensor, free: Tensor) -> dict[str, str]:
@@ -183,7 +197,7 @@ def measure(lab: Lab, *, feed: str = "own") -> dict[str, Any]:
     phrases = lab.phrases(SENTENCES)
     batch = Batch.of(model, phrases)
     module = model.model.eval()
-    forced, free = likeliest(Counted(module).together(batch)), run_free(module, batch, feed)
+    forced, free = run_forced(module, batch), run_free(module, batch, feed)
     return compared(batch, forced, free) | {
         "sentences": len(phrases),
         "time": timed(module, Batch.of(model, phrases[:TIMED])),

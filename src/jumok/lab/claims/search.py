@@ -1,4 +1,4 @@
-"""A wider beam finds likelier translations and the length penalty longer ones; both help only so far (section 6.1)."""
+"""A wider beam finds likelier translations and the length penalty longer ones; width helps only so far (6.1)."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def judge(numbers: Numbers) -> list[Check]:
             shorter <= 0.0 and lengths[-1] > lengths[0],
         ),
         Check(WORDS("checks.gain", **told, greedy=scores[0], wide=scores[middle]), first >= 0.3),
-        Check(WORDS("checks.little", **told, more=then, first=first), abs(then) < first),
+        Check(WORDS("checks.no_more", **told, more=then, first=first), first > 0 and then <= 0.25 * first),
     ]
 
 

@@ -84,8 +84,8 @@ def field_svg(
     field = np.nan_to_num(np.asarray(values, dtype=np.float64), nan=0.0, posinf=0.0, neginf=0.0)
     top = float(np.abs(field).max()) or 1.0
     high, wide = field.shape
-    cell_w = max(2.0, min(64.0 if form else 26.0, 680 / wide))
-    cell_h = max(2.0, min(26.0, 420 / high)) if not form else 24.0
+    cell_w = round(max(2.0, min(64.0 if form else 26.0, 680 / wide)), 1)  # tenths, as drawn: no gaps between cells
+    cell_h = round(max(2.0, min(26.0, 420 / high)), 1) if not form else 24.0
     left = 34 + 7.4 * max([display_width(name) for name in rows] or [len(str(high))])
     slant = 6.0 * max([display_width(name) for name in columns] or [0])
     upper = (48.0 if title else 20.0) + (slant + 10 if columns else 18)

@@ -79,7 +79,8 @@ def tried(lab: Lab, kind: str) -> dict[str, Any]:
 def measure(lab: Lab, *, without: str = "none") -> dict[str, Any]:
     """`without`: what the model has that is said to have no positions."""
     lanes = {kind: tried(lab, without if kind == "none" else kind) for kind in KINDS}
-    return {"lanes": lanes, "lengths": list(LENGTHS), "longest": LONGEST, "matrix": sinusoid(0, 64, 64).tolist()}
+    matrix = [[round(value, 3) for value in row] for row in sinusoid(0, 64, 64).tolist()]
+    return {"lanes": lanes, "lengths": list(LENGTHS), "longest": LONGEST, "matrix": matrix}
 
 
 def judge(numbers: Numbers) -> list[Check]:

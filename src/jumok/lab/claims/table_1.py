@@ -255,7 +255,7 @@ def ways(kind: type[Layer], window: int, lengths: Sequence[int]) -> list[list[in
     return found
 
 
-def measure(lab: Lab, *, window: int = 0, width: int = 64, longest: int = 1024, batch: int = 1) -> dict[str, Any]:
+def measure(lab: Lab, *, window: int = 0, width: int = 64, longest: int = 2048, batch: int = 1) -> dict[str, Any]:
     """`window`: what self-attention is allowed to see, 0 for everything; `width`: d; `batch`: sentences at a time."""
     torch.manual_seed(lab.seed)
     lengths = [2**power for power in range(3, 1 + int(math.log2(longest)))]

@@ -65,6 +65,7 @@ def tried(lab: Lab, norm: str) -> dict[str, Any]:
             "training.tokens_per_update": tokens,
             "data.tokens_per_batch": tokens,
             "training.steps": lab.steps(updates),
+            "training.validations": 1,
         }
         run = lab.train(f"{norm} norm, {tokens} tokens", changes)
         found[size] = scored(lab, run)

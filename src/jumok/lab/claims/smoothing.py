@@ -21,7 +21,7 @@ from jumok.translator import Translator
 from jumok.viz import curves_svg
 
 WORDS = Words.read("smoothing")
-SENTENCES, BINS = 300, 10
+PAIRS, SENTENCES, BINS = 4_000, 500, 10
 KEYS = ("perplexity", "bleu", "sure", "right")
 
 
@@ -47,8 +47,10 @@ def tried(lab: Lab, smoothing: float, seed: int) -> dict[str, Any]:
     """One run: perplexity, BLEU and how sure it is, on unseen sentences."""
     changes = {
         "seed": seed,
+        "data.pairs": PAIRS,
         "training.label_smoothing": smoothing,
-        "training.steps": lab.steps(700),
+        "training.steps": lab.steps(600),
+        "training.validations": 1,
     }
     run = lab.train(f"smoothing {smoothing}, seed {seed}", changes)
     pairs = lab.pairs(SENTENCES)
@@ -56,7 +58,7 @@ def tried(lab: Lab, smoothing: float, seed: int) -> dict[str, Any]:
     return {"perplexity": found.perplexity, "bleu": found.bleu, **certainty(run.model, pairs)}
 
 
-def measure(lab: Lab, *, smoothings: tuple[float, float] = (0.0, 0.1), seeds: int = 2) -> dict[str, Any]:
+def measure(lab: Lab, *, smoothings: tuple[float, float] = (0.0, 0.1), seeds: int = 3) -> dict[str, Any]:
     """`smoothings`: of the models that are said to have none, and of those that are; `seeds` of each are trained."""
     found: dict[str, Any] = {}
     for name, smoothing in zip(("without", "with"), smoothings, strict=True):

@@ -13,7 +13,7 @@ from jumok.training.schedule import noam
 from jumok.viz import curves_svg
 
 WORDS = Words.read("warmup")
-PEAK, WARMUP, UPDATES = 2e-3, 75, 300
+PEAK, WARMUP, UPDATES = 2e-3, 150, 600
 DEEP: dict[str, Any] = {  # as deep as the paper's, and as it is there: post-norm, Adam, nothing clipped
     "model.encoder_layers": 6,
     "model.decoder_layers": 6,

@@ -13,7 +13,7 @@ from jumok.lab.claim import Finding, lines
 from jumok.lab.claims import alignment, figures, forcing, heads, search
 from jumok.lab.conduct import write
 from jumok.lab.laboratory import Lab
-from jumok.lab.looking import by_words
+from jumok.lab.looking import by_words, encoder_by_words
 from jumok.models.base import PAD
 from jumok.viz import AttentionView
 from tests.test_lab import MICRO
@@ -70,6 +70,13 @@ def test_words_look_with_the_mean_of_their_pieces_at_the_sum_of_pieces():
     pieces = np.array([[0.1, 0.2, 0.7], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
     assert by_words(pieces, [0, 0, 1], [0, 1, 1]) == pytest.approx(np.array([[0.3, 0.7], [0.0, 1.0]]))
     assert by_words(pieces, [0, 1, -1], [0, 1, -1]) == pytest.approx(np.array([[0.1, 0.2], [0.5, 0.5]]))
+
+
+def test_marks_are_no_words():
+    encoder = np.arange(25.0).reshape(1, 1, 5, 5)
+    cross = np.zeros((0, 1, 1, 5))
+    view = AttentionView(("▁Jisu", ",", "▁you", "?", "</s>"), ("</s>",), encoder / 100, np.zeros((0, 1, 1, 1)), cross)
+    assert encoder_by_words(view)[0, 0] * 100 == pytest.approx(np.array([[0.0, 2.0], [10.0, 12.0]]), rel=1e-5)
 
 
 def test_pictures_side_by_side_are_one_picture_with_all_of_them():

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from jumok.evaluate import Attends, words_of
+from jumok.text.words import SPACE
 from jumok.translator import Translator
 from jumok.viz import AttentionView
 
@@ -27,8 +28,15 @@ class Aligned(Protocol):
 
 
 def views(model: Attends, phrases: Sequence[Aligned]) -> list[AttentionView]:
-    """All maps of every sentence, with its right translation."""
-    return [model.attention(phrase.english, phrase.korean) for phrase in phrases]
+    """All maps of every sentence, with its right translation; on one thread, for a sentence is too small for more."""
+    import torch
+
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        return [model.attention(phrase.english, phrase.korean) for phrase in phrases]
+    finally:
+        torch.set_num_threads(threads)
 
 
 def blank(model: Translator, seed: int) -> Translator:
@@ -59,8 +67,14 @@ def _member(words: Sequence[int], *, mean: bool) -> np.ndarray:
 
 
 def encoder_by_words(view: AttentionView) -> np.ndarray:
-    """How the words of the source look at each other (L, H, words, words); what the end gets is left out."""
-    words = words_of(view.source)
+    """How the words of the source look at each other (L, H, words, words); the end and all marks are left out.
+
+    A comma is no part of the name before it: a head that looks at commas knows that somebody is called, not who.
+    """
+    words = [
+        word if any(map(str.isalnum, piece)) or not piece.strip(SPACE) else -1
+        for piece, word in zip(view.source, words_of(view.source), strict=True)
+    ]
     return by_words(view.encoder, words, words)
 
 

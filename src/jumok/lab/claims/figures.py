@@ -12,6 +12,7 @@ import numpy as np
 
 from jumok.data import phrasebook
 from jumok.data.grammar.draft import Draft
+from jumok.data.grammar.words import NAMES
 from jumok.lab.charts import field_svg, looks_svg
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
@@ -25,6 +26,7 @@ FAR = 4  # words between which others stand
 FIGURES = ("far", "reference", "phrases")
 TIMES, LEAST, MORE = 3.0, 0.1, 0.15  # found: so many times chance and so much weight, or so much more than chance
 CASES = 10  # fewer say nothing
+FRIENDS = frozenset(english for english, _ in NAMES)
 
 
 class Sentence(NamedTuple):
@@ -40,6 +42,11 @@ class Sentence(NamedTuple):
     @property
     def words(self) -> list[str]:
         return self.english.split()
+
+    @property
+    def named(self) -> bool:
+        """Whether a friend is called by name: not Sir, not Professor Kim, not Hey."""
+        return self.call == 1 and self.words[0].rstrip(",") in FRIENDS
 
     def bound(self) -> set[tuple[int, int]]:
         """Words (first, second) that one Korean word stands for, at least FAR apart, with another phrase between."""
@@ -113,12 +120,12 @@ def far_cases(given: Sequence[Sentence], *, back: bool) -> list[Case]:
     return [Case(row, word, tuple(to), (len(given[row].words),)) for (row, word), to in found.items()]
 
 
-def reference_cases(given: Sequence[Sentence]) -> list[Case]:
-    """From "you" to whom it means: the one who is called."""
+def reference_cases(given: Sequence[Sentence], *, named: bool) -> list[Case]:
+    """From "you" to whom it means: a friend who is called by name, or somebody who is called in another way."""
     return [
-        Case(row, one.you, tuple(range(one.call)), (one.call,))
+        Case(row, one.you, tuple(range(one.call)), (one.call, one.named))
         for row, one in enumerate(given)
-        if 0 < one.call < one.you
+        if 0 < one.call < one.you and one.named == named
     ]
 
 
@@ -127,7 +134,7 @@ def others(case: Case, given: Sequence[Sentence], *, reference: bool) -> Iterato
     for row, one in enumerate(given):
         if case.word >= len(one.words):
             continue
-        if reference and (one.call,) == case.like and one.you != case.word:
+        if reference and (one.call, one.named) == case.like and one.you != case.word:
             yield row
         elif not reference and (len(one.words),) == case.like:
             couples = {(min(case.word, to), max(case.word, to)) for to in case.to}
@@ -154,6 +161,18 @@ def searched(
         kept.append(case)
     count = max(1, len(kept))
     return {"weight": weight / count, "chance": chance / count, "draws": draws / count, "cases": kept}
+
+
+def whoever(maps: Sequence[np.ndarray], given: Sequence[Sentence], seed: int) -> dict[str, Any]:
+    """The search for reference: every head is taken at its worse, friends by name or others, for "you" means either."""
+    kinds = [
+        searched(maps, given, reference_cases(given, named=named), reference=True, seed=seed) for named in (True, False)
+    ]
+    more = [kind["weight"] - kind["chance"] for kind in kinds]
+    worse = {key: np.where(more[0] <= more[1], *(kind[key] for kind in kinds)) for key in ("weight", "chance", "draws")}
+    either = np.maximum(*more).argmax()
+    kept = {name: float(kind["weight"][either]) for name, kind in zip(("names", "titles"), kinds, strict=True)}
+    return {**worse, "cases": kinds[0]["cases"] + kinds[1]["cases"], "either": {"place": int(either), **kept}}
 
 
 def phrased(maps: Sequence[np.ndarray], given: Sequence[Sentence], *, seed: int) -> dict[str, Any]:
@@ -232,7 +251,7 @@ def all_searched(maps: Sequence[np.ndarray], given: Sequence[Sentence], seed: in
     both = [searched(maps, given, far_cases(given, back=back), reference=False, seed=seed) for back in (True, False)]
     return {
         "far": max(both, key=lambda found: float((found["weight"] - found["chance"]).max())),
-        "reference": searched(maps, given, reference_cases(given), reference=True, seed=seed),
+        "reference": whoever(maps, given, seed),
         "phrases": phrased(maps, given, seed=seed),
     }
 
@@ -251,6 +270,9 @@ def measure(lab: Lab, *, grammar: str = "own") -> dict[str, Any]:
         show = phrase_shown if figure == "phrases" else shown
         numbers[figure] = told(found[figure], shape, show(maps, given, found[figure]))
         numbers[figure]["untrained"] = float((before[figure]["weight"] - before[figure]["chance"]).max())
+    either = found["reference"]["either"]
+    layer, head = divmod(either["place"], shape[1])
+    numbers["reference"]["either"] = {**either, "layer": layer + 1, "head": head + 1}
     couples = Counter(tuple(given[row].words[i].strip(",.?!").lower() for i in pair)
                       for row in range(len(given)) for pair in given[row].bound())  # fmt: skip
     return numbers | {"couples": ", ".join(f"{a} … {b}" for (a, b), _ in couples.most_common(6))}
@@ -300,7 +322,7 @@ def draw(numbers: Numbers, language: str) -> list[Picture]:
             example["words"], example["words"], np.array(example["weights"]), title=title,
             groups=example["parts"], bold=example["bold"],
         )  # fmt: skip
-        caption = WORDS(f"picture.{figure}", couples=numbers["couples"])
+        caption = WORDS(f"picture.{figure}", couples=numbers["couples"], **numbers["reference"]["either"])
         pictures.append(Picture(f"figures-{figure}", svg, caption))
     more = [np.array(numbers[figure]["weight"]) - np.array(numbers[figure]["chance"]) for figure in FIGURES]
     columns = [f"{layer + 1}.{head + 1}" for layer, head in places(more[0].shape)]

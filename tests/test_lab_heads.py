@@ -97,7 +97,7 @@ def test_a_head_is_named_after_what_it_does():
         np.tril(np.ones((1, 1, 3, 3))), even(3, 5)[None, None],
     )  # fmt: skip
     view.encoder[0, 1, 0, 0] = 1.0
-    phrase = SimpleNamespace(english="a bc d", korean="x y", alignment=((0, 0), (1, 1)))
+    phrase = heads.Parsed("a bc d", "x y", ((0, 0), (1, 1)), (4, 0, 8))
     done = heads.done([view], [phrase], "encoder")
     assert [heads.named(given, done["even"], "encoder") for given in done["given"][0]] == [
         "itself",

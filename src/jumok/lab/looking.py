@@ -5,11 +5,14 @@ Shapes   L layers · H heads · R rows (who looks) · C columns (what is looked 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from random import Random
 from typing import Any, Protocol
 
 import numpy as np
 
+from jumok.data import phrasebook
+from jumok.data.grammar.draft import Draft
 from jumok.evaluate import Attends, words_of
 from jumok.text.words import SPACE
 from jumok.translator import Translator
@@ -25,6 +28,28 @@ class Aligned(Protocol):
     def korean(self) -> str: ...
     @property
     def alignment(self) -> tuple[tuple[int, int], ...]: ...
+
+
+def drafts(name: str) -> Iterator[Draft]:
+    """Sentences of the phrasebook with their grammar, without end, that no model has read; `name` seeds them."""
+    random = Random(name)
+    while True:
+        draft = phrasebook.draft_sentence(random)
+        english, korean = draft.spell()
+        unseen = not phrasebook.held_out().isdisjoint(draft.combinations)
+        long = phrasebook.SHORTEST <= len(english.split()) <= phrasebook.LONGEST
+        if long and phrasebook.split_of(korean, unseen) == "test":
+            yield draft
+
+
+def constituents(draft: Draft) -> list[int]:
+    """The constituent of each English word: VERB, SUBJECT, … of grammar/draft.py."""
+    return [(mask.bit_length() - 1) // 4 * 4 for text, mask in draft.english_pieces() for _ in text.split()]
+
+
+def is_mark(piece: str) -> bool:
+    """Whether a piece is a comma, a stop or the like."""
+    return bool(piece.strip(SPACE)) and not any(map(str.isalnum, piece)) and piece not in ("<s>", "</s>")
 
 
 def views(model: Attends, phrases: Sequence[Aligned]) -> list[AttentionView]:
@@ -71,10 +96,7 @@ def encoder_by_words(view: AttentionView) -> np.ndarray:
 
     A comma is no part of the name before it: a head that looks at commas knows that somebody is called, not who.
     """
-    words = [
-        word if any(map(str.isalnum, piece)) or not piece.strip(SPACE) else -1
-        for piece, word in zip(view.source, words_of(view.source), strict=True)
-    ]
+    words = [-1 if is_mark(piece) else word for piece, word in zip(view.source, words_of(view.source), strict=True)]
     return by_words(view.encoder, words, words)
 
 

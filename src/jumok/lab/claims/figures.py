@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from random import Random
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,12 +15,13 @@ from jumok.data.grammar.words import NAMES
 from jumok.lab.charts import field_svg, looks_svg
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
-from jumok.lab.looking import blank, encoder_by_words, places, rounded, views
+from jumok.lab.looking import blank, constituents, drafts, encoder_by_words, places, rounded, views
 from jumok.lab.wording import Text, Words
 
 WORDS = Words.read("figures")
 SENTENCES = 500
 DRAWS = 200  # by chance, to compare with
+SHORTEST = 6  # words of a sentence
 FAR = 4  # words between which others stand
 FIGURES = ("far", "reference", "phrases")
 TIMES, LEAST, MORE = 3.0, 0.1, 0.15  # found: so many times chance and so much weight, or so much more than chance
@@ -60,10 +60,8 @@ class Sentence(NamedTuple):
 def grammar(draft: Draft) -> Sentence:
     """What the phrasebook knows of a sentence; a phrase is a run of words of the same constituent."""
     english, korean = draft.spell()
-    pieces = [mask for text, mask in draft.english_pieces() for _ in range(text.count(" ") + 1)]
-    constituents = [(mask.bit_length() - 1) // 4 for mask in pieces]
     parts = [0]
-    for before, after in pairwise(constituents):
+    for before, after in pairwise(constituents(draft)):
         parts.append(parts[-1] + (before != after))
     words = english.split()
     call = next((place + 1 for place, word in enumerate(words[:2]) if word.endswith(",")), 0)
@@ -74,13 +72,11 @@ def grammar(draft: Draft) -> Sentence:
 def sentences(lab: Lab) -> list[Sentence]:
     """Sentences that no model of the lab has read: any, then some with far words or with "you" and a call."""
     count = max(60, round(SENTENCES * min(4.0, lab.scale.factor)))
-    random, found = Random(f"figures/{lab.seed}"), dict[str, Sentence]()
-    wanted = {"far": count // 5, "reference": count // 5}
-    while len(found) < count or max(wanted.values()) > 0:
-        draft = phrasebook.draft_sentence(random)
-        one = grammar(draft)
-        unseen = not phrasebook.held_out().isdisjoint(draft.combinations)
-        if phrasebook.split_of(one.korean, unseen) != "test" or not 6 <= len(one.words) <= phrasebook.LONGEST:
+    found, wanted = dict[str, Sentence](), {"far": count // 5, "reference": count // 5}
+    for one in map(grammar, drafts(f"figures/{lab.seed}")):
+        if len(found) >= count and max(wanted.values()) <= 0:
+            break
+        if len(one.words) < SHORTEST:
             continue
         of = [name for name, has in (("far", bool(one.bound())), ("reference", 0 < one.call < one.you)) if has]
         if one.english not in found and (len(found) < count or any(wanted[name] > 0 for name in of)):

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import combinations
-from typing import Any
+from itertools import combinations, islice
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from jumok.data.grammar.draft import ASKED, CALL, OBJECT, SUBJECT, VERB
+from jumok.data.phrasebook import align
 from jumok.evaluate import words_of
 from jumok.lab.charts import bars_svg, beside_svg, field_svg
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
-from jumok.lab.looking import Aligned, gold, places, rounded, views
+from jumok.lab.looking import Aligned, constituents, drafts, gold, is_mark, places, rounded, views
 from jumok.lab.wording import Text, Words
 from jumok.metrics import bleu
 from jumok.translator import Translator
@@ -23,12 +25,31 @@ from jumok.viz import KINDS, AttentionView
 WORDS = Words.read("heads")
 SENTENCES = 300  # on which models of 1 to 8 heads are compared
 LOOKED = 100  # whose attention is looked at, and translated without each head
+ROLES = {"call": CALL, "asked": ASKED, "verb": VERB, "subject": SUBJECT, "object": OBJECT}
 JOBS = {
-    "encoder": ("itself", "previous", "next", "word", "end", "far"),
+    "encoder": ("itself", "previous", "next", "word", "end", "mark", *ROLES, "far"),
     "decoder": ("itself", "previous", "word", "start", "far"),
     "cross": ("saying", "said", "end", "far"),
 }
 LITTLE = 0.1  # a head that gives nothing so much more than its even share is broad
+
+
+class Parsed(NamedTuple):
+    """A sentence, its translation, their links, and the constituent of each English word."""
+
+    english: str
+    korean: str
+    alignment: tuple[tuple[int, int], ...]
+    roles: tuple[int, ...]
+
+
+def parsed(lab: Lab) -> list[Parsed]:
+    """The sentences that are looked at."""
+    many = max(10, round(LOOKED * min(4.0, lab.scale.factor)))
+    return [
+        Parsed(*draft.spell(), align(draft), tuple(constituents(draft)))
+        for draft in islice(drafts(f"heads/{lab.seed}"), many)
+    ]
 
 
 # ------------------------------------------------------------------------------------------ how many heads
@@ -58,7 +79,7 @@ def quality(model: Translator, phrases: Sequence[Aligned]) -> dict[str, float]:
 # ------------------------------------------------------------------------------------------ what each head does
 
 
-def jobs(view: AttentionView, phrase: Aligned, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def jobs(view: AttentionView, phrase: Parsed, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Which job a look does, (R, C) as places in JOBS; which looks there are, (R, C); and which rows count, (R,)."""
     rows, columns = (len(labels) for labels in view.labels(kind))
     at, to = np.indices((rows, columns))
@@ -75,6 +96,11 @@ def jobs(view: AttentionView, phrase: Aligned, kind: str) -> tuple[np.ndarray, n
         name("end", to == columns - 1)
         return job, np.ones_like(job, dtype=bool), target >= 0
     words = np.array(words_of(view.source if kind == "encoder" else view.fed))
+    if kind == "encoder":
+        role = np.array([phrase.roles[word] if word >= 0 else -1 for word in words])
+        for key, wanted in ROLES.items():
+            name(key, np.broadcast_to(role == wanted, job.shape))
+        name("mark", np.broadcast_to(np.array([is_mark(piece) for piece in view.source]), job.shape))
     name("word", (words[:, None] == words[None, :]) & (words[:, None] >= 0))
     name("previous", to == at - 1)
     if kind == "encoder":
@@ -87,7 +113,7 @@ def jobs(view: AttentionView, phrase: Aligned, kind: str) -> tuple[np.ndarray, n
     return job, to <= at, np.arange(rows) >= 2  # before that there is little to choose from
 
 
-def done(looks: Sequence[AttentionView], phrases: Sequence[Aligned], kind: str) -> dict[str, Any]:
+def done(looks: Sequence[AttentionView], phrases: Sequence[Parsed], kind: str) -> dict[str, Any]:
     """For every head of a kind (L, H): the weight each job gets, what an even head would give it, how even it is."""
     shape = getattr(looks[0], kind).shape[:2]
     names = JOBS[kind]
@@ -173,7 +199,7 @@ def needed(lab: Lab, model: Translator, phrases: Sequence[Aligned], kind: str) -
 def measure(lab: Lab, *, heads: Sequence[int] = (1, 2, 4, 8), alike: bool = False) -> dict[str, Any]:
     """`heads`: how many the compared models have; `alike`: all heads of a layer become copies of its first."""
     found: dict[str, Any] = {"compared": compared(lab, heads)}
-    model, phrases = lab.base().model, lab.phrases(LOOKED)
+    model, phrases = lab.base().model, parsed(lab)
     if alike:
         make_alike(model.model)
     looks = views(model, phrases)
@@ -240,8 +266,8 @@ def draw(numbers: Numbers, language: str) -> list[Picture]:
         fields.append(field_svg(flat, rows=rows_of, columns=titles, form="{:+.0f}", title=word(f"of_{kind}")))
     return [
         Picture("heads-count", beside_svg(bars), WORDS("picture.counted")),
-        Picture("heads-jobs", beside_svg(fields[:2]), WORDS("picture.jobs")),
-        Picture("heads-jobs-cross", fields[2], WORDS("picture.jobs_cross")),
+        Picture("heads-jobs", fields[0], WORDS("picture.jobs")),
+        Picture("heads-jobs-decoder", beside_svg(fields[1:]), WORDS("picture.jobs_decoder")),
         Picture("heads-without", ablated, WORDS("picture.without", whole=numbers["whole"]["bleu"])),
     ]
 

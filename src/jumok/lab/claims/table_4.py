@@ -63,10 +63,11 @@ PARSER: dict[str, Any] = {
     "model.d_model": 128,
     "model.d_ff": 256,
     "model.heads": 4,
-    "model.dropout": 0.2,
+    "model.dropout": 0.1,
+    "model.positions": "rotary",
     "data.longest": 140,
-    "data.tokens_per_batch": 2_048,
-    "training.tokens_per_update": 2_048,
+    "data.tokens_per_batch": 1_024,
+    "training.tokens_per_update": 1_024,
     "training.optimizer": "muon",
     "training.peak": 1.6e-2,
     "training.warmup": 50,
@@ -74,7 +75,7 @@ PARSER: dict[str, Any] = {
     "training.valid_pairs": 50,
     "decoding.extra_length": EXTRA,
 }
-STEPS = 700
+STEPS = 2_000
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ def learnt(lab: Lab, trees: dict[str, list[Tree]], naming: Naming) -> Parser:
     return Parser(run.model, familiar, list(symbols), in_turn=naming == "places")
 
 
-def measure(lab: Lab, *, rule: bool = True, words: Naming = "places", beam: int = BEAM) -> dict[str, Any]:
+def measure(lab: Lab, *, rule: bool = True, words: Naming = "tags", beam: int = BEAM) -> dict[str, Any]:
     """`rule`: brackets are kept well-formed; `words`: their symbols are places, tags, or all the same."""
     trees = treebank(lab)
     parser = learnt(lab, trees, words)

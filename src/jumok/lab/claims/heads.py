@@ -230,13 +230,16 @@ def judge(numbers: Numbers) -> list[Check]:
     one, *several = numbers["compared"]
     score, loss = (float(np.mean([each[key] for each in several])) for key in ("bleu", "loss"))
     apart = float(np.mean([numbers["done"][kind]["apart"] for kind in KINDS]))
-    kinds = len(set(names_of(numbers).values()) - {"broad"})
+    layers: dict[tuple[str, int], set[str]] = {}
+    for (kind, layer, _), job in names_of(numbers).items():
+        layers.setdefault((kind, layer), set()).add(job)
+    shared = sum(len(jobs - {"broad"}) >= 2 for jobs in layers.values())
     costs = np.concatenate([lost(numbers, kind).ravel() for kind in KINDS])
     most, middle = float(costs.max()), float(np.median(costs))
     told = {"one": one["bleu"], "several": score, "one_loss": one["loss"], "several_loss": loss}
     return [
         Check(WORDS("checks.several", **told), score >= one["bleu"] + 0.5 and loss < 0.99 * one["loss"]),
-        Check(WORDS("checks.jobs", jobs=kinds, heads=costs.size), kinds >= 4),
+        Check(WORDS("checks.jobs", shared=shared, layers=len(layers)), 2 * shared > len(layers)),
         Check(WORDS("checks.apart", apart=apart), apart >= 0.3),
         Check(WORDS("checks.lost", most=most, middle=middle), most >= max(5.0, 3 * middle)),
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jumok.lab.charts import bars_svg
@@ -41,11 +41,17 @@ def learnt(run: Trained) -> dict[str, Any]:
     """The curve of a run, its mean training loss at the end, and its scores on sentences it has not seen."""
     last = [loss for _, loss in run.losses[-20:]]
     return {
-        "losses": [[step, loss] for step, loss in run.losses[:: max(1, len(run.losses) // 60)]],
+        "losses": smooth(run.losses, max(1, len(run.losses) // 60)),
         "loss": sum(last) / len(last),
         "unseen": run.scores["loss"],
         "bleu": run.scores["bleu"],
     }
+
+
+def smooth(losses: Sequence[tuple[int, float]], width: int) -> list[list[float]]:
+    """Means of `width` neighbours each, at the last update of each."""
+    parts = [losses[at : at + width] for at in range(0, len(losses), width)]
+    return [[part[-1][0], sum(loss for _, loss in part) / len(part)] for part in parts]
 
 
 def equation() -> list[dict[str, Any]]:

@@ -228,9 +228,10 @@ def phrase_shown(maps: Sequence[np.ndarray], given: Sequence[Sentence], found: d
     def follows(row: int) -> float:
         part, map_ = np.array(given[row].parts), maps[row][head] * ~np.eye(len(given[row].parts), dtype=bool)
         same = part[:, None] == part[None, :]
-        return float((map_ * same).sum() / max(1e-9, map_.sum())) + 0.02 * min(5, len(set(part.tolist())))
+        return float((map_ * same).sum() / max(1e-9, map_.sum()))
 
-    row = max(range(len(given)), key=follows)
+    several = [row for row, one in enumerate(given) if max(one.parts) >= 3] or [0]
+    row = max(several, key=follows)
     return {
         "words": given[row].words, "weights": rounded(maps[row][head]), "bold": [], "parts": list(given[row].parts)
     }  # fmt: skip

@@ -35,9 +35,16 @@ CHANGES = {  # small updates, and nothing hidden or dropped: there is no noise i
 }
 
 
+def unseen(task: str, count: int) -> list[tuple[str, str]]:
+    """Strings that no run was trained on, of all lengths."""
+    met = {source for source, _ in phrasebook.task(task, int(CHANGES["data.pairs"]), seed=1)}
+    drawn = phrasebook.task(task, 10 * count, seed=10_007)
+    return [pair for pair in drawn if pair[0] not in met][:count]
+
+
 def right(model: Translator, task: str, count: int) -> float:
-    """The share of strings that no run has drawn, exactly right."""
-    pairs = phrasebook.task(task, count, seed=10_007)
+    """The share of unseen strings that come out exactly right."""
+    pairs = unseen(task, count)
     said = model.translate([source for source, _ in pairs], beam=1, details=False)
     return sum(one.text == target for one, (_, target) in zip(said, pairs, strict=True)) / count
 

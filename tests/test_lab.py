@@ -209,6 +209,33 @@ def test_a_report_has_a_page_for_each_and_an_index_and_goes_on_where_it_stopped(
     assert json.loads((tmp_path / "out" / "other.json").read_text())["holds"] is False
 
 
+def test_a_page_names_the_command_that_made_it(coins, jumok, tmp_path, monkeypatch):
+    monkeypatch.setattr(table, "NAMES", ("coin",))
+    told = ["--runs", tmp_path / "runs", "--out", tmp_path / "out", "--seed", 2, "--scale", "minutes"]
+    answer = jumok("lab", "all", *told, "--book", tmp_path / "lab.md")
+    assert answer.code == 0
+    assert "[1/1] coin" in answer.err
+    page = (tmp_path / "out" / "coin.html").read_text(encoding="utf-8")
+    assert "jumok lab coin --scale minutes --seed 2" in page
+    book = (tmp_path / "lab.md").read_text(encoding="utf-8")
+    assert "![Coin](lab/en/coin.svg)" in book
+    assert (tmp_path / "lab" / "en" / "coin.svg").is_file()
+    assert "| heads | 0.50 |" in book
+    one = jumok("lab", "coin", *told, "--set", "share=0.9", "--json")
+    assert json.loads(one.out)["holds"] is False
+    assert json.loads(one.out)["command"] == "jumok lab coin --set share=0.9 --scale minutes --seed 2"
+    assert jumok("lab", "all", "--set", "share=1", "--runs", tmp_path).code == 2
+
+
+def test_the_claims_are_listed_in_both_languages(jumok):
+    for language, word in (("en", "bag of words"), ("ko", "셀프 어텐션")):
+        answer = jumok("lab", "--lang", language)
+        assert answer.code == 0
+        assert word in answer.out
+        assert len(answer.out.strip().split("\n")) == len(table.NAMES) + len(table.PAPER)
+    assert "did you mean 'ko'" in jumok("lab", "--lang", "kor").err
+
+
 def test_a_finding_for_the_terminal_aligns_korean(coins, tmp_path):
     told = lines(conduct.find("coin", Lab(tmp_path)), "ko")
     assert told[0].endswith("성립합니다")

@@ -107,13 +107,17 @@ def report(
     *,
     language: str = "en",
     again: bool = False,
+    options: str = "",
     follow: Callable[[int, str, Finding | None], None] = lambda number, name, finding: None,
 ) -> list[Finding]:
-    """Try all, write all, and an index of all; `follow` hears when each begins (None) and what came out."""
+    """Try all, write all, and an index of all; `follow` hears when each begins (None) and what came out.
+
+    `options` are those of the command line, as each page names the command that made it.
+    """
     findings = []
     for number, name in enumerate(names):
         follow(number, name, None)
-        finding = find(name, lab, again=again)
+        finding = find(name, lab, again=again, command=f"jumok lab {name}{options}")
         findings.append(finding)
         write(finding, out, language=language, index=True)
         write_file(out / "index.html", pages.contents(findings, language).encode())

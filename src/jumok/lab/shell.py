@@ -52,11 +52,13 @@ def conduct(
         raise UsageError("a knob belongs to one claim", where="in --set", hint=f"try: jumok lab {several[0]} --set …")
     given = data or (Path(folder) if (folder := os.environ.get("JUMOK_DATA")) else None)
     out = out or runs / "report"
-    more = "".join([f" --set {one}" for one in changes] + [f" --scale {scale}"] * (scale != "quick"))
+    more = "".join(f" --set {one}" for one in changes)
+    more += f" --scale {scale}" * (scale != "quick") + f" --seed {seed}" * (seed != 1) + " --data FOLDER" * bool(data)
     with watching() as (_, stop):
         lab = Lab(runs, scale=scale, seed=seed, data=given, say=lambda text: aside(f"  {text}"), stop=stop)
         if several:
-            findings = report(several, lab, out, language=language, again=again, follow=Follower(several, language))
+            follow = Follower(several, language)
+            findings = report(several, lab, out, language=language, again=again, options=more, follow=follow)
         else:
             findings = [find(name, lab, again=again, command=f"jumok lab {name}{more}", settings=settings)]
     made = [out / "index.html"] if several else write(findings[0], out, language=language)

@@ -15,7 +15,7 @@ figure svg{min-width:min(100%,32rem);max-height:80vh}
 :lang(ko){word-break:keep-all}
 ul.checks{list-style:none;padding:0}ul.checks li{margin:.35rem 0}
 ul.checks li::before{content:'✓ ';font-weight:700;color:var(--yes)}
-ul.checks li.no::before{content:'✗ ';color:var(--no)}ul.checks li.no{color:inherit}
+ul.checks li.no::before{content:'✗ ';color:var(--no)}ul.checks li{color:inherit}
 pre{background:var(--panel);padding:.8rem 1rem;overflow-x:auto;border-radius:.4rem}
 .cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(19rem,1fr));gap:1rem;padding:0;list-style:none}
 .cards a{display:block;height:100%;box-sizing:border-box;padding:1rem;border:1px solid var(--line);border-radius:.6rem;

@@ -41,7 +41,7 @@ def obstacle(model: ModelConfig) -> str | None:
         f"norm={model.norm!r}": model.norm != "layer",
         f"join={model.join!r}": model.join != "add",
         f"score={model.score!r}": model.score == "additive",
-        f"activation={model.activation!r}": model.activation == "swiglu",
+        f"activation={model.activation!r}": model.activation not in ("relu", "gelu"),
         "residual=false": not model.residual,
         "d_k or d_v other than d_model / heads": not (model.key_width == model.value_width == width)
         or model.d_model % model.heads != 0,

@@ -26,7 +26,7 @@ from jumok.native.searching import Dense, Layer, Norming, Search, Shortlist, Sta
 from jumok.text.vocabulary import END, START
 from jumok.weights import Tensors
 
-MARGIN = 3.0  # with a shortlist: a hypothesis e^3 times less likely than its sentence's best is given up (LOG.md)
+MARGIN = 2.0  # with a shortlist: a hypothesis e^2 times less likely than its sentence's best is given up (LOG.md)
 
 
 def obstacle(model: ModelConfig) -> str | None:

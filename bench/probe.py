@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import re
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -25,20 +24,21 @@ import numpy as np
 from bench.places import Absent, corpus, say
 from jumok import bundle
 from jumok.beginning import choose, inherit
+from jumok.data.trees import clean, leaves, parse
 from jumok.errors import JumokError
 from jumok.experiment import Experiment, train
 from jumok.text.lines import read_lines, write_lines
 from jumok.translator import Translator
 
 MODELS = ("bert", "electra")
-WORD = re.compile(r"\(([^\s()]+) ([^\s()]+)\)")  # a tag and its word
 DRAWS = 2_000
 
 
 def tagged(tree: str) -> tuple[str, str]:
     """The words of a bracketed tree and their tags, traces left out."""
-    pairs = [(tag, word.replace("\\/", "/")) for tag, word in WORD.findall(tree) if tag != "-NONE-"]
-    return " ".join(word for _, word in pairs), " ".join(tag for tag, _ in pairs)
+    bare = clean(parse(tree))
+    found = leaves(bare) if bare else []
+    return " ".join(leaf.word.replace("\\/", "/") for leaf in found), " ".join(leaf.tag for leaf in found)
 
 
 def shipped(data: str | None, out: Path) -> dict[str, list[str]]:

@@ -19,7 +19,9 @@ from jumok.training.team import Gradients
 from tests.helpers import SYMBOLS, ShapeChecker
 
 SIZES: dict[str, Any] = {"layers": 2, "d_model": 16, "d_ff": 24, "heads": 2, "longest": 32}
-VARIANTS: dict[str, dict[str, Any]] = {"words": {}, "next-sentence": {"next_sentence": True}}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "words": {}, "next-sentence": {"next_sentence": True}, "rotary": {"positions": "rotary"},
+}  # fmt: skip
 every = pytest.mark.parametrize("variant", VARIANTS)
 
 
@@ -366,8 +368,12 @@ def test_a_recipe_may_name_it():
     assert isinstance(recipe.model, BERTConfig)
     assert recipe.training.word_dropout == 0.0
     assert recipe.model.shape == "4 layers, d_model 128, d_ff 512, 4 heads of 32"
+    assert recipe.model.positions == "rotary"  # what it is usually trained with; a section alone is the paper's
+    assert BERTConfig().positions == "learned"
     with pytest.raises(ValueError, match="choose a multiple of 3, such as 129"):
         BERTConfig(heads=3)
+    with pytest.raises(ValueError, match="a head is 3 wide; choose an even width"):
+        BERTConfig(d_model=12, heads=4, positions="rotary")
 
 
 def test_shape_comments_are_true():

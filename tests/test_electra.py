@@ -24,6 +24,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "small": {"generator": 0.5},
     "tiny": {"generator": 0.1},
     "whole": {"generator": 1.0},
+    "rotary": {"generator": 0.3, "positions": "rotary"},
 }
 every = pytest.mark.parametrize("variant", VARIANTS)
 
@@ -52,7 +53,7 @@ def test_the_detector_equals_a_hugging_face_electra_given_the_same_weights():
 
 
 @pytest.mark.filterwarnings("ignore")
-@every
+@pytest.mark.parametrize("variant", ["small", "tiny", "whole"])
 def test_the_generator_equals_a_hugging_face_electra_given_the_same_weights(variant):
     transformers = pytest.importorskip("transformers")
     ours = made(variant).float()
@@ -273,9 +274,11 @@ def test_the_section_knows_how_many_weights_there_are(variant, symbols):
 
 @pytest.mark.parametrize("generator", [0.001, 0.1, 0.25, 1 / 3, 0.77, 1.0])
 @pytest.mark.parametrize("heads", [1, 3, 4, 12])
-def test_a_generator_can_always_be_split_into_its_heads(generator, heads):
-    narrow = ELECTRAConfig(d_model=12 * heads, heads=heads, generator=generator).narrow
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
+def test_a_generator_can_always_be_split_into_its_heads(generator, heads, positions):
+    narrow = ELECTRAConfig(d_model=12 * heads, heads=heads, generator=generator, positions=positions).narrow
     assert narrow["width"] % narrow["heads"] == 0
+    assert positions == "learned" or narrow["width"] // narrow["heads"] % 2 == 0
     assert 1 <= narrow["width"] <= 12 * heads
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from jumok import lab as table
 from jumok.errors import Resumable, UnknownName
-from jumok.lab import conduct, pages
+from jumok.lab import book, conduct, pages
 from jumok.lab.charts import bars_svg, field_svg
 from jumok.lab.claim import Check, Claim, Finding, Picture, Table, lines
 from jumok.lab.claims import mask, order
@@ -227,6 +227,25 @@ def test_a_page_names_the_command_that_made_it(coins, jumok, tmp_path, monkeypat
     assert jumok("lab", "all", "--set", "share=1", "--runs", tmp_path).code == 2
 
 
+def test_the_findings_of_a_folder_are_told_again_without_measuring(coins, jumok, tmp_path, monkeypatch):
+    monkeypatch.setattr(table, "NAMES", ("coin",))
+    monkeypatch.setattr(table, "PAPER", ("missing",))
+    coins["missing"] = coin(0.9)
+    report, pages_, book = tmp_path / "report", tmp_path / "pages", tmp_path / "lab.ko.md"
+    assert jumok("lab", "coin", "--runs", tmp_path / "runs", "--out", report).code == 0
+    coins["coin"] = Claim(**{**vars(coin(0.5)), "measure": None})
+    answer = jumok("lab", report, "--lang", "ko", "--out", pages_, "--book", book)
+    assert answer.code == 0
+    assert answer.out.splitlines() == ["✓ coin         Coin", str(pages_ / "index.html"), str(book)]
+    assert "공정합니다" in book.read_text(encoding="utf-8")
+    assert "공정합니다" in (pages_ / "coin.html").read_text(encoding="utf-8")
+    assert jumok("lab", report, "--again").code == 2
+    (tmp_path / "empty").mkdir()
+    nothing = jumok("lab", tmp_path / "empty")
+    assert nothing.code == 2
+    assert "there is no finding of this version" in nothing.err
+
+
 def test_the_claims_are_listed_in_both_languages(jumok):
     for language, word in (("en", "bag of words"), ("ko", "셀프 어텐션")):
         answer = jumok("lab", "--lang", language)
@@ -336,3 +355,14 @@ def test_the_claim_can_be_judged_drawn_and_told_in_both_languages(name, tmp_path
         for picture in finding.claim.draw(finding.numbers, language):
             ElementTree.fromstring(picture.svg)
         assert lines(finding, language)
+
+
+@pytest.mark.parametrize("file", ["lab.md", "lab.ko.md"])
+def test_the_books_in_docs_say_what_the_findings_there_say(file, tmp_path):
+    """jumok lab docs/lab --book docs/lab.md, and with --lang ko docs/lab.ko.md, after any change of words."""
+    docs = Path(__file__).parent.parent / "docs"
+    language = "ko" if ".ko." in file else "en"
+    book.write(conduct.collect(docs / "lab"), tmp_path / file, language)
+    assert (docs / file).read_text(encoding="utf-8") == (tmp_path / file).read_text(encoding="utf-8")
+    drawn = sorted(path.name for path in (tmp_path / "lab" / language).iterdir())
+    assert sorted(path.name for path in (docs / "lab" / language).iterdir()) == drawn

@@ -228,7 +228,9 @@ def model_info(model: ModelPath, as_json: Json = False) -> None:
 
 
 def lab(
-    name: Annotated[str | None, typer.Argument(help="A claim, `all`, or `paper`; none lists them.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="A claim, `all`, `paper`, or a folder of findings; none lists them.")
+    ] = None,
     language: Annotated[str, option("NAME", "en or ko.", "--lang")] = "en",
     scale: Annotated[str, option("NAME", "quick, minutes (4 times as long) or hours (30 times).")] = "quick",
     out: Annotated[Path | None, option("FOLDER", "Where the report goes. Default: runs/lab/report.")] = None,
@@ -251,6 +253,7 @@ def lab(
     jumok lab mask --lang ko
     jumok lab all --out report
     jumok lab paper --data corpora --scale minutes
+    jumok lab report --lang ko --book lab.ko.md
     """
     from jumok.lab.shell import conduct, listing
 

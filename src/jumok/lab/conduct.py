@@ -21,7 +21,7 @@ from typing import Any
 from jumok import lab as table
 from jumok import machine
 from jumok.bundle import write_file
-from jumok.errors import Resumable, UnknownName
+from jumok.errors import Resumable, UnknownName, UsageError
 from jumok.lab import pages
 from jumok.lab.claim import Claim, Finding
 from jumok.lab.laboratory import Lab
@@ -87,6 +87,17 @@ def read(path: Path) -> Finding | None:
         return None
 
 
+def collect(folder: Path) -> list[Finding]:
+    """The findings that a report left in a folder, in the order of the lab's table."""
+    kept = [read(folder / f"{name}.json") for name in (*table.NAMES, *table.PAPER)]
+    found = [finding for finding in kept if finding is not None]
+    if not found:
+        raise UsageError(
+            "there is no finding of this version", where=f"in {folder}", hint="try: jumok lab all --out FOLDER"
+        )
+    return found
+
+
 def write(finding: Finding, out: Path, *, language: str = "en", index: bool = False) -> list[Path]:
     """The page, the pictures and the numbers of a finding, as files in a folder."""
     out.mkdir(parents=True, exist_ok=True)
@@ -117,9 +128,22 @@ def report(
     findings = []
     for number, name in enumerate(names):
         follow(number, name, None)
-        finding = find(name, lab, again=again, command=f"jumok lab {name}{options}")
-        findings.append(finding)
-        write(finding, out, language=language, index=True)
-        write_file(out / "index.html", pages.contents(findings, language).encode())
-        follow(number, name, finding)
+        findings.append(find(name, lab, again=again, command=f"jumok lab {name}{options}"))
+        write(findings[-1], out, language=language, index=True)
+        write_index(findings, out, language)
+        follow(number, name, findings[-1])
     return findings
+
+
+def write_index(findings: Sequence[Finding], out: Path, language: str) -> Path:
+    """The page from which one comes to those of all findings."""
+    path = out / "index.html"
+    write_file(path, pages.contents(findings, language).encode())
+    return path
+
+
+def publish(findings: Sequence[Finding], out: Path, language: str) -> Path:
+    """The pages of findings that are there already, and their index."""
+    for finding in findings:
+        write(finding, out, language=language, index=True)
+    return write_index(findings, out, language)

@@ -11,11 +11,11 @@ from jumok import lab as table
 from jumok.errors import UnknownName, UsageError
 from jumok.lab.book import write as bound
 from jumok.lab.claim import VERDICTS, Finding, lines
-from jumok.lab.conduct import find, report, write
+from jumok.lab.conduct import collect, find, publish, report, write
 from jumok.lab.laboratory import Lab
 from jumok.lab.wording import LANGUAGES, Words
 from jumok.recipe import parse_assignment
-from jumok.shell import aside, dumps, watching
+from jumok.shell import aside, dumps, forbid, watching
 from jumok.viz import fit
 
 
@@ -44,8 +44,13 @@ def conduct(
     book: Path | None,
     as_json: bool,
 ) -> None:
-    """What the verb does."""
+    """What the verb does; `name` is a claim, `all`, `paper`, or a folder of findings to be told again."""
     known(language)
+    if name not in (*table.NAMES, *table.PAPER) and Path(name).is_dir():
+        ignored = {"set": changes or None, "again": again or None, "data": data}
+        forbid("what is in a folder is told, not measured", ignored)
+        retell(Path(name), language=language, out=out, book=book, as_json=as_json)
+        return
     several = {"all": table.NAMES, "paper": table.PAPER}.get(name)
     settings = dict(map(parse_assignment, changes))
     if several and settings:
@@ -68,6 +73,15 @@ def conduct(
         return
     told = list(map(summary, findings)) if several else lines(findings[0], language)
     print("\n".join([*told, "", *map(str, made)]))
+
+
+def retell(folder: Path, *, language: str, out: Path | None, book: Path | None, as_json: bool) -> None:
+    """Pages or a book of findings that were made before, perhaps elsewhere, perhaps in another language."""
+    findings = collect(folder)
+    made = [publish(findings, out, language)] if out is not None else []
+    made += [bound(findings, book, language)] if book is not None else []
+    print("\n".join(dumps(one.to_json()) if as_json else summary(one) for one in findings))
+    print("\n".join(map(str, made)), end="\n" * bool(made))
 
 
 class Follower:

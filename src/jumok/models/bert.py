@@ -30,7 +30,7 @@ from jumok.nn import fused
 from jumok.nn.attention import Padding
 from jumok.nn.layers import Chance, Dropout, LayerNorm, Linear
 from jumok.nn.loss import smoothed_cross_entropy
-from jumok.nn.positions import Learned
+from jumok.nn.positions import POSITIONS
 
 EPSILON, SPREAD = 1e-12, 0.02  # in every norm; of the tables when they are drawn (BERT's own)
 FOLLOWS, OTHER, ALONE = 0, 1, -1  # what the second text is to the first; alone: there is no first
@@ -45,6 +45,7 @@ class EncoderConfig(ModelConfig):
     heads: Annotated[int, Field(ge=1, le=1_024)] = 4
     dropout: Share = 0.1
     longest: Annotated[int, Field(ge=8, le=65_536)] = 512  # learned positions; beyond them the last one repeats
+    positions: Literal["learned", "rotary"] = "learned"  # figure 2's, or queries and keys turned inside attention
 
     @model_validator(mode="after")
     def heads_fit(self) -> Self:
@@ -53,6 +54,11 @@ class EncoderConfig(ModelConfig):
             raise ValueError(
                 f"d_model={self.d_model} cannot be split into heads={self.heads} equal heads; "
                 f"choose a multiple of {self.heads}, such as {nearest}"
+            )
+        if self.positions == "rotary" and self.d_model // self.heads % 2:
+            raise ValueError(
+                f"rotary positions turn pairs of coordinates, but a head is {self.d_model // self.heads} wide; "
+                'choose an even width, or positions="learned"'
             )
         return self
 
@@ -66,15 +72,17 @@ class EncoderConfig(ModelConfig):
         return self.layers * (4 * (width + 1) * width + (width + 1) * d_ff + (d_ff + 1) * width + 4 * width)
 
     def encoder_parameters(self, symbols: int) -> int:
-        tables = (symbols + self.longest + 4) * self.d_model  # two segments; scale and shift of the norm
+        places = self.longest * (self.positions == "learned")
+        tables = (symbols + places + 4) * self.d_model  # two segments; scale and shift of the norm
         return tables + self.stack_parameters(self.d_model, self.d_ff)
 
 
 class BERTConfig(EncoderConfig):
-    """Section 3, at a size for a text of some megabytes; layers 12, d_model 768, d_ff 3072 and heads 12 are the paper's
-    base model."""
+    """Section 3, at a size for a text of some megabytes; layers 12, d_model 768, d_ff 3072, heads 12 and learned
+    positions are the paper's base model."""
 
     usual: ClassVar[Mapping[str, Any]] = {
+        "model.positions": "rotary",  # a hidden word finds its neighbours in minutes; by learned positions in hours
         "training.optimizer": "muon",
         "training.peak": 6e-3,
         "training.warmup": 200,
@@ -98,10 +106,12 @@ class BERTConfig(EncoderConfig):
 # ---------------------------------------------------------------------------------------------------- encoder
 
 
-def stack(layers: int, *, width: int, d_ff: int, heads: int, dropout: float) -> nn.ModuleList:
-    """The layers of an encoder, with gelu and with BERT's epsilon."""
-    like = TransformerConfig(d_model=width, d_ff=d_ff, heads=heads, dropout=dropout, activation="gelu")
-    made = nn.ModuleList(EncoderLayer(like) for _ in range(layers))
+def stack(config: EncoderConfig, *, width: int, d_ff: int, heads: int) -> nn.ModuleList:
+    """The layers of an encoder, were they so wide, with gelu and with BERT's epsilon."""
+    like = TransformerConfig(
+        d_model=width, d_ff=d_ff, heads=heads, dropout=config.dropout, activation="gelu", positions=config.positions
+    )
+    made = nn.ModuleList(EncoderLayer(like) for _ in range(config.layers))
     for module in made.modules():
         if isinstance(module, LayerNorm):
             module.eps = EPSILON
@@ -117,20 +127,20 @@ def run(layers: nn.ModuleList, x: Tensor, keep: Tensor, maps: list[Tensor] | Non
 
 
 class Embedding(nn.Module):
-    """Word, position and segment, added (figure 2), then normed and dropped out."""
+    """Word, position (where it is learned) and segment, added (figure 2), then normed and dropped out."""
 
     def __init__(self, symbols: int, config: EncoderConfig) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(symbols, config.d_model))
         self.segments = nn.Parameter(torch.empty(2, config.d_model))
-        self.positions = Learned(config.d_model, config.longest)
+        self.positions = POSITIONS[config.positions](config.d_model, config.longest)
         self.norm, self.dropout = LayerNorm(config.d_model, eps=EPSILON), Dropout(config.dropout)
         for table in (self.weight, self.segments):
             nn.init.normal_(table, std=SPREAD)
 
     def forward(self, ids: Tensor, segments: Tensor) -> Tensor:
-        x = fused.embed(self.weight, ids, None, scale=1.0)  # (B, P, D)
-        x = x + fused.embed(self.segments, segments, None, scale=1.0) + self.positions(0, ids.shape[1])  # (B, P, D)
+        where = fused.embed(self.segments, segments, self.positions(0, ids.shape[1]), scale=1.0)  # (B, P, D)
+        x = fused.embed(self.weight, ids, None, scale=1.0) + where  # (B, P, D)
         x = self.dropout(self.norm(x))  # (B, P, D)
         return x
 
@@ -141,8 +151,7 @@ class Encoder(nn.Module):
     def __init__(self, config: EncoderConfig, symbols: int) -> None:
         super().__init__()
         self.embedding = Embedding(symbols, config)
-        sizes = {"width": config.d_model, "d_ff": config.d_ff, "heads": config.heads}
-        self.layers = stack(config.layers, **sizes, dropout=config.dropout)
+        self.layers = stack(config, width=config.d_model, d_ff=config.d_ff, heads=config.heads)
 
     def forward(self, ids: Tensor, segments: Tensor, maps: list[Tensor] | None = None) -> Tensor:
         return run(self.layers, self.embedding(ids, segments), ids != PAD, maps)

@@ -31,6 +31,7 @@ class ELECTRAConfig(EncoderConfig):
     """Section 3.1, at a size for a text of some megabytes."""
 
     usual: ClassVar[Mapping[str, Any]] = {
+        "model.positions": "rotary",  # as BERT's
         "training.optimizer": "muon",
         "training.peak": 2e-3,
         "training.warmup": 200,
@@ -50,8 +51,9 @@ class ELECTRAConfig(EncoderConfig):
     def narrow(self) -> dict[str, int]:
         """The sizes of a layer of the generator, whose heads are not narrower than 8, or than those of the encoder."""
         heads = max(1, int(self.heads * self.generator))
-        width = max(min(8, self.d_model // self.heads), int(self.d_model * self.generator / heads)) * heads
-        return {"width": width, "d_ff": max(1, int(self.d_ff * self.generator)), "heads": heads}
+        each = max(min(8, self.d_model // self.heads), int(self.d_model * self.generator / heads))
+        each -= each % 2 * (self.positions == "rotary")
+        return {"width": each * heads, "d_ff": max(1, int(self.d_ff * self.generator)), "heads": heads}
 
     def parameters(self, source: int, target: int) -> int:
         symbols, width, small = max(source, target), self.d_model, self.narrow["width"]
@@ -67,7 +69,7 @@ class Generator(nn.Module):
         super().__init__()
         width = config.narrow["width"]
         self.projection = Linear(config.d_model, width)
-        self.layers = stack(config.layers, **config.narrow, dropout=config.dropout)
+        self.layers = stack(config, **config.narrow)
         self.head = WordHead(width, config.d_model, symbols)
 
     def forward(self, x: Tensor, keep: Tensor) -> Tensor:

@@ -31,6 +31,7 @@ from jumok.nn.layers import Dropout, Linear
 
 SURE = 100.0  # the logit for END behind the last label, and against it before: e^-100 is nothing
 TUNING: Mapping[str, Any] = {
+    "model.positions": "rotary",  # or those of the encoder that is begun with
     "training.optimizer": "adam",
     "training.peak": 5e-4,
     "training.warmup": 100,

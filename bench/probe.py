@@ -59,9 +59,8 @@ def shipped(data: str | None, out: Path) -> dict[str, list[str]]:
             write_lines(path, side)
     texts = [*wiki.glob("wikitext2.*.txt.gz"), home / "multi30k" / "train.en.gz"]
     lines = [line for path in sorted(texts) for line in gzip.decompress(path.read_bytes()).decode().split("\n")]
-    write_lines(
-        files["text"][0], [*(line.strip() for line in lines if line.strip()), *(w for w, _ in sentences["train"])]
-    )
+    read = [words for words, _ in sentences["train"]]  # first: the tail of a text is held out
+    write_lines(files["text"][0], [*read, *(line.strip() for line in lines if line.strip())])
     return files
 
 

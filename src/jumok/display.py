@@ -94,9 +94,9 @@ class TrainingDisplay:
             self.headed = True
         worth = event.get("bleu", event.get("accuracy"))
         bleu = f"{worth:6.2f}" if worth is not None else f"{'–':>6}"
-        perplexity = min(event["perplexity"], 99_999_999)
+        perplexity = f"{event['perplexity']:.2f}" if event["perplexity"] < 100_000 else "–"  # no loss of words alone
         row = f"{event['step']:>8,} {event['epoch']:>6} {clock(event['seconds']):>7} {self.loss:>7.3f} "
-        row += f"{event['loss']:>7.3f} {perplexity:>8.2f} {bleu} {f'{self.speed:,.0f}' if self.speed else '–':>9}"
+        row += f"{event['loss']:>7.3f} {perplexity:>8} {bleu} {f'{self.speed:,.0f}' if self.speed else '–':>9}"
         pairs, of = event.get("pairs"), event.get("of")
         row += "" if pairs == of else f"  on {pairs:,} of {of:,} pairs"
         self.say(row + ("  best" if event.get("better") else ""))

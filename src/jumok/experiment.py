@@ -506,8 +506,9 @@ def worth(scores: dict[str, float]) -> tuple[float, float]:
 def told(scores: dict[str, float]) -> str:
     """Scores in words."""
     names = {"bleu": "BLEU {:.2f}", "accuracy": "accuracy {:.2f} %", "nats": "{:.3f} nats a character"}
-    words = [words.format(scores[name]) for name, words in names.items() if name in scores]
-    return ", ".join([*words, f"perplexity {scores['perplexity']:.2f}"])
+    if scores["perplexity"] < 100_000:  # more is no loss of words alone
+        names["perplexity"] = "perplexity {:.2f}"
+    return ", ".join(words.format(scores[name]) for name, words in names.items() if name in scores)
 
 
 def has_bf16(device: torch.device) -> bool:

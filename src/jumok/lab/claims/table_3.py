@@ -67,7 +67,7 @@ ORDER = (  # the most telling first: a grid that is stopped has said what it cou
 )  # fmt: skip
 HANDFUL = ORDER[:5]  # at the quick scale
 MOST = ("C-n2", "C-d256", "A-h1", "D-p0")  # the rows that the paper moves most, one for each thing that is changed
-BUDGETS = {"quick": 150, "minutes": 1_500, "hours": 4_800}  # updates; the last are the paper's twenty passes
+BUDGETS = {"quick": 300, "minutes": 3_000, "hours": 9_600}  # updates; the last are the paper's twenty passes
 
 SMALLER = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 4, "d_ff": 4, "d_k": 4, "d_v": 4}
 WARMUP, PEAK, WIDTH = 400, 2e-3, 128  # equation 3: the peak falls with the root of the width; this one is of base
@@ -76,12 +76,12 @@ COMMON: dict[str, Any] = {  # what all rows have; model and label smoothing come
     "vocabulary.kind": "bpe",
     "vocabulary.size": 5_000,  # a third of the weights of base, as in the paper
     "vocabulary.at_most": True,
-    "data.tokens_per_batch": 1_024,
+    "data.tokens_per_batch": 512,
     "model.longest": 256,
     "training.optimizer": "adam",
     "training.schedule": "noam",
     "training.clip": 0.0,
-    "training.tokens_per_update": 2_048,
+    "training.tokens_per_update": 1_024,
     "training.validations": 1,  # at the end, so that the last weights are the model, whatever they are worth
     "training.valid_pairs": 100,
     "training.average": 1,

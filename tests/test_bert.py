@@ -372,7 +372,7 @@ def test_a_recipe_may_name_it():
     assert BERTConfig().positions == "learned"
     with pytest.raises(ValueError, match="choose a multiple of 3, such as 129"):
         BERTConfig(heads=3)
-    with pytest.raises(ValueError, match="a head is 3 wide; choose an even width"):
+    with pytest.raises(ValueError, match="a head is 3 wide; choose d_model=16"):
         BERTConfig(d_model=12, heads=4, positions="rotary")
 
 

@@ -95,6 +95,21 @@ class ModelConfig(Section):
         return rows[self.tied] * self.d_model
 
 
+def heads_fit(d_model: int, heads: int, *, positions: str = "", otherwise: str = "") -> None:
+    """Refuse heads that a width cannot be split into, or, where positions are rotary, heads of odd width."""
+    if d_model % heads:
+        nearest = d_model // heads * heads + heads
+        raise ValueError(
+            f"d_model={d_model} cannot be split into heads={heads} equal heads; "
+            f"choose a multiple of {heads}, such as {nearest}{otherwise}"
+        )
+    if positions == "rotary" and d_model // heads % 2:
+        raise ValueError(
+            f"rotary positions turn pairs of coordinates, but a head is {d_model // heads} wide; "
+            f"choose d_model={heads * (d_model // heads + 1)}, or model.positions=learned"
+        )
+
+
 class TransformerConfig(ModelConfig):
     """One row of table 3.  Every default is the paper's base model."""
 
@@ -127,12 +142,8 @@ class TransformerConfig(ModelConfig):
 
     @model_validator(mode="after")
     def sizes_fit(self) -> Self:
-        if (self.d_k is None or self.d_v is None) and self.d_model % self.heads:
-            nearest = self.d_model // self.heads * self.heads + self.heads
-            raise ValueError(
-                f"d_model={self.d_model} cannot be split into heads={self.heads} equal heads; "
-                f"choose a multiple of {self.heads}, such as {nearest}, or set d_k and d_v"
-            )
+        if self.d_k is None or self.d_v is None:
+            heads_fit(self.d_model, self.heads, otherwise=", or set d_k and d_v")
         if self.positions == "rotary" and self.key_width % 2:
             raise ValueError(f"rotary positions turn pairs of coordinates; d_k={self.key_width} must be even")
         if self.positions == "appended" and self.join != "concatenate":

@@ -23,7 +23,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jumok.config import Layers, ModelConfig, Share, Size, TransformerConfig
+from jumok.config import Layers, ModelConfig, Share, Size, TransformerConfig, heads_fit
 from jumok.models.base import CLASS, END, MASK, PAD, SEPARATOR, SPECIALS, UNKNOWN
 from jumok.models.transformer import EncoderLayer
 from jumok.nn import fused
@@ -48,18 +48,8 @@ class EncoderConfig(ModelConfig):
     positions: Literal["learned", "rotary"] = "learned"  # figure 2's, or queries and keys turned inside attention
 
     @model_validator(mode="after")
-    def heads_fit(self) -> Self:
-        if self.d_model % self.heads:
-            nearest = self.d_model // self.heads * self.heads + self.heads
-            raise ValueError(
-                f"d_model={self.d_model} cannot be split into heads={self.heads} equal heads; "
-                f"choose a multiple of {self.heads}, such as {nearest}"
-            )
-        if self.positions == "rotary" and self.d_model // self.heads % 2:
-            raise ValueError(
-                f"rotary positions turn pairs of coordinates, but a head is {self.d_model // self.heads} wide; "
-                'choose an even width, or positions="learned"'
-            )
+    def sizes_fit(self) -> Self:
+        heads_fit(self.d_model, self.heads, positions=self.positions)
         return self
 
     @property

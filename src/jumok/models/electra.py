@@ -23,23 +23,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jumok.models.base import MASK, PAD
-from jumok.models.bert import Encoder, EncoderConfig, WordHead, choose, join, ordinary, run, stack
+from jumok.models.bert import BERTConfig, Encoder, EncoderConfig, WordHead, choose, join, ordinary, run, stack
 from jumok.nn.layers import Chance, Linear
 
 
 class ELECTRAConfig(EncoderConfig):
     """Section 3.1, at a size for a text of some megabytes."""
 
-    usual: ClassVar[Mapping[str, Any]] = {
-        "model.positions": "rotary",  # as BERT's
-        "training.optimizer": "muon",
-        "training.peak": 2e-3,
-        "training.warmup": 200,
-        "training.label_smoothing": 0.0,
-        "training.word_dropout": 0.0,  # the objective hides words itself
-        "training.dropout_epochs": 0,
-        "vocabulary.sampling": 0.0,
-    }
+    usual: ClassVar[Mapping[str, Any]] = {**BERTConfig.usual, "training.peak": 2e-3}
 
     kind: Literal["electra"] = "electra"
     tied: Literal["all"] = "all"  # one text, one vocabulary, and generator, detector and output read the same table

@@ -27,7 +27,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jumok.config import Layers, ModelConfig, Share, Size
+from jumok.config import Layers, ModelConfig, Share, Size, heads_fit
 from jumok.errors import UsageError
 from jumok.models.base import PAD, SEPARATOR, Attention, State
 from jumok.nn import fused
@@ -54,17 +54,7 @@ class GPTConfig(ModelConfig):
 
     @model_validator(mode="after")
     def sizes_fit(self) -> Self:
-        if self.d_model % self.heads:
-            nearest = self.d_model // self.heads * self.heads + self.heads
-            raise ValueError(
-                f"d_model={self.d_model} cannot be split into heads={self.heads} equal heads; "
-                f"choose a multiple of {self.heads}, such as {nearest}"
-            )
-        if self.positions == "rotary" and self.d_model // self.heads % 2:
-            raise ValueError(
-                f"rotary positions turn pairs of coordinates, but a head is {self.d_model // self.heads} wide; "
-                f"choose d_model={self.heads * (self.d_model // self.heads + 1)}, or model.positions=learned"
-            )
+        heads_fit(self.d_model, self.heads, positions=self.positions)
         return self
 
     @property

@@ -35,7 +35,8 @@ def beginning(findings: Sequence[Finding], language: str) -> str:
             f"| [{name}](#{anchor(one, language)}) | {words('claim').of(language)} | {verdict} | {one.seconds:.0f} |"
         )
     made = {(one.machine, one.date, one.scale) for one in findings}
-    lines += ["", *(f"{machine} · {date} · `--scale {scale}`" for machine, date, scale in sorted(made))]
+    lines += ["", WORDS("times").of(language)]
+    lines += ["", *(f"- {machine} · {date} · `--scale {scale}`" for machine, date, scale in sorted(made))]
     return "\n".join(lines)
 
 

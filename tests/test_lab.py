@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from jumok import lab as table
-from jumok.errors import Resumable, UnknownName
+from jumok.errors import Resumable, UnknownName, UsageError
 from jumok.lab import book, conduct, pages
 from jumok.lab.charts import bars_svg, field_svg
 from jumok.lab.claim import Check, Claim, Finding, Picture, Table, lines
@@ -207,6 +207,18 @@ def test_a_report_has_a_page_for_each_and_an_index_and_goes_on_where_it_stopped(
     assert "other.html" in index
     assert "성립하지 않습니다" in index
     assert json.loads((tmp_path / "out" / "other.json").read_text())["holds"] is False
+
+
+def test_a_report_leaves_out_a_claim_whose_text_is_not_here_and_says_so(coins, tmp_path):
+    coins["other"] = Claim(**{**vars(coin(0.9)), "name": "other", "measure": lambda lab: lab.corpus("treebank")})
+    said = []
+    found = conduct.report(["other", "coin"], Lab(tmp_path, say=said.append), tmp_path / "out")
+    assert [one.claim.name for one in found] == ["coin"]
+    assert "other.html" not in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    [line] = said
+    assert line.startswith("other is left out: this needs treebank, which is not part of jumok")
+    with pytest.raises(UsageError, match="this needs treebank"):
+        conduct.find("other", Lab(tmp_path))
 
 
 def test_a_page_names_the_command_that_made_it(coins, jumok, tmp_path, monkeypatch):

@@ -99,6 +99,10 @@ class Trained:
         return {name: last[name] for name in ("loss", "perplexity", "bleu", "accuracy") if name in last}
 
 
+class Absent(UsageError):
+    """A real text that a claim needs is not here."""
+
+
 class Lab:
     """What a claim may use."""
 
@@ -184,7 +188,7 @@ class Lab:
         """A folder of real text that is not part of the project."""
         home = self.data
         if home is None or not home.joinpath(*parts).exists():
-            raise UsageError(
+            raise Absent(
                 f"this needs {'/'.join(parts)}, which is not part of jumok",
                 where=f"in {home}" if home else "in --data",
                 hint="try: --data FOLDER, the folder that holds it",

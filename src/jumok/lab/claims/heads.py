@@ -59,7 +59,7 @@ def compared(lab: Lab, counts: Sequence[int]) -> list[dict[str, Any]]:
     """Models that differ only in the number of heads: d_k shrinks as they become more."""
     found = []
     for count in counts:
-        run = lab.train(f"{count} heads", {"model.heads": count, "training.steps": lab.steps(700)})
+        run = lab.train(f"{count} heads", {"model.heads": count, "training.steps": lab.steps(500)})
         found.append({"heads": count, **quality(run.model, lab.phrases(SENTENCES))})
     return found
 

@@ -72,7 +72,7 @@ class BERTConfig(EncoderConfig):
     positions are the paper's base model."""
 
     usual: ClassVar[Mapping[str, Any]] = {
-        "model.positions": "rotary",  # a hidden word finds its neighbours in minutes; by learned positions in hours
+        "model.positions": "rotary",  # learned ones stay at word frequencies for long (docs/decisions/0012)
         "training.optimizer": "muon",
         "training.peak": 6e-3,
         "training.warmup": 200,

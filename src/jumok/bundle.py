@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jumok.config import CleaningConfig
 from jumok.errors import DiskError, JumokError, ModelFileError
 from jumok.recipe import Recipe, read_recipe
 from jumok.text.vocabulary import Vocabularies
@@ -31,6 +32,7 @@ FORMAT = 1  # of bundles and checkpoints, said in card.json and state.json; wher
 NAME = re.compile(r"(?!\.+$)[A-Za-z0-9_.-]{1,100}")
 FILES = 64  # that a manifest may list
 JSON = 1_000_000  # bytes of a JSON file, at most
+BEFORE = {"data": {"clean": dict.fromkeys(CleaningConfig.model_fields, False)}}  # what recipes meant that do not say it
 HEADER = 8_000_000  # bytes of names and shapes before the tensors of a file, at most
 OTHER = 64_000_000  # bytes of a file that this version does not read
 
@@ -113,7 +115,7 @@ def saved_recipe(folder: Path) -> Recipe:
     path = folder / "recipe.toml"
     try:
         _check_own(path)
-        return read_recipe(path)
+        return read_recipe(path, missing=BEFORE)
     except JumokError as error:
         raise ModelFileError(error.what, where=error.where) from None
 
@@ -127,16 +129,16 @@ def make_whole(place: Path, fill: Callable[[Path], None]) -> None:
         fill(beside)
         paths = sorted(beside.iterdir())
         for path in paths:
-            _sync(path)
+            sync(path)
         ours = [path for path in paths if NAME.fullmatch(path.name)]  # what else was in a folder does no harm in it
         listed = {path.name: {"size": path.stat().st_size, "sha256": _sha256(path)} for path in ours}
         write_file(beside / MANIFEST, json.dumps(listed, indent=1).encode())
-        _sync(beside)
+        sync(beside)
         if place.exists():
             shutil.rmtree(before, ignore_errors=True)
             place.rename(before)  # what was there stays whole until the new folder has its place
         beside.rename(place)
-        _sync(place.parent)
+        sync(place.parent)
     except OSError as error:
         reason = error.strerror or str(error)
         raise DiskError(f"cannot save: {reason}", where=f"in {place}", hint="try: df -h; free some space") from None
@@ -259,7 +261,8 @@ def write_file(path: Path, content: bytes) -> None:
     beside.replace(path)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Have a file, or the names in a folder, on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -33,6 +33,29 @@ class Section(BaseModel):
         return value
 
 
+class CleaningConfig(Section):
+    """Which pairs are left out of training; each rule can be turned off."""
+
+    duplicates: bool = True  # the same pair again
+    near_duplicates: bool = True  # equal but for case, digits, punctuation and white space
+    copies: bool = True  # the target is the source
+    scripts: bool = True  # a side is mostly in a script that its language does not use
+    symbols: bool = True  # a side has hardly any letters
+
+
+class CorpusConfig(Section):
+    """One of several corpora that are trained on together."""
+
+    name: Annotated[str, Field(max_length=100)] = ""
+    source: str | None = None
+    target: str | None = None
+    table: str | None = None
+    valid_source: str | None = None
+    valid_target: str | None = None
+    valid_table: str | None = None
+    share: Annotated[float, Field(gt=0.0, le=1e9)] | None = None  # of what is seen, over the sum of all shares
+
+
 class DataConfig(Section):
     """Which sentence pairs, which of them are kept, and how they are put into batches."""
 
@@ -46,6 +69,12 @@ class DataConfig(Section):
     valid_target: str | None = None
     valid_table: str | None = None
     valid_text: str | None = None
+    corpora: tuple[CorpusConfig, ...] = ()  # or several corpora, mixed by their shares or by temperature
+    temperature: Annotated[float, Field(ge=1.0, le=1_000.0)] | None = None  # share ∝ pairs^(1/T); 1: by their sizes
+    columns: str | None = None  # of tables: names of the source and the target column, such as en,de
+    exclude: tuple[str, ...] = ()  # files whose sentences are left out of training
+    prepared: str | None = None  # or a folder that `jumok data prepare` has made
+    clean: CleaningConfig = CleaningConfig()
     stretch: Annotated[int, Field(ge=8, le=65_536)] = 256  # characters of a text that are learnt at a time
     halves: bool = False  # of which the first half is read and the second said
     hold_out: Annotated[int, Field(ge=1, le=100_000)] = 1_000  # pairs held out where no validation set is given
@@ -63,7 +92,8 @@ class VocabularyConfig(Section):
     target_kind: Literal["unigram", "bpe", "word", "byte"] | None = None  # where the target has its own: labels, say
     joint: bool = True  # one vocabulary for both languages
     breaks: bool = False  # lines of a text are kept apart; else a line break is a space
-    sentences: Annotated[int, Field(ge=100, le=10**8)] = 1_000_000  # sampled from the corpus to learn it
+    sentences: Annotated[int, Field(ge=100, le=10**8)] = 1_000_000  # pairs sampled from the corpus to learn it
+    characters: Annotated[int, Field(ge=10_000, le=10**10)] = 20_000_000  # of this sample, at most
     sampling: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0  # how freely words are cut in training; grows with dropout
 
 

@@ -198,11 +198,13 @@ class Experiment:
             self.recipe, self.folder, *self.texts(), report=self.report, vocabularies=self.given, tick=self.tick,
             write=self.world.first,
         )  # fmt: skip
-        self.corpus, self.vocabularies, self.store, self.valid = self.prepared
+        self.vocabularies, self.store, self.valid = self.prepared.vocabularies, self.prepared.store, self.prepared.valid
 
-    def texts(self) -> tuple[Corpus, Corpus | None]:
-        """The training text, and the validation text if there is one."""
-        return corpora.resolve(self.recipe.data, self.recipe.seed, tick=self.tick)
+    def texts(self) -> tuple[list[Corpus], list[Corpus]]:
+        """The training corpora, and the validation corpora if there are any."""
+        if self.recipe.data.prepared is not None:
+            return [], []
+        return corpora.resolve_all(self.recipe.data, self.recipe.seed, tick=self.tick)
 
     def _claim_folder(self) -> None:
         """A folder that holds another run is not touched, and one that cannot be written is no use."""
@@ -267,7 +269,7 @@ class Experiment:
         batch_tokens = min(recipe.data.tokens_per_batch, training.tokens_per_update)
         self.feed = Batches(
             self.store, tokens=batch_tokens, seed=recipe.seed, vocabularies=self.vocabularies, noise=self.noise,
-            ends=not self.corpus.is_text,
+            ends=not self.prepared.is_text,
         )  # fmt: skip
         self.accumulate = max(1, round(training.tokens_per_update / batch_tokens))
         self.schedule = Schedule(training.schedule, recipe.model.d_model, training.warmup, training.peak)
@@ -275,7 +277,7 @@ class Experiment:
         valid = [self.valid[row] for row in spread(len(self.valid), training.valid_pairs)]
         engine = TorchEngine(self.model, device=self.device)
         self.judge = judge_of(
-            engine, self.vocabularies, valid, is_text=self.corpus.is_text, ratio=target / max(1, source),
+            engine, self.vocabularies, valid, is_text=self.prepared.is_text, ratio=target / max(1, source),
             labels=recipe.vocabulary.target_kind == "word", tick=self.tick,
         )  # fmt: skip
 
@@ -390,7 +392,7 @@ class Experiment:
     def surroundings(self) -> dict[str, Any]:
         """All that the bytes of the result depend on besides the recipe."""
         return {
-            "data": self.corpus.digest,
+            "data": self.prepared.digest,
             "torch": torch.__version__,
             "threads": torch.get_num_threads() * self.world.size,
             "kernels": native.library() is not None,
@@ -467,13 +469,13 @@ class Experiment:
             "minutes": round(progress.seconds / 60, 1),
             "wall_minutes": round(self.clock() / 60, 1),
             "pairs": len(self.store),
-            "data": self.corpus.digest,
+            "data": self.prepared.digest,
             "vocabulary": self.vocabularies.digest,
             "valid": judged,
             "valid_pairs": pairs,
             "machine": str(machine.describe()),
         }
-        wanted = preparation.shortlisted(self.recipe, self.corpus)
+        wanted = preparation.shortlisted(self.recipe, self.prepared.is_text)
         more = {lexicon.FILE: self.prepared.shortlist()} if wanted else {}
         checkpoint.export(self.folder.bundle, tensors, self.recipe, self.vocabularies, card, more)
         scores, of = judged[name], len(self.judge.pairs)

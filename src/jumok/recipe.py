@@ -97,8 +97,8 @@ def validate(values: Mapping[str, Any], *, where: str = "") -> Recipe:
         raise _explain(error, where, sort) from None
 
 
-def read_recipe(path: str | Path) -> Recipe:
-    """A recipe from a TOML file of at most 100,000 bytes."""
+def read_recipe(path: str | Path, *, missing: Mapping[str, Mapping[str, Any]] | None = None) -> Recipe:
+    """A recipe from a TOML file of at most 100,000 bytes; `missing` are values for keys of sections that it lacks."""
     path = Path(path)
     try:
         if path.stat().st_size > 100_000:
@@ -113,6 +113,9 @@ def read_recipe(path: str | Path) -> Recipe:
     except (ValueError, RecursionError) as error:  # not TOML or UTF-8, endless digits, nested too deep
         hint = "try: a file of lines such as seed = 1, then [training], then steps = 500"
         raise UsageError(f"not a TOML file: {error}", where=f"in {path}", hint=hint) from None
+    for name, defaults in (missing or {}).items():
+        if isinstance(section_values := values.setdefault(name, {}), dict):
+            values[name] = {**defaults, **section_values}
     return validate(values, where=f"in {path}")
 
 
@@ -134,11 +137,14 @@ def _known(section: Mapping[str, Any], part: str, key: str, where: str) -> Mappi
 
 
 def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        key: _without_none(value) if isinstance(value, dict) else value
-        for key, value in values.items()
-        if value is not None
-    }
+    return {key: _plain(value) for key, value in values.items() if value is not None}
+
+
+def _plain(value: Any) -> Any:
+    """A value as TOML can write it."""
+    if isinstance(value, Mapping):
+        return _without_none(value)
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _explain(error: ValidationError, where: str, sort: type[ModelConfig], before: tuple[str, ...] = ()) -> UsageError:

@@ -8,17 +8,22 @@ import hashlib
 import io
 import select
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from jumok.config import DataConfig
+from jumok.config import CorpusConfig, DataConfig
 from jumok.data import passages
 from jumok.errors import DataError, DiskError, UnknownName, UsageError
 from jumok.text.lines import digest as digest_files
-from jumok.text.lines import is_table, read_pairs, read_table
+from jumok.text.lines import is_table, must_differ, read_lines, read_pairs, read_table
+from jumok.text.tables import row_parser
+
+
+REMEMBERED = 100_000  # pairs of a corpus made here that are kept for the next walk
 
 
 class Pair(NamedTuple):
@@ -35,10 +40,24 @@ class Corpus:
 
     name: str
     read: Callable[[], Iterator[tuple[str, str]]]
-    digest: str
-
+    identity: str | Callable[[str], str] = ""  # of what has no files; or a function of the digest of its files
+    inputs: tuple[tuple[str, ...], ...] = ()  # its files: each a table, or two that go line by line
     tick: Callable[[], None] = lambda: None  # called now and then by whoever walks; may end the walk by an exception
     is_text: bool = False  # stretches of one text, which do not end where they are cut, instead of sentences
+    share: float | None = None  # of what is seen in training, among several corpora
+
+    @property
+    def files(self) -> list[str]:
+        return [path for paths in self.inputs for path in paths]
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of all that can be read; files are read for it."""
+        return self.digest_with(digest_files(self.files, tick=self.tick)) if self.inputs else self.digest_with("")
+
+    def digest_with(self, files: str) -> str:
+        """The same where the digest of the files is known."""
+        return self.identity(files) if callable(self.identity) else files or self.identity
 
     def __iter__(self) -> Iterator[Pair]:
         for line, (source, target) in enumerate(self.read(), start=1):
@@ -49,23 +68,32 @@ class Corpus:
 
 def from_files(source: str | Path, target: str | Path, *, tick: Callable[[], None] = lambda: None) -> Corpus:
     """Two files, line i of one is the translation of line i of the other."""
-    return Corpus(
-        f"{source} + {target}", partial(read_pairs, source, target), digest_files([source, target], tick=tick), tick
-    )
+    read = partial(read_pairs, source, target)
+    return Corpus(f"{source} + {target}", read, inputs=((str(source), str(target)),), tick=tick)
 
 
 def from_table(path: str | Path, *, tick: Callable[[], None] = lambda: None) -> Corpus:
     """One .tsv or .jsonl with both sides."""
-    return Corpus(str(path), partial(read_table, path), digest_files([path], tick=tick), tick)
+    row_parser(path)  # a name that does not say its kind is refused now
+    return Corpus(str(path), partial(read_table, path), inputs=((str(path),),), tick=tick)
 
 
 def from_text(
-    path: str | Path, data: DataConfig, *, part: slice = slice(None), tick: Callable[[], None] = lambda: None
+    path: str | Path,
+    data: DataConfig,
+    *,
+    part: Callable[[], slice] = lambda: slice(None),
+    tick: Callable[[], None] = lambda: None,
 ) -> Corpus:
     """A text that is learnt itself, some lines of it, in stretches."""
-    read = partial(passages.read, path, data.stretch, in_halves=data.halves, part=part)
-    digest = _made(digest_files([path], tick=tick), data.stretch, data.halves, part.start, part.stop)
-    return Corpus(str(path), read, digest, tick, is_text=True)
+
+    def read() -> Iterator[tuple[str, str]]:
+        return passages.read(path, data.stretch, in_halves=data.halves, part=part())
+
+    def identity(files: str) -> str:
+        return _made(files, data.stretch, data.halves, part().start, part().stop)
+
+    return Corpus(str(path), read, identity, ((str(path),),), tick, is_text=True)
 
 
 def stories(task: int, count: int, seed: int, split: str = "train") -> Corpus:
@@ -82,12 +110,15 @@ def phrases(split: str, count: int, seed: int) -> Corpus:
     """The embedded English–Korean phrasebook."""
     from jumok.data import phrasebook  # its grammar takes a moment, and few need it
 
-    @cache  # made once however often the corpus is walked
+    def make() -> Iterator[tuple[str, str]]:
+        return ((phrase.english, phrase.korean) for phrase in phrasebook.phrases(split, count, seed=seed))
+
+    @cache
     def made() -> list[tuple[str, str]]:
-        return [(phrase.english, phrase.korean) for phrase in phrasebook.phrases(split, count, seed=seed)]
+        return list(make())
 
     def read() -> Iterator[tuple[str, str]]:
-        return iter(made())
+        return iter(made()) if count <= REMEMBERED else make()
 
     return Corpus(f"phrasebook {split}", read, _made("phrasebook", split, count, seed))
 
@@ -143,33 +174,70 @@ def usual(corpus: str | None, text: str | None) -> dict[str, Any]:
 
 def resolve(data: DataConfig, seed: int, *, tick: Callable[[], None] = lambda: None) -> tuple[Corpus, Corpus | None]:
     """The training corpus a recipe names and its validation corpus, if it names one; walking them calls `tick`."""
-    if sum(map(bool, (data.corpus, data.source or data.target, data.table, data.text))) != 1:
+    trained, validating = resolve_all(data, seed, tick=tick)
+    if len(trained) > 1:
+        raise UsageError("this takes one corpus, not several", where="in data.corpora", hint="try: one of them alone")
+    return trained[0], validating[0] if validating else None
+
+
+def resolve_all(
+    data: DataConfig, seed: int, *, tick: Callable[[], None] = lambda: None
+) -> tuple[list[Corpus], list[Corpus]]:
+    """Every training corpus that a recipe names, and the validation corpora: one for each, one for all, or none."""
+    named = (data.corpus, data.source or data.target, data.table, data.text, data.corpora)
+    if sum(map(bool, named)) != 1:
         raise UsageError(
             "name the training text once: two files, one table, a text of its own, or a corpus made by jumok",
             where="in data",
             hint="try: jumok train --source train.en --target train.de   or: --corpus phrasebook",
         )
+    if (data.valid_source or data.valid_target) and data.valid_table:
+        raise UsageError("name the validation text once: two files, or one table", where="in data")
+    if data.text is not None:
+        first, last = _of_text(data, data.text, tick)
+        return [first], [last]
+    valid: list[Corpus] = []
     if data.corpus is not None:
         if data.corpus not in MADE_HERE:
             raise UnknownName("corpus", data.corpus, MADE_HERE, where="in data.corpus")
-        train, valid = MADE_HERE[data.corpus](data, seed)
-    elif data.text is not None:
-        return _of_text(data, data.text, tick)
+        made, made_valid = MADE_HERE[data.corpus](data, seed)
+        train, valid = [made], [] if made_valid is None else [made_valid]
+    elif data.corpora:
+        train = [_one_of_several(part, tick) for part in data.corpora]
+        valid = _valid_of_several(data.corpora, tick)
     else:
-        train, valid = _from_paths(data.source, data.target, data.table, "", tick), None
-    if (data.valid_source or data.valid_target) and data.valid_table:
-        raise UsageError("name the validation text once: two files, or one table", where="in data")
+        train = [_from_paths(data.source, data.target, data.table, "", tick)]
     if data.valid_source or data.valid_target or data.valid_table:
-        valid = _from_paths(data.valid_source, data.valid_target, data.valid_table, "valid-", tick)
-    return replace(train, tick=tick), None if valid is None else replace(valid, tick=tick)
+        valid = [_from_paths(data.valid_source, data.valid_target, data.valid_table, "valid-", tick)]
+    return [replace(one, tick=tick) for one in train], [replace(one, tick=tick) for one in valid]
+
+
+def _one_of_several(part: CorpusConfig, tick: Callable[[], None]) -> Corpus:
+    found = _from_paths(part.source, part.target, part.table, "", tick)
+    return replace(found, name=part.name or found.name, share=part.share)
+
+
+def _valid_of_several(parts: Sequence[CorpusConfig], tick: Callable[[], None]) -> list[Corpus]:
+    """The validation corpora of several corpora: all have one, or none has."""
+    given = [bool(part.valid_source or part.valid_target or part.valid_table) for part in parts]
+    if any(given) and not all(given):
+        missing = parts[given.index(False)]
+        what = f"{missing.name or missing.table or missing.source} has no validation text, and others have"
+        raise UsageError(what, where="in data.corpora", hint="try: --valid-source and --valid-target for each, or for none")
+    return [_from_paths(p.valid_source, p.valid_target, p.valid_table, "valid-", tick) for p in parts if any(given)]
 
 
 def _of_text(data: DataConfig, path: str, tick: Callable[[], None]) -> tuple[Corpus, Corpus]:
     """A text but for its tail, and its tail; or all of it and another text."""
     if data.valid_text is not None:
         return from_text(path, data, tick=tick), from_text(data.valid_text, data, tick=tick)
-    before = passages.head(path, tick=tick)
-    return tuple(from_text(path, data, part=part, tick=tick) for part in (slice(before), slice(before, None)))  # type: ignore[return-value]
+
+    @cache
+    def before() -> int:
+        return passages.head(path, tick=tick)
+
+    first = from_text(path, data, part=lambda: slice(before()), tick=tick)
+    return first, from_text(path, data, part=lambda: slice(before(), None), tick=tick)
 
 
 def _from_paths(
@@ -239,8 +307,15 @@ def _blocks(stream: BinaryIO, tick: Callable[[], None]) -> Iterator[bytes]:
 
 def held_out(source: str, share: float) -> bool:
     """Whether a pair is kept for validation: decided by its source sentence alone, so duplicates stay together."""
-    digest = hashlib.blake2b(source.strip().lower().encode(), digest_size=8).digest()
+    digest = hashlib.blake2b(" ".join(source.lower().split()).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") < share * 2**64
+
+
+def sentences_of(path: str) -> Iterator[list[str]]:
+    """The sentences of a text, or of both sides of a table, thousands at a time."""
+    texts = (text for pair in read_table(path) for text in pair) if is_table(path) else read_lines(path)
+    while chunk := list(islice(texts, 8_192)):
+        yield chunk
 
 
 def test_set(path_source: str | None, path_target: str | None, path_table: str | None) -> list[Pair]:

@@ -6,6 +6,7 @@
 The end of a text is what a model of it is tried on, because what comes before is what it has read.
 """
 
+from array import array
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -20,10 +21,12 @@ def stretches(lines: Iterable[str], size: int) -> Iterator[str]:
     waiting = ""
     for line in lines:
         waiting += f"{line}\n"
-        while len(waiting) > size:
-            at = cut(waiting, size)
-            yield waiting[:at]
-            waiting = waiting[at:]
+        start = 0
+        while len(waiting) - start > size:
+            at = start + cut(waiting[start : start + size + 1], size)
+            yield waiting[start:at]
+            start = at
+        waiting = waiting[start:]
     if waiting.strip():
         yield waiting
 
@@ -51,7 +54,7 @@ def read(
 
 def head(path: str | Path, *, tick: Callable[[], None] = lambda: None) -> int:
     """How many lines come before the last tenth of a text, which is at least one line of several."""
-    sizes: list[int] = []
+    sizes = array("L")
     for number, line in enumerate(read_lines(path), start=1):
         sizes.append(len(line) + 1)
         if number % 4_096 == 0:

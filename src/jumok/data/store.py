@@ -25,6 +25,7 @@ from jumok.text.vocabulary import Vocabularies
 
 CHUNK = 8_192  # pairs encoded at a time
 CHARACTERS = 1 << 18  # and no more characters than this: endless lines take no more memory than short ones
+COMPARED = 1 << 20  # sentences whose places are compared at a time
 FORMAT = 1
 
 
@@ -36,15 +37,21 @@ class Filters:
     ratio: float
     alone: bool = False  # nothing needs to be read for what is said
 
+    def names(self) -> tuple[str, str, str, str]:
+        """Reasons by their numbers; 0 is fit."""
+        return "", "empty side", f"longer than {self.longest} subwords", f"length ratio over {self.ratio:g}"
+
+    def reasons(self, source: np.ndarray, target: np.ndarray) -> np.ndarray:
+        """The number of the reason why each pair of these lengths in subwords is left out."""
+        short, long = np.minimum(source, target).astype(np.int64), np.maximum(source, target).astype(np.int64)
+        found = np.where((source > 0) & (long > self.ratio * short) & (long > 10), 3, 0)
+        found[long > self.longest] = 2
+        found[(target == 0) | ((source == 0) & (not self.alone))] = 1
+        return found.astype(np.uint8)
+
     def reason(self, source: int, target: int) -> str | None:
-        """Why a pair of these lengths in subwords is left out, or None."""
-        if target == 0 or (source == 0 and not self.alone):
-            return "empty side"
-        if max(source, target) > self.longest:
-            return f"longer than {self.longest} subwords"
-        if source and max(source, target) > self.ratio * min(source, target) and max(source, target) > 10:
-            return f"length ratio over {self.ratio:g}"
-        return None
+        """Why a pair of these lengths is left out, or None."""
+        return self.names()[int(self.reasons(np.array([source]), np.array([target]))[0])] or None
 
 
 class Side:
@@ -84,7 +91,9 @@ class Store:
         for name, side in (("source", self.source), ("target", self.target)):
             if len(side.begins) != self.count + 1 or int(side.begins[-1]) != len(side.ids):
                 raise ValueError(f"{name} does not have {self.count:,} whole sentences")
-            if int(side.begins[0]) or (side.begins[1:] < side.begins[:-1]).any():
+            starts = range(0, self.count, COMPARED)
+            parts = (side.begins[start : start + COMPARED + 1] for start in starts)
+            if int(side.begins[0]) or any((part[1:] < part[:-1]).any() for part in parts):
                 raise ValueError(f"a sentence of {name} ends before it begins")
         if len(self.lines) != self.count:
             raise ValueError(f"there are {len(self.lines):,} lines, not {self.count:,}")

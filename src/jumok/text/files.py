@@ -68,10 +68,13 @@ class Finding:
 # ------------------------------------------------------------------------------------------ blocks
 
 
-def blocks(path: str | Path, size: int) -> Iterator[bytes]:
-    """The bytes of a file after decompression, about `size` at a time; every failure comes out as a JumokError."""
+def blocks(path: str | Path, size: int, *, seen: Callable[[memoryview], object] | None = None) -> Iterator[bytes]:
+    """The bytes of a file after decompression, about `size` at a time; every failure comes out as a JumokError.
+
+    `seen` is given all bytes as they are on the disk, for a digest that does not read the file again.
+    """
     done = 0
-    with faults_named(path, lambda: done), _opened(path, size) as read:
+    with faults_named(path, lambda: done), _opened(path, size, seen) as read:
         most = _most(path)
         while block := read(size):
             done += len(block)
@@ -108,8 +111,25 @@ def must_be_file(path: str | Path) -> None:
         raise DataError(f"{named(path)} is {kind}, not a file", where=named(path), hint=hint)
 
 
+class _Watched(io.RawIOBase):
+    """A file whose bytes are shown to somebody else as they are read."""
+
+    def __init__(self, raw: IO[bytes], seen: Callable[[memoryview], object]) -> None:
+        self._raw, self._seen = raw, seen
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        count = self._raw.readinto(buffer)  # type: ignore[attr-defined]
+        self._seen(memoryview(buffer)[:count])
+        return int(count)
+
+
 @contextlib.contextmanager
-def _opened(path: str | Path, size: int) -> Iterator[Callable[[int], bytes]]:
+def _opened(
+    path: str | Path, size: int, seen: Callable[[memoryview], object] | None = None
+) -> Iterator[Callable[[int], bytes]]:
     """A function that reads the next bytes, b"" at the end."""
     if str(path) == "-":
         if sys.stdin is None:
@@ -117,7 +137,10 @@ def _opened(path: str | Path, size: int) -> Iterator[Callable[[int], bytes]]:
         yield cast(io.BufferedReader, sys.stdin.buffer).read1  # what has arrived: a person may be typing
         return
     suffix = Path(path).suffix.lower()
-    with open(path, "rb") as raw:
+    with contextlib.ExitStack() as stack:
+        raw = cast(io.BufferedReader, stack.enter_context(open(path, "rb")))
+        if seen is not None:
+            raw = io.BufferedReader(_Watched(raw, seen), 1 << 18)
         if suffix in PACKED and not raw.peek(1):
             raise EOFError  # gzip and zstandard would take no bytes at all for a whole, empty text
         if suffix == ".gz":

@@ -135,10 +135,15 @@ def _in_step(source: str | Path, target: str | Path, longest: int) -> Iterator[P
         yield left, right
     if left is None and right is None:
         return
-    ends, longer, rest = (source, target, theirs) if left is None else (target, source, ours)
-    whole = count + 1 + sum(1 for _ in rest)
-    counts = (count, whole) if left is None else (whole, count)
-    raise DataError(
+    whole = count + 1 + sum(1 for _ in (theirs if left is None else ours))
+    raise unequal(source, target, (count, whole) if left is None else (whole, count))
+
+
+def unequal(source: str | Path, target: str | Path, counts: tuple[int, int]) -> DataError:
+    """The error for two files of which one has more lines than the other."""
+    count = min(counts)
+    ends, longer = (source, target) if counts[0] < counts[1] else (target, source)
+    return DataError(
         f"{named(source)} has {_lines(counts[0])} but {named(target)} has {_lines(counts[1])}",
         where=f"{named(ends)} ends after line {count}; line {count + 1} of {named(longer)} has no partner",
         hint=attempt("jumok data check", source, target),

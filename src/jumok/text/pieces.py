@@ -95,23 +95,64 @@ def _check_rest(model: bytes, at: int) -> None:
         raise BadPieces("it changes text before it is cut")
 
 
+def without_inputs(model: bytes) -> bytes:
+    """The same vocabulary without the names and formats of the files it was trained from, which change nothing."""
+    at = model.index(b"\x12", _pieces_end(model))
+    size, begins = _number(model, at + 1)
+    trainer, rest = model[begins : begins + size], model[begins + size :]
+    spans = zip(_places(trainer), [*_places(trainer)[1:], len(trainer)], strict=True)
+    kept = b"".join(trainer[start:stop] for start, stop in spans if _number(trainer, start)[0] >> 3 in TRAINER)
+    return model[: at + 1] + _varint(len(kept)) + kept + rest
+
+
+def _pieces_end(model: bytes) -> int:
+    at = 0
+    while model[at] == 0x0A:
+        size, begins = _number(model, at + 1)
+        at = begins + size
+    return at
+
+
+def _places(message: bytes) -> list[int]:
+    """Where each field of a message begins."""
+    found, at = [], 0
+    while at < len(message):
+        found.append(at)
+        (_, _), at = _field(message, at)
+    return found
+
+
+def _varint(value: int) -> bytes:
+    content = b""
+    while value >= 0x80:
+        content += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return content + bytes([value])
+
+
 def _fields(message: bytes, at: int) -> list[tuple[int, int | bytes]]:
     """Number and value of every field of a message: whole numbers, and bytes of what is longer."""
     found: list[tuple[int, int | bytes]] = []
     while at < len(message):
-        key, at = _number(message, at)
-        if key & 7 == 0:
-            value: int | bytes
-            value, at = _number(message, at)
-        elif key & 7 in (2, 5):
-            size, at = (4, at) if key & 7 == 5 else _number(message, at)
-            value, at = message[at : at + size], at + size
-            if at > len(message):
-                raise IndexError
-        else:
-            raise BadPieces(f"field {key >> 3} is of a kind that no vocabulary has")
-        found.append((key >> 3, value))
+        field, at = _field(message, at)
+        found.append(field)
     return found
+
+
+def _field(message: bytes, at: int) -> tuple[tuple[int, int | bytes], int]:
+    """Number and value of the field at a place, and where it ends."""
+    key, at = _number(message, at)
+    if key & 7 == 0:
+        value: int | bytes
+        value, at = _number(message, at)
+    elif key & 7 in (2, 5):
+        size, at = (4, at) if key & 7 == 5 else _number(message, at)
+        value, at = message[at : at + size], at + size
+        if at > len(message):
+            raise IndexError
+    else:
+        raise BadPieces(f"field {key >> 3} is of a kind that no vocabulary has")
+    return (key >> 3, value), at
 
 
 def _number(message: bytes, at: int) -> tuple[int, int]:

@@ -21,7 +21,20 @@ import sentencepiece
 
 from jumok.errors import DataError, DiskError, JumokError, ModelFileError, UsageError
 from jumok.text import pieces
-from jumok.text.learning import END, MASK, PAD, RESERVED, SEPARATOR, SPECIALS, START, UNKNOWN, learn, learn_apart
+from jumok.text.learning import (
+    END,
+    MASK,
+    PAD,
+    RESERVED,
+    SEPARATOR,
+    SPECIALS,
+    START,
+    UNKNOWN,
+    Counts,
+    count_words,
+    learn,
+    learn_apart,
+)
 from jumok.text.words import SPACE
 
 if TYPE_CHECKING:
@@ -40,7 +53,7 @@ __all__ = [
     "Vocabulary",
     "normalize",
 ]
-Learn = Callable[[Sequence[str], int, str], bytes]
+Learn = Callable[[Counts, int, str], bytes]
 
 
 def normalize(text: str) -> str:
@@ -77,27 +90,44 @@ class Vocabulary:
         where: str = "",
         tick: Callable[[], None] | None = None,
     ) -> "Vocabulary":
-        """Learn `size` subwords from sentences, all of which are held in memory meanwhile; bytes are known already.
+        """Learn `size` subwords from the words of sentences; bytes are known already.
 
         A size that the text does not allow is a `UsageError` that proposes one that it does; with `at_most`, it is
         taken.  With a `tick`, which is called meanwhile and may end it by an exception of its own, another process does
         the work.
         """
+        texts = (line for text in sentences for line in (text.split("\n") if breaks else [text]))
+        counts = {} if kind == "byte" else count_words(map(normalize, texts))
+        return cls.of_words(counts, size=size, kind=kind, at_most=at_most, breaks=breaks, where=where, tick=tick)
+
+    @classmethod
+    def of_words(
+        cls,
+        counts: Counts,
+        *,
+        size: int,
+        kind: Literal["unigram", "bpe", "word", "byte"] = "unigram",
+        at_most: bool = False,
+        breaks: bool = False,
+        where: str = "",
+        tick: Callable[[], None] | None = None,
+        progress: Callable[[float], None] = lambda share: None,
+    ) -> "Vocabulary":
+        """The same from words that have been counted; `progress` is told which share of the work is done."""
         if kind == "byte":
             return cls(pieces.BYTE_LEVEL, breaks=breaks)
-        lines = [line for text in sentences for line in map(normalize, text.split("\n") if breaks else [text]) if line]
-        if not lines:
+        if not counts:
             raise DataError(
                 "there is no text to learn a vocabulary from", where=where, hint="try: jumok data check FILES"
             )
-        work: Learn = learn if tick is None else partial(learn_apart, tick=tick)
+        work: Learn = learn if tick is None else partial(learn_apart, tick=tick, progress=progress)
         try:
-            return cls(work(lines, size, kind), breaks=breaks)
+            return cls(work(counts, size, kind), breaks=breaks)
         except RuntimeError as error:
-            explained, proposal = _explain(error, work, lines, size, kind, where)
+            explained, proposal = _explain(error, work, counts, size, kind, where)
         if not at_most or proposal is None or proposal > size:
             raise explained
-        return cls(work(lines, proposal, kind), breaks=breaks)
+        return cls(work(counts, proposal, kind), breaks=breaks)
 
     @classmethod
     def load(cls, path: str | Path, *, breaks: bool = False) -> "Vocabulary":
@@ -122,6 +152,11 @@ class Vocabulary:
             return [self._joined(text.split("\n")) for text in texts]
         clean = list(texts) if self.exact else [normalize(text) for text in texts]
         return self._encode(clean)
+
+    def encode_tidy(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` of many sentences that are normalised already, on one core."""
+        ids: list[list[int]] = self._processor.encode(list(texts), num_threads=1)
+        return ids
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
         with _whole_characters(texts):
@@ -277,7 +312,7 @@ def _whole_characters(texts: Sequence[str]) -> Iterator[None]:
 
 
 def _explain(
-    error: RuntimeError, learn: Learn, lines: Sequence[str], size: int, kind: str, where: str
+    error: RuntimeError, learn: Learn, counts: Counts, size: int, kind: str, where: str
 ) -> tuple[JumokError, int | None]:
     """What SentencePiece's trainer complains of, as something to do, and a size that it would take."""
     if least := re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error)):
@@ -290,9 +325,9 @@ def _explain(
     while most := re.search(r"value <= (\d+)", str(error)):
         proposal = int(most[1])  # with fewer symbols some characters may stay bytes, and then even fewer fit: try it
         try:
-            learn(lines, proposal, kind)
+            learn(counts, proposal, kind)
             break
         except RuntimeError as another:
             error = another
-    what = f"a vocabulary of {size:,} is more than {len(lines):,} sentences support"
+    what = f"a vocabulary of {size:,} is more than {len(counts):,} different words support"
     return UsageError(what, where=where, hint=f"try: --set vocabulary.size={proposal}"), proposal

@@ -1,0 +1,115 @@
+"""Shards to a token store: the ids of all parts end to end, in the layout that store.py maps."""
+
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from jumok.data.prepare.decide import Read
+from jumok.data.prepare.sift import CODE, HELD_OUT, REASONS
+from jumok.data.prepare.work import DROPPED, PARTS, ROW, SHARDS, VERDICTS, load, read_part
+from jumok.data.store import FORMAT, Filters
+
+LISTED = np.dtype([("line", "<u8"), ("reason", "u1")])  # a pair that was left out
+BLOCK = 1 << 24
+
+
+class _File:
+    """A file that is written once and hashed on the way."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.size, self.digest = path, 0, hashlib.sha256()
+        self._file: BinaryIO = open(path, "wb")  # noqa: SIM115 - closed by `close`
+
+    def write(self, content: bytes | memoryview) -> None:
+        self._file.write(content)
+        self.digest.update(content)
+        self.size += len(content)
+
+    def copy(self, path: Path) -> None:
+        with open(path, "rb") as file:
+            while block := file.read(BLOCK):
+                self.write(block)
+
+    def close(self) -> dict[str, Any]:
+        """Have everything on the disk; size and hash for the manifest."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        return {"size": self.size, "sha256": self.digest.hexdigest()}
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A store as it was written: counts for its owner, and the manifest of its files."""
+
+    count: int
+    left_out: dict[str, int]
+    corpora: dict[int, tuple[int, int]]  # first row and number of rows of each corpus
+    manifest: dict[str, dict[str, Any]]
+
+
+def join(
+    work: Path, parts: Sequence[Read], filters: Filters, place: Path, *, dtype: str, tick: Callable[[], None],
+    progress: Callable[[float], None],
+) -> Joined:  # fmt: skip
+    """Write the arrays of a store into the folder `place` from the shards in `work`."""
+    names = ("source.ids", "target.ids", "source.begins", "target.begins", "lines", "dropped")
+    files = {name: _File(place / name) for name in names}
+    left_out: Counter[str] = Counter()
+    corpora: dict[int, tuple[int, int]] = {}
+    ends, count = [0, 0], 0
+    for name in ("source.begins", "target.begins"):
+        files[name].write(np.zeros(1, np.uint64).tobytes())
+    for done, part in enumerate(parts):
+        tick()
+        progress(done / max(1, len(parts)))
+        told = read_part(work / SHARDS, part.number)
+        assert told is not None
+        left_out.update(told["left_out"])
+        lengths = load(work / SHARDS, part.number, "lengths", np.uint32).reshape(-1, 2)
+        for side, name in enumerate(("source", "target")):
+            files[f"{name}.ids"].copy(work / SHARDS / f"{part.number:06d}.{name}")
+            begins = np.cumsum(lengths[:, side], dtype=np.uint64) + np.uint64(ends[side])
+            files[f"{name}.begins"].write(begins.tobytes())
+            ends[side] = int(begins[-1]) if len(begins) else ends[side]
+        files["lines"].copy(work / SHARDS / f"{part.number:06d}.lines")
+        files["dropped"].write(_dropped(work, part).tobytes())
+        first, before = corpora.get(part.corpus, (count, 0))
+        corpora[part.corpus] = (first, before + len(lengths))
+        count += len(lengths)
+    manifest = {name: file.close() for name, file in files.items()}
+    return Joined(count, dict(left_out), corpora, manifest)
+
+
+def _dropped(work: Path, part: Read) -> np.ndarray:
+    """All pairs of a part that do not train, by line, with the number of the reason; 100 … are those of `Filters`."""
+    alone = load(work / PARTS, part.number, "dropped", DROPPED)
+    late = load(work / SHARDS, part.number, "dropped", DROPPED)
+    rows = load(work / PARTS, part.number, "rows", ROW)
+    verdicts = np.memmap(work / VERDICTS, np.uint8, mode="r")[part.offset : part.offset + part.kept]
+    bad = np.flatnonzero((verdicts != 0) & (verdicts != CODE[HELD_OUT])) if part.kept else np.empty(0, np.int64)
+    found = np.empty(len(alone) + len(late) + len(bad), LISTED)
+    found["line"] = np.concatenate([alone["row"], late["row"], rows["row"][bad]]).astype(np.uint64) + np.uint64(part.first)
+    found["reason"] = np.concatenate([alone["reason"], late["reason"] + 100, verdicts[bad]])
+    return found[np.argsort(found["line"], kind="stable")]
+
+
+def write_meta(place: Path, joined: Joined, dtype: str, told: dict[str, Any]) -> None:
+    """Write meta.json, without which a folder is no store."""
+    meta = {"format": FORMAT, "count": joined.count, "dtype": dtype, "left_out": joined.left_out, **told}
+    with open(place / "meta.json", "w") as file:
+        json.dump(meta, file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def reason_names(filters: Filters) -> dict[int, str]:
+    """Reasons by the numbers that `dropped` has."""
+    return dict(enumerate(REASONS)) | {100 + code: name for code, name in enumerate(filters.names())}

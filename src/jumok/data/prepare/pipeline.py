@@ -1,0 +1,518 @@
+"""Text to a prepared folder: read once, decided, counted, encoded on all cores, and joined to a token store.
+
+    reading      parts of the text are checked, tidied and sifted by workers, which leave clean text and hashes
+    deciding     duplicates, wrong scripts and pairs that validate are told apart
+    vocabulary   words of a sample are counted and SentencePiece learns from the counts
+    encoding     workers turn what is left into shards of ids
+    joining      shards become one store
+
+All of it happens in a folder beside the result, and everything that was whole when a preparation was killed is found
+again by the next.  The result appears at once, by a rename.  Its bytes depend on the text and the recipe, not on the
+number of workers, nor on how often it was interrupted.
+
+    prepared.json     what it was made from, and what was left out, by reason
+    MANIFEST.json     sizes and hashes of the files
+    source.ids …      the token store (store.py), with meta.json
+    valid.jsonl       the pairs that validate
+    vocabulary.model  or one for each side
+    dropped           lines and reasons of what does not train (`jumok data dropped`)
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jumok import bundle, machine
+from jumok.data import corpora
+from jumok.data.corpora import Corpus, Pair
+from jumok.data.prepare import join, parts, work
+from jumok.data.prepare.crew import Crew, Task
+from jumok.data.prepare.decide import Decision, Read
+from jumok.data.prepare.sift import HELD_OUT, Rules, examine, mix_pair
+from jumok.data.store import Filters, Store
+from jumok.errors import DataError, DiskError, ModelFileError, UsageError
+from jumok.keys import key
+from jumok.recipe import Recipe
+from jumok.text.lines import digest as digest_files
+from jumok.text.vocabulary import Vocabularies, Vocabulary
+
+FORMAT = 1
+PREPARED, PLAN, VALID = "prepared.json", "plan.json", "valid.jsonl"
+WORKERS = 16  # at most
+VALIDATING = 100_000  # pairs of validation files that are kept
+ALONE = 2 << 20  # bytes of text that are prepared without workers: starting them would take longer
+EVERY = 0.5  # seconds between two reports of progress
+
+Report = Callable[..., None]
+
+
+@dataclass
+class Stage:
+    """A stretch of work that is reported as it goes on: share done, rate, time left."""
+
+    report: Report
+    name: str
+    text: str
+    unit: str = "pairs"
+    began: float = field(default_factory=time.monotonic)
+    told: float = field(default_factory=time.monotonic)
+    behind: float = 0.0  # share that was done before: a resumed stage
+    count: int = 0
+
+    def __call__(self, share: float, count: int | None = None) -> None:
+        """Tell how far it is, if that was not told just now."""
+        self.count = self.count if count is None else count
+        now = time.monotonic()
+        if now - self.told < EVERY:
+            return
+        self.told = now
+        seconds, gained = now - self.began, share - self.behind
+        left = seconds * (1.0 - share) / gained if gained > 0.005 else None
+        self.report(
+            "progress", stage=self.name, text=self.text, share=round(min(1.0, share), 4), count=self.count,
+            unit=self.unit, seconds=round(seconds, 1), left=None if left is None else round(left, 1),
+        )  # fmt: skip
+
+    def skip(self, share: float) -> None:
+        """This much was there already."""
+        self.behind = share
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A prepared folder."""
+
+    folder: Path
+    told: dict[str, Any]
+    vocabularies: Vocabularies
+    store: Store
+    valid: list[Pair]
+    labels: list[int]  # the corpus of each validation pair
+
+    @property
+    def digest(self) -> str:
+        return str(self.told["digest"])
+
+    @property
+    def name(self) -> str:
+        return str(self.told["name"])
+
+    @property
+    def is_text(self) -> bool:
+        return bool(self.told["is_text"])
+
+    @property
+    def corpora(self) -> list[str]:
+        """The names of the corpora."""
+        return [str(one["name"]) for one in self.told["corpora"]]
+
+
+def request(recipe: Recipe, given: Vocabularies | Vocabulary | None = None) -> dict[str, Any]:
+    """All of a recipe that a preparation depends on, as plain values."""
+    data = recipe.data.model_dump(mode="json", exclude={"tokens_per_batch", "prepared"})
+    known = None if given is None else given.digest
+    return {
+        "format": FORMAT,
+        "seed": recipe.seed,
+        "data": data,
+        "vocabulary": recipe.vocabulary.model_dump(mode="json", exclude={"sampling"}),
+        "given": known,
+    }
+
+
+def load(folder: Path, *, breaks: bool = False) -> Prepared:
+    """A prepared folder, if it is whole; sizes are compared with its manifest, and nothing of the text is read."""
+    try:
+        listed = bundle.read_json(folder / bundle.MANIFEST)
+        for name, entry in listed.items():
+            if (folder / name).stat().st_size != entry["size"]:
+                raise ModelFileError(f"{name} does not have {entry['size']:,} bytes", where=f"in {folder}")
+        told = json.loads((folder / PREPARED).read_bytes())
+        rows = [json.loads(line) for line in (folder / VALID).read_bytes().split(b"\n") if line]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelFileError(f"this is no prepared folder: {error}", where=f"in {folder}", hint="try: jumok data prepare --help") from None
+    valid = [Pair(row["source"], row["target"], number) for number, row in enumerate(rows, start=1)]
+    vocabularies = Vocabularies.load(folder, breaks=breaks)
+    return Prepared(folder, told, vocabularies, Store(folder), valid, [int(row.get("corpus", 0)) for row in rows])
+
+
+def find(place: Path, recipe: Recipe, trained: Sequence[Corpus], given: Vocabularies | Vocabulary | None) -> Prepared | None:
+    """What was prepared for this recipe from these texts before, if it is there and the texts have not changed."""
+    try:
+        told = json.loads((place / PREPARED).read_bytes())
+    except (OSError, ValueError):
+        return None
+    if told.get("request") != request(recipe, given) or not _same_inputs(told, trained):
+        return None
+    return load(place, breaks=recipe.vocabulary.breaks)
+
+
+def _same_inputs(told: dict[str, Any], trained: Sequence[Corpus]) -> bool:
+    """Whether the files are those that were read; a file that is gone was not changed.
+
+    Sizes and times say so without reading; where times differ the files are read and compared by their digests.
+    """
+    known = {entry["path"]: entry for entry in told["files"]}
+    paths = [path for corpus in trained for path in corpus.files]
+    if sorted(known) != sorted(set(paths)):
+        return False
+    touched = []
+    for path, entry in known.items():
+        try:
+            status = os.stat(path)
+        except OSError:
+            continue
+        if status.st_size != entry["size"]:
+            return False
+        touched += [path] if status.st_mtime_ns != entry["mtime"] else []
+    return all(digest_files([path]) == known[path]["sha256"] for path in touched)
+
+
+def prepare(
+    recipe: Recipe,
+    trained: Sequence[Corpus],
+    validating: Sequence[Corpus],
+    place: Path,
+    *,
+    report: Report,
+    vocabularies: Vocabularies | Vocabulary | None = None,
+    tick: Callable[[], None] = lambda: None,
+    workers: int | None = None,
+) -> Prepared:
+    """The prepared folder `place`, made unless it is there; a preparation that was killed goes on where it was.
+
+    `vocabularies` are both, or that of the source; what is not given is learnt.  `tick` is called several times a second
+    and may end it all by an exception of its own.
+    """
+    if (found := find(place, recipe, trained, vocabularies)) is not None:
+        return found
+    job = Job(recipe, trained, validating, place, report, vocabularies, tick)
+    try:
+        return job.run(workers)
+    except OSError as error:
+        what, hint = f"cannot write what is prepared: {error.strerror or error}", "try: df -h; free some space"
+        raise DiskError(what, where=f"in {place.parent}", hint=hint) from None
+
+
+@dataclass
+class Job:
+    """One preparation."""
+
+    recipe: Recipe
+    trained: Sequence[Corpus]
+    validating: Sequence[Corpus]
+    place: Path
+    report: Report
+    given: Vocabularies | Vocabulary | None
+    tick: Callable[[], None]
+
+    def __post_init__(self) -> None:
+        self.work = self.place.with_name(f"{self.place.name}.work")
+        self.is_text = any(corpus.is_text for corpus in self.trained)
+        self.filters = Filters(self.recipe.data.longest, self.recipe.data.ratio, alone=self.is_text)
+        self.files: list[dict[str, Any]] = []
+        self.inputs: list[dict[str, Any]] = []
+        self.read: list[Read] = []
+        self.left_out: Counter[str] = Counter()
+        self.pairs = 0
+
+    @property
+    def cleaning(self) -> bool:
+        """Whether rules for sentences apply: not to texts, labels and what jumok makes itself."""
+        real = all(corpus.inputs for corpus in self.trained) and not self.is_text
+        return real and self.recipe.vocabulary.target_kind is None
+
+    @property
+    def rules(self) -> Rules:
+        chosen, real = self.recipe.data.clean, self.cleaning
+        as_is = self.is_text or self.recipe.vocabulary.breaks
+        return Rules(copies=real and chosen.copies, symbols=real and chosen.symbols, as_is=as_is, alone=self.is_text)
+
+    def run(self, workers: int | None) -> Prepared:
+        """All stages; what earlier attempts have left is used."""
+        self._begin()
+        size = parts.size_on_disk(path for corpus in self.trained for path in corpus.files)
+        small = size < ALONE and not any(path.endswith((".gz", ".xz", ".zst")) for c in self.trained for path in c.files)
+        crew = min(machine.cores(), WORKERS) if workers is None else workers
+        valid, labels = self._validation()
+        with Crew(0 if small or not size else crew, work.__name__, work.TABLE) as hands:
+            self._read_all(hands, size, share=0.0 if self.validating else 0.1)
+            decision = self._decide(valid, labels)
+            vocabularies = self._vocabularies(decision)
+            self._encode(hands, vocabularies)
+        self._join(vocabularies, valid, labels)
+        return load(self.place, breaks=self.recipe.vocabulary.breaks)
+
+    # ------------------------------------------------------------------ beginning
+
+    def _begin(self) -> None:
+        """Make the folder of the work, or find that of an earlier attempt at the same."""
+        self.files = [_stamp(path) for corpus in self.trained for path in dict.fromkeys(corpus.files)]
+        plan = {"request": request(self.recipe, self.given), "files": self.files}
+        plan["excluded"] = [_stamp(path) for path in self._excluded_files()]
+        known = self.work / PLAN
+        if not known.is_file() or json.loads(known.read_bytes()) != plan:
+            shutil.rmtree(self.work, ignore_errors=True)
+            for name in (work.PARTS, work.SHARDS):
+                (self.work / name).mkdir(parents=True)
+            bundle.write_file(known, json.dumps(plan).encode())
+
+    def _excluded_files(self) -> list[str]:
+        return [*self.recipe.data.exclude, *(path for corpus in self.validating for path in corpus.files)]
+
+    def _validation(self) -> tuple[list[Pair], list[int]]:
+        """The pairs of the validation files, each with the number of its corpus; also what must not be trained on."""
+        found: list[Pair] = []
+        labels: list[int] = []
+        alone = self.is_text
+        for number, corpus in enumerate(self.validating):
+            pairs = (pair for pair in corpus if (pair.source.strip() or alone) and pair.target.strip())
+            taken = list(islice(pairs, VALIDATING))
+            found += taken
+            labels += [number if len(self.validating) > 1 else 0] * len(taken)
+        if self.validating and not found:
+            raise DataError("the validation set is empty", where=f"in {self.validating[0].name}")
+        both, either = np.empty(0, np.uint64), np.empty(0, np.uint64)
+        if found and self.cleaning:
+            sides = [examine(parts.join_lines(side)) for side in zip(*((p.source, p.target) for p in found), strict=True)]
+            both = np.unique(mix_pair(*sides))
+        if self.recipe.data.exclude:
+            hashes = [examine(parts.join_lines(texts)).near for texts in self._sentences(self.recipe.data.exclude)]
+            either = np.unique(np.concatenate(hashes)) if hashes else either
+        for name, content in (("pairs", both), ("sides", either)):
+            bundle.write_file(self.work / f"{work.EXCLUDED}.{name}", content.tobytes())
+        return found, labels
+
+    def _sentences(self, paths: Iterable[str]) -> Iterator[list[str]]:
+        """The sentences of files that must not be trained on, many at a time."""
+        for path in paths:
+            for chunk in corpora.sentences_of(path):
+                self.tick()
+                yield chunk
+
+    # ------------------------------------------------------------------ reading
+
+    def _read_all(self, hands: Crew, size: int, share: float) -> None:
+        """Have every part read that is not there yet."""
+        stage = Stage(self.report, "reading", "Reading")
+        self.report("stage", text=f"Reading {self._name()}")
+        tasks = self._tasks(stage, size, share)
+        for result in hands.run(tasks, self.tick):
+            stage(self._done / max(1, self._size), self.pairs)
+            del result
+        self.offset = 0
+        self._gather()
+        if not self.pairs:
+            raise DataError("the corpus is empty", where=f"in {self._name()}", hint="try: jumok data check FILES")
+
+    def _name(self) -> str:
+        names = [corpus.name for corpus in self.trained]
+        return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+    def _tasks(self, stage: Stage, size: int, share: float) -> Iterator[Task]:
+        """What workers have to read; parts that are there are passed over, but their text is read for its digest."""
+        self._size, self._done, number = size, 0, 0
+        self.index: list[tuple[int, int, int]] = []  # number, corpus and first line of every part
+        for corpus_number, corpus in enumerate(self.trained):
+            for task, count in self._of_corpus(corpus, corpus_number):
+                line = self.pairs + 1
+                self.index.append((number, corpus_number, line))
+                self.pairs += count
+                most = min(share, self.recipe.data.hold_out / line) if share else 0.0
+                common = {"folder": str(self.work), "number": number, "rules": vars(self.rules), "share": most}
+                if work.read_part(self.work / work.PARTS, number, verify=True) is None:
+                    yield Task(number, task.name, {**task.values, **common}, task.buffers)
+                else:
+                    self.tick()
+                    stage.skip(self._done / max(1, self._size))
+                number += 1
+
+    def _of_corpus(self, corpus: Corpus, number: int) -> Iterator[tuple[Task, int]]:
+        """Tasks without numbers, and how many pairs each has."""
+        if not corpus.inputs or corpus.is_text:
+            for source, target, count in parts.batched(corpus.read()):
+                yield Task(0, "texts", {}, (source.encode(), target.encode())), count
+            digest = digest_files(corpus.files, tick=self.tick) if corpus.inputs else ""
+            self.inputs.append({"corpus": number, "files": corpus.files, "digest": corpus.digest_with(digest)})
+            return
+        digests = []
+        for paths in corpus.inputs:
+            first, before = self.pairs + 1, self._done
+            if len(paths) == 2:
+                corpora.must_differ(*paths)
+            streams = [parts.Stream(path) for path in paths]
+            example = parts.first_line(paths[0]) if len(paths) == 1 else ""
+            for raws in parts.read_together(streams):
+                told: dict[str, Any] = {"places": [[raw.path, raw.number, raw.offset] for raw in raws]}
+                told |= {"example": example} if len(raws) == 1 else {}
+                self._done = before + sum(stream.seen for stream in streams)
+                count = raws[0].content.count(b"\n")
+                yield Task(0, "pairs" if len(raws) == 2 else "rows", told, [raw.content for raw in raws]), count
+            self._done = before + sum(stream.seen for stream in streams)
+            digests += [stream.digest for stream in streams]
+            self.inputs.append({"corpus": number, "files": list(paths), "first": first})
+        sums = [digest.digest() for digest in digests]
+        for path, digest in zip(corpus.files, digests, strict=True):
+            next(entry for entry in self.files if entry["path"] == path)["sha256"] = digest.hexdigest()
+        whole = digests[0].hexdigest() if len(sums) == 1 else hashlib.sha256(b"".join(sums)).hexdigest()
+        self.inputs.append({"corpus": number, "digest": corpus.digest_with(whole)})
+
+    def _gather(self) -> None:
+        """Count what the parts say of themselves."""
+        offset = 0
+        for number, corpus, first in self.index:
+            told = work.read_part(self.work / work.PARTS, number)
+            if told is None:
+                raise DiskError("a part of what was read is gone", where=f"in {self.work}", hint="try: the same command again")
+            self.read.append(Read(number, corpus, first, told["kept"], offset))
+            offset += told["kept"]
+            self.left_out.update(told["left_out"])
+
+    # ------------------------------------------------------------------ deciding
+
+    def _decide(self, valid: list[Pair], labels: list[int]) -> Decision:
+        """Which pairs train; those that are held out are added to `valid`."""
+        stage = Stage(self.report, "deciding", "Looking for duplicates")
+        decision = Decision(self.work, self.read, self.tick)
+        chosen = self.recipe.data.clean
+        if self.cleaning:
+            if chosen.scripts:
+                decision.drop_wrong_scripts()
+            if chosen.duplicates or chosen.near_duplicates:
+                near, exact = chosen.near_duplicates, chosen.duplicates
+                decision.drop_duplicates(near=near, exact=exact, progress=stage)
+        self.share = 0.0
+        if not self.validating:
+            self.share = held_out_share(self.recipe, self.pairs)
+            for corpus, source, target in decision.hold_out(self.share):
+                valid.append(Pair(source, target, len(valid) + 1))
+                labels.append(corpus)
+        found = decision.left_out()
+        self.held = found.pop(HELD_OUT, 0)
+        self.left_out.update(found)
+        if not valid:
+            raise DataError("the validation set is empty", where=f"in {self._name()}", hint="try: --valid-source and --valid-target")
+        return decision
+
+    # ------------------------------------------------------------------ vocabulary
+
+    def _vocabularies(self, decision: Decision) -> Vocabularies:
+        """Given, found from an earlier attempt, or learnt from a sample."""
+        config = self.recipe.vocabulary
+        if isinstance(self.given, Vocabularies):
+            self.given.save(self.work)
+            return self.given
+        if (self.work / "vocabularies.json").is_file():
+            return Vocabularies.load(self.work, breaks=config.breaks)
+        if config.kind != "byte":
+            most, kind = "at most " if config.at_most else "", "joint" if config.joint else "separate"
+            self.report("stage", text=f"Learning a {kind} vocabulary of {most}{config.size:,} subwords ({config.kind})")
+        stage = Stage(self.report, "vocabulary", "Learning the vocabulary", unit="subwords")
+        words = Counter[str](), Counter[str]()
+        if not (config.kind == "byte" and config.target_kind in (None, "byte")):
+            seed = key(self.recipe.seed, "vocabulary")
+            words = decision.sample(characters=config.characters, pairs=config.sentences, seed=seed, progress=lambda s: stage(s / 10))
+        common: dict[str, Any] = {"size": config.size, "at_most": config.at_most, "breaks": config.breaks}
+        common |= {"where": f"in {self._name()}", "tick": self.tick}
+
+        def learn(counts: Counter[str], kind: Any, first: float, last: float) -> Vocabulary:
+            follow = lambda share: stage(first + share * (last - first))  # noqa: E731
+            return Vocabulary.of_words(counts, kind=kind, progress=follow, **common)
+
+        if config.joint:
+            joint = learn(words[0] + words[1], config.kind, 0.1, 1.0)
+            found = Vocabularies(joint, joint)
+        else:
+            source = self.given or learn(words[0], config.kind, 0.1, 0.5)
+            found = Vocabularies(source, learn(words[1], config.target_kind or config.kind, 0.5, 1.0))
+        found.save(self.work)
+        bundle.write_file(self.work / "vocabularies.json", json.dumps({"digest": found.digest}).encode())
+        return found
+
+    # ------------------------------------------------------------------ encoding and joining
+
+    def _encode(self, hands: Crew, vocabularies: Vocabularies) -> None:
+        """Have every part encoded whose shard is not there yet."""
+        stage = Stage(self.report, "encoding", "Encoding")
+        self.report("stage", text=f"Encoding {self.pairs:,} {'stretches' if self.is_text else 'pairs'}")
+        common = {"folder": str(self.work), "digest": vocabularies.digest, "breaks": self.recipe.vocabulary.breaks}
+        common |= {"filters": vars(self.filters)}
+        known = self.work / "shards.json"
+        told = json.dumps({"vocabularies": vocabularies.digest, "share": self.share}).encode()
+        if not known.is_file() or known.read_bytes() != told:
+            shutil.rmtree(self.work / work.SHARDS)
+            (self.work / work.SHARDS).mkdir()
+            bundle.write_file(known, told)
+        whole = {p.number for p in self.read if work.read_part(self.work / work.SHARDS, p.number, verify=True)}
+        stage.skip(len(whole) / max(1, len(self.read)))
+        missing = (part for part in self.read if part.number not in whole)
+        tasks = (
+            Task(p.number, "encode", {**common, "number": p.number, "offset": p.offset, "first": p.first}) for p in missing
+        )
+        done, count = len(whole), 0
+        for result in hands.run(tasks, self.tick):
+            done, count = done + 1, count + result.values["pairs"]
+            stage(done / len(self.read), count)
+
+    def _join(self, vocabularies: Vocabularies, valid: list[Pair], labels: list[int]) -> None:
+        """Write the prepared folder beside its place and rename it."""
+        stage = Stage(self.report, "joining", "Writing the token store")
+        beside = self.place.with_name(f"{self.place.name}.partial")
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir(parents=True)
+        dtype = work.id_type(vocabularies)
+        joined = join.join(self.work, self.read, self.filters, beside, dtype=dtype, tick=self.tick, progress=stage)
+        self.left_out.update(joined.left_out)
+        if not joined.count:
+            counts = ", ".join(f"{reason}: {count:,}" for reason, count in self.left_out.items()) or "the files are empty"
+            hint = "try: jumok data check FILES, or turn a rule off, such as --set data.clean.copies=false"
+            raise DataError("no sentence pair is left to train on", where=counts, hint=hint)
+        mixed = [
+            {"name": corpus.name, "share": corpus.share, "first": first, "rows": rows}
+            for corpus, (first, rows) in ((self.trained[n], joined.corpora.get(n, (0, 0))) for n in range(len(self.trained)))
+        ]
+        left_out = {reason: count for reason, count in self.left_out.items() if count}
+        meta = {"left_out": left_out, "order": "blocks", "corpora": [[one["first"], one["rows"], one["share"]] for one in mixed]}
+        join.write_meta(beside, joined, dtype, meta)
+        vocabularies.save(beside)
+        rows = ({"source": p.source, "target": p.target, "corpus": c} for p, c in zip(valid, labels, strict=True))
+        bundle.write_file(beside / VALID, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode())
+        digests = [entry["digest"] for entry in self.inputs if "digest" in entry]
+        told = {
+            "format": FORMAT, "request": request(self.recipe, self.given), "files": self.files,
+            "inputs": [entry for entry in self.inputs if "first" in entry], "name": self._name(), "corpora": mixed,
+            "digest": digests[0] if len(digests) == 1 else hashlib.sha256(":".join(digests).encode()).hexdigest(),
+            "is_text": self.is_text, "pairs": self.pairs, "train": joined.count, "held_out": self.held,
+            "share": self.share, "valid": len(valid), "left_out": left_out,
+            "reasons": join.reason_names(self.filters), "vocabulary": vocabularies.digest,
+        }  # fmt: skip
+        bundle.write_file(beside / PREPARED, json.dumps(told, indent=1, ensure_ascii=False).encode())
+        bundle.write_file(beside / bundle.MANIFEST, json.dumps(joined.manifest, indent=1).encode())
+        shutil.rmtree(self.place, ignore_errors=True)
+        beside.rename(self.place)
+        bundle.sync(self.place.parent)
+        shutil.rmtree(self.work, ignore_errors=True)
+
+
+def held_out_share(recipe: Recipe, count: int) -> float:
+    """The part of so many pairs that validates, where no validation text was given."""
+    return min(recipe.data.hold_out / max(1, count), 0.1)
+
+
+def _stamp(path: str) -> dict[str, Any]:
+    """A file as it is now."""
+    from jumok.text import files
+
+    files.must_be_file(path)
+    status = os.stat(path)
+    return {"path": path, "size": status.st_size, "mtime": status.st_mtime_ns}

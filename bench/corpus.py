@@ -44,15 +44,17 @@ class Spelling:
 
     @classmethod
     def of(cls, syllables: list[str], words: int, seed: int) -> "Spelling":
-        """Spell every word number by its digits, the more frequent the shorter; numbers are shuffled within a length."""
+        """Spell every word number by its digits, frequent words shorter; numbers are shuffled within a length."""
         rng, base = np.random.default_rng(seed), len(syllables)
         spelt = [syllable.encode() for syllable in syllables]
         result: list[bytes] = []
         size = 1
         while len(result) < words:
             count = min(base**size, words - len(result))
-            numbers = rng.permutation(base**size)[:count] if base**size <= 4 * words else rng.choice(
-                base**size, count, replace=False
+            numbers = (
+                rng.permutation(base**size)[:count]
+                if base**size <= 4 * words
+                else rng.choice(base**size, count, replace=False)
             )
             digits = [(numbers // base**place % base).tolist() for place in range(size)]
             result += [b"".join([spelt[digit] for digit in word]) for word in zip(*digits, strict=True)]
@@ -95,7 +97,9 @@ class Maker:
         counts = drawn + 3
         tokens = np.searchsorted(self.chances, rng.random(int(counts.sum())))
         begins = np.cumsum(counts) - counts
-        unique = (np.arange(size, dtype=np.uint64) + np.uint64(number * CHUNK)) * np.uint64(610_612_589) % np.uint64(10**9)
+        unique = (
+            (np.arange(size, dtype=np.uint64) + np.uint64(number * CHUNK)) * np.uint64(610_612_589) % np.uint64(10**9)
+        )
         for place in range(3):
             tokens[begins + place] = BASE + (unique // np.uint64(BASE**place) % np.uint64(BASE)).astype(np.int64)
         sources = self.source.write(tokens, counts)
@@ -109,7 +113,12 @@ class Maker:
         return sources, targets
 
     def spoil(
-        self, sources: list[bytes], targets: list[bytes], rng: np.random.Generator, tokens: np.ndarray, begins: np.ndarray
+        self,
+        sources: list[bytes],
+        targets: list[bytes],
+        rng: np.random.Generator,
+        tokens: np.ndarray,
+        begins: np.ndarray,
     ) -> None:
         """Spoil a share of the pairs in place, and count them."""
         size = len(sources)
@@ -146,7 +155,9 @@ class Maker:
             targets[row] = sources[row]
         for row in rows["wrong script"]:
             words = tokens[begins[row] : begins[row] + 4] % 8_000
-            spelt = [self.other.content[self.other.begins[w] : self.other.begins[w + 1]].tobytes() for w in words.tolist()]
+            spelt = [
+                self.other.content[self.other.begins[w] : self.other.begins[w + 1]].tobytes() for w in words.tolist()
+            ]
             targets[row] = b" ".join(spelt) + b"."
         for row in rows["ratio"]:
             targets[row] = b" ".join([targets[row]] * 14)
@@ -176,7 +187,9 @@ def main() -> None:
             if number % 20 == 0:
                 rate = (number * CHUNK + size) / (time.monotonic() - began)
                 print(f"{number * CHUNK + size:,} pairs, {rate:,.0f} a second", file=sys.stderr)
-    Path(f"{given.out}.json").write_text(json.dumps({"pairs": given.pairs, "seed": given.seed, **maker.counts}, indent=1))
+    Path(f"{given.out}.json").write_text(
+        json.dumps({"pairs": given.pairs, "seed": given.seed, **maker.counts}, indent=1)
+    )
 
 
 if __name__ == "__main__":

@@ -66,6 +66,7 @@ MICRO = {  # a recipe that trains in a second
     "data.corpus": "copy",
     "data.pairs": 400,
     "data.hold_out": 20,
+    **{f"data.clean.{rule}": False for rule in ("duplicates", "near_duplicates", "copies", "scripts", "symbols")},
     "vocabulary.size": 285,
     "model.encoder_layers": 1,
     "model.decoder_layers": 2,

@@ -98,7 +98,7 @@ def test_the_digest_of_a_corpus_changes_when_its_text_or_its_making_does(tmp_pat
 )
 def test_a_corpus_that_cannot_be_named_is_told_with_what_is_missing(data, kind, words):
     with pytest.raises(kind, match=words):
-        corpora.resolve(DataConfig(**data), seed=1)
+        list(corpora.resolve(DataConfig(**data), seed=1)[0])
 
 
 @pytest.mark.parametrize("name", corpora.MADE_HERE)

@@ -19,12 +19,10 @@ from jumok import checkpoint, recipes
 from jumok.config import TrainingConfig
 from jumok.data import phrasebook
 from jumok.data.batches import Batch, Noise, Place, ahead, pad
-from jumok.data.corpora import Corpus
 from jumok.errors import DiskError, JumokError, Resumable, UsageError
 from jumok.events import read_events
 from jumok.experiment import Experiment
 from jumok.models.base import END, START
-from jumok.preparation import survey
 from jumok.recipe import validate
 from jumok.training import loop, optim
 from jumok.training.objectives import next_token
@@ -212,16 +210,6 @@ def test_validation_pairs_never_train(tmp_path):
     corpus = next(e for e in read_events(run(tmp_path / "a") / "events.jsonl") if e["event"] == "corpus")
     assert corpus["valid"] == len(kept)
     assert corpus["train"] == len(pairs) - len(kept)
-
-
-def test_the_vocabulary_is_learnt_from_a_fair_draw_of_the_whole_corpus():
-    corpus = Corpus("numbers", lambda: ((f"s{i}", f"t{i}") for i in range(10_000)), "digest")
-    (source, target), count = survey(corpus, micro(**{"vocabulary.sentences": 500}))
-    assert count == 10_000
-    assert len(source) == 500
-    assert [line[1:] for line in source] == [line[1:] for line in target]
-    mean = sum(int(line[1:]) for line in source) / 500
-    assert mean == pytest.approx(5_000, abs=4 * 10_000 / math.sqrt(12 * 500))
 
 
 # ---------------------------------------------------------------------- one update

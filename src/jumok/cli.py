@@ -29,19 +29,23 @@ from jumok.shell import (
 )
 from jumok.verbs import (
     HELP,
-    Both,
     Changes,
+    Columns,
+    Excluded,
     File,
     Json,
     Made,
     ModelPath,
-    Source,
+    Shares,
+    Sources,
     Steps,
-    Target,
+    Tables,
+    Targets,
+    Temperature,
     Tokens,
-    ValidBoth,
-    ValidSource,
-    ValidTarget,
+    ValidSources,
+    ValidTables,
+    ValidTargets,
     bench_app,
     data_app,
     export_app,
@@ -61,7 +65,7 @@ app = typer.Typer(
 )
 app.add_typer(export_app, name="export", short_help="Write a model for another engine: ctranslate2.")
 app.add_typer(bench_app, name="bench", short_help="Measure speed: train, decode.")
-app.add_typer(data_app, name="data", short_help="Look at text files: check, stats.")
+app.add_typer(data_app, name="data", short_help="Text files: check, stats, prepare, dropped, pairs.")
 app.add_typer(model_app, name="model", short_help="Look at models: info, compare, average, shortlist.")
 
 
@@ -122,14 +126,19 @@ def demo(
 
 @app.command(short_help="Train a translator, or another model; the same command continues it.")
 def train(
-    source: Source = None,
-    target: Target = None,
-    table: Both = None,
+    source: Sources = None,
+    target: Targets = None,
+    table: Tables = None,
     text: Annotated[File, option("FILE", "Or a text to be learnt itself (gpt, bert, electra, memory).")] = None,
     corpus: Made = None,
-    valid_source: ValidSource = None,
-    valid_target: ValidTarget = None,
-    valid_table: ValidBoth = None,
+    data: Annotated[File, option("FOLDER", "Or a folder that `jumok data prepare` has made.")] = None,
+    valid_source: ValidSources = None,
+    valid_target: ValidTargets = None,
+    valid_table: ValidTables = None,
+    shares: Shares = None,
+    temperature: Temperature = None,
+    columns: Columns = None,
+    exclude: Excluded = None,
     valid_text: Annotated[File, option("FILE", "Or a text; the last tenth of --text if not given.")] = None,
     recipe: Annotated[str, option("NAME", "demo, tiny, small, base, big, table3-… or a .toml file.")] = "tiny",
     model: Annotated[str | None, option("NAME", MODELS)] = None,
@@ -155,6 +164,8 @@ def train(
     jumok train --source train.en --target train.de
     jumok train --source train.en --target train.de --minutes 10 --plan
     jumok train --source train.en.gz --target train.ko.gz --recipe small --minutes 60 --out runs/enko
+    jumok train --source news.en --target news.de --source ui.en --target ui.de --shares 3,1
+    jumok train --data prepared --recipe small --minutes 60
     jumok train --source train.en --target train.de --model rnn
     jumok train --text shakespeare.txt --model gpt --set vocabulary.kind=byte --minutes 15
     cat pairs.tsv | jumok train --table - --set model.dropout=0.3 --set vocabulary.size=4000
@@ -166,19 +177,32 @@ def train(
     changes |= {"training.compile": True} if compile else {}
     changes |= {} if until_bleu is None else {"training.until_bleu": until_bleu}
     choices: dict[str, Any] = {
-        "source": source, "target": target, "table": table, "text": text, "corpus": corpus,
-        "valid_source": valid_source, "valid_target": valid_target, "valid_table": valid_table,
-        "valid_text": valid_text, "recipe": recipe, "model": model, "begin": begin, "minutes": minutes,
-        "steps": steps, "epochs": epochs, "tokens": tokens, "changes": changes,
+        "text": text, "corpus": corpus, "prepared": data, "valid_text": valid_text, "recipe": recipe, "model": model,
+        "begin": begin, "minutes": minutes, "steps": steps, "epochs": epochs, "tokens": tokens, "changes": changes,
     }  # fmt: skip
     with watching() as (sinks, stop):  # from here on signals are heard, also while torch is being loaded
         from jumok import experiment, machine
-        from jumok.plan import probe
+        from jumok.beginning import gather
+
+        choices |= gather(
+            sources=source,
+            targets=target,
+            tables=table,
+            valid_sources=valid_source,
+            valid_targets=valid_target,
+            valid_tables=valid_table,
+            shares=shares,
+            temperature=temperature,
+            columns=columns,
+            exclude=exclude,
+        )  # fmt: skip        from jumok.plan import probe
         from jumok.training.distributed import join
 
         check_device(device)
         began = machine.process_began()
         if plan:
+            from jumok.plan import probe
+
             print("\n".join(probe(experiment.choose(**choices), out, device=device, began=began).lines()))
             return
         world = join(os.environ, device)

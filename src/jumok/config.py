@@ -43,6 +43,9 @@ class CleaningConfig(Section):
     symbols: bool = True  # a side has hardly any letters
 
 
+UNCLEANED = {f"data.clean.{rule}": False for rule in CleaningConfig.model_fields}  # changes to a recipe: all pairs stay
+
+
 class CorpusConfig(Section):
     """One of several corpora that are trained on together."""
 

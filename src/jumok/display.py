@@ -1,6 +1,7 @@
 """Training as a person sees it: stages, one live line with the time left, a table row and a sample per validation.
 
-Everything goes to standard error.  Without a terminal there is no live line, only what stays.
+Everything goes to standard error.  Without a terminal there is no live line; stages that take long then say every half
+minute how far they are, and everything else is what stays.
 """
 
 import math
@@ -12,6 +13,7 @@ from rich.text import Text
 
 from jumok.events import Event
 
+QUIET = 30.0  # seconds between two lines on a stage in a log
 HEADER = f"{'step':>8} {'epoch':>6} {'time':>7} {'loss':>7} {'valid':>7} {'ppl':>8} {'BLEU':>6} {'tokens/s':>9}"
 
 
@@ -20,6 +22,13 @@ def clock(seconds: float) -> str:
     minutes, rest = divmod(max(0, round(seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def progress_words(event: Event) -> str:
+    """A stage, the share that is done, and the rate."""
+    rate = event["count"] / event["seconds"] if event["seconds"] > 0 else 0.0
+    told = f", {event['count']:,} {event['unit']}, {rate:,.0f}/s" if event["count"] else ""
+    return f"{event['text']}: {100 * event['share']:.0f} %{told}"
 
 
 class TimeLeft(ProgressColumn):
@@ -41,21 +50,46 @@ class TrainingDisplay:
         self.last = (0.0, 0)  # seconds and tokens when the speed was last measured
         self.tokens = 0
         self.shown = 0.0
+        self.logged = 0.0  # when a log was last told how far a stage is
         self.until: float | None = None  # when a run limited by minutes will be over
 
     def __call__(self, event: Event) -> None:
         getattr(self, f"on_{event['event']}", lambda event: None)(event)
 
     def close(self) -> None:
-        if self.bar is not None:
-            self.bar.stop()
-            self.bar = None
+        self._end_live()
 
     def say(self, text: str, style: str = "") -> None:
         self.console.print(Text(text, style=style), soft_wrap=True)
 
     def on_stage(self, event: Event) -> None:
+        self._end_live()
         self.say(f"{event['text']}", "bold" if event.get("main") else "")
+
+    def on_progress(self, event: Event) -> None:
+        """How far a stage is, that is longer than a moment: on the live line, or now and then in a log."""
+        words = progress_words(event)
+        if self.console.is_terminal:
+            if event["seconds"] >= 1.0:
+                self._live(words, event["share"], 1.0, event["left"])
+            return
+        if event["seconds"] >= QUIET and time.monotonic() - self.logged >= QUIET:
+            self.logged = time.monotonic()
+            left = "" if event["left"] is None else f", {clock(event['left'])} left"
+            self.say(f"{words}{left}")
+
+    def _live(self, words: str, done: float, total: float | None, left: float | None) -> None:
+        if self.bar is None:
+            columns = (TextColumn("{task.description}"), BarColumn(bar_width=30), TimeLeft())
+            self.bar = Progress(*columns, console=self.console, transient=True, redirect_stdout=False)
+            self.bar.add_task("", total=1.0)
+            self.bar.start()
+        self.bar.update(self.bar.task_ids[0], description=words, completed=done, total=total, left=left)
+
+    def _end_live(self) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+            self.bar = None
 
     def on_note(self, event: Event) -> None:
         self.say(f"note: {event['text']}", "yellow")
@@ -74,19 +108,13 @@ class TrainingDisplay:
         if not self.console.is_terminal or time.monotonic() - self.shown < 0.2:
             return
         self.shown = time.monotonic()
-        if self.bar is None:
-            columns = (TextColumn("{task.description}"), BarColumn(bar_width=30), TimeLeft())
-            self.bar = Progress(*columns, console=self.console, transient=True, redirect_stdout=False)
-            self.bar.add_task("", total=1.0)
-            self.bar.start()
         horizon = event["horizon"] or 0
         left = event["seconds"] / event["step"] * (horizon - event["step"]) if horizon else None
         left = left if self.until is None else self.until - event["wall"]
         words = f"step {event['step']:,}  loss {self.loss:.3f}  {self.speed:,.0f} tokens/s"
         if event["skipped"]:
             words += f"  {event['skipped']} skipped"
-        task = self.bar.task_ids[0]
-        self.bar.update(task, description=words, completed=event["step"], total=horizon or None, left=left)
+        self._live(words, event["step"], horizon or None, left)
 
     def on_validation(self, event: Event) -> None:
         if not self.headed:

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from jumok import bundle, checkpoint, preparation
 from jumok.checkpoint import Loaded, RunFolder
-from jumok.config import transformer
+from jumok.config import UNCLEANED, transformer
 from jumok.data import corpora
 from jumok.data.corpora import Corpus, Pair
 from jumok.errors import Resumable
@@ -123,7 +123,7 @@ class Lessons:
 
     def data(self) -> dict[str, Any]:
         """Where the student finds its text, as keys of a recipe."""
-        found: dict[str, Any] = dict.fromkeys(("data.corpus", "data.source", "data.target"))
+        found: dict[str, Any] = dict.fromkeys(("data.corpus", "data.source", "data.target")) | UNCLEANED
         found["data.table"] = str(self.table)
         if self.valid is None or self.teacher.recipe.data.corpus is not None:
             found |= {"data.valid_source": None, "data.valid_target": None, "data.valid_table": str(self.held_out)}

@@ -269,7 +269,7 @@ class Experiment:
         batch_tokens = min(recipe.data.tokens_per_batch, training.tokens_per_update)
         self.feed = Batches(
             self.store, tokens=batch_tokens, seed=recipe.seed, vocabularies=self.vocabularies, noise=self.noise,
-            ends=not self.prepared.is_text,
+            ends=not self.prepared.is_text, temperature=recipe.data.temperature,
         )  # fmt: skip
         self.accumulate = max(1, round(training.tokens_per_update / batch_tokens))
         self.schedule = Schedule(training.schedule, recipe.model.d_model, training.warmup, training.peak)

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ from jumok.errors import UsageError
 from jumok.events import Event
 from jumok.experiment import WRITING, Experiment
 from jumok.recipe import Recipe
+from jumok.text.files import PACKED
+from jumok.text.lines import write_lines
 from jumok.training.pace import SHARE, ByCount, Costs, Limits, Progress, allot
 
 PAIRS = 30_000  # that the probe learns its vocabulary from and trains on
@@ -38,6 +41,9 @@ FEW_EPOCHS, MANY_UPDATES = 3.0, 20_000  # fewer passes over the text teach littl
 GOOD_EPOCHS = 10.0
 SMALLER = {"big": "base", "base": "small", "small": "tiny"}
 GB = 1e9
+TYPICAL_PACKING = 3.0  # bytes of text in a packed byte
+LEARNING = 6.0  # times as long, at most, as from the probe's pairs: a vocabulary is learnt from a bounded sample
+ASSEMBLING = 1.0  # seconds for a model and its optimiser, whatever the text
 
 
 @dataclass(frozen=True)
@@ -68,13 +74,13 @@ class Plan:
 
     def lines(self) -> list[str]:
         """The plan as a table, and what is wrong with it."""
-        more = "" if self.counted else "more than "
+        more = "" if self.counted else "about "
         rows = {
             "pairs": f"{more}{self.pairs:,} ({self.subwords[0]:,} + {self.subwords[1]:,} subwords)",
             "model": f"{self.recipe}, {self.parameters / 1e6:.1f} million parameters",
             "speed": f"{self.tokens_per_second:,.0f} target tokens/s, {spell(self.update)} an update",
             "time": f"{spell(self.seconds)}, of which {spell(self.startup)} before the first update",
-            "updates": f"{self.updates:,}, {'at most ' if more else ''}{self.epochs:.1f} passes over the text",
+            "updates": f"{self.updates:,}, {more}{self.epochs:.1f} passes over the text",
             "validations": f"{self.validations}, {spell(self.validation)} each on {self.validation_pairs:,} pairs",
             "memory": f"{self.memory / GB:.1f} GB in the probe, about {self.expected_memory / GB:.1f} GB expected, "
             f"{self.available_memory / GB:.1f} GB free",
@@ -117,7 +123,7 @@ class LongestFirst(Batches):
 
     def walk(self, place: Place) -> Iterator[tuple[Place, Batch]]:
         plan = self.window_plan(0, 0)
-        lengths = self.store.target.lengths(0, len(self.store))
+        lengths = self.store.target.lengths(0, len(self.store))  # of a probe, which has few
         longest = max(range(len(plan)), key=lambda number: int(lengths[plan[number]].max()))
         for _ in range(machine.cores()):  # one for each
             yield place, self.read(plan[longest], 0)
@@ -131,40 +137,70 @@ class Probe(Experiment):
         super().__init__(recipe, scratch, device=device, sinks=[self.hear], began=began)
         self.real = run
         self.steps: list[tuple[float, int]] = []  # seconds and target tokens of each update
-        self.count, self.counted = 0, False
+        self.count, self.counted = 0, True
+        self.tried = 0  # pairs that the probe has taken
+        self.stages: dict[str, float] = {}  # when each stage of the preparation began
         self.idle = 0  # bytes taken before the first update
 
-    def texts(self) -> tuple[Corpus, Corpus | None]:
-        """The first pairs; the others are only counted, and not for long."""
-        corpus, valid = super().texts()
+    def texts(self) -> tuple[list[Corpus], list[Corpus]]:
+        """The first pairs, in files of their own; the others are only counted, and not for long."""
+        trained, valid = super().texts()
+        each = max(1, PAIRS // len(trained))
+        found = [self._first(corpus, number, each) for number, corpus in enumerate(trained)]
+        return found, [replace(one, read=partial(islice, one.read(), PAIRS)) for one in valid]
+
+    def _first(self, corpus: Corpus, number: int, most: int) -> Corpus:
+        """The first pairs of a corpus; how many it has in all is counted, or told from the bytes that were read."""
         pairs: list[tuple[str, str]] = []
-        deadline = time.monotonic() + READING
-        for self.count, pair in enumerate(corpus, start=1):
-            if len(pairs) < PAIRS:
+        deadline, size, count = time.monotonic() + READING, 0, 0
+        for count, pair in enumerate(corpus, start=1):
+            size += len(pair.source.encode()) + len(pair.target.encode()) + 2
+            if len(pairs) < most:
                 pairs.append((pair.source, pair.target))
-            if self.count % 1_000 == 0 and time.monotonic() > deadline:
+            if count % 1_000 == 0 and time.monotonic() > deadline:
+                self.counted = False
                 break
         else:
-            self.counted = True
-        first = Corpus(corpus.name, lambda: iter(pairs), corpus.digest)
-        return first, valid and Corpus(valid.name, lambda: islice(valid.read(), PAIRS), valid.digest)
+            size = 0
+        packed = any(path.endswith(tuple(PACKED)) for path in corpus.files)
+        whole = sum(os.path.getsize(path) for path in corpus.files) * (TYPICAL_PACKING if packed else 1.0)
+        self.count += count if not size else max(count, round(count * whole / size))
+        self.tried += len(pairs)
+        if not corpus.inputs or corpus.is_text:
+            return replace(corpus, read=lambda: iter(pairs), identity=f"{corpus.name} probe", inputs=())
+        names = [self.folder.path / f"probe-{number}.{side}" for side in ("source", "target")]
+        for name, side in zip(names, zip(*pairs, strict=True), strict=True):
+            write_lines(name, (text.replace("\n", " ") for text in side))
+        return replace(corpora.from_files(*names), name=corpus.name, share=corpus.share)
 
     def prepare(self) -> None:
         """As in a run; a text that was cut may not give as many subwords as the whole would."""
-        corpus, valid = self.texts()
+        trained, valid = self.texts()
         known = preparation.kept_vocabulary(self.recipe, self.real)
         for size in (self.recipe.vocabulary.size >> halvings for halvings in range(8)):
             recipe = self.recipe.change({"vocabulary.size": size})
             try:
-                made = preparation.prepare(
-                    recipe, self.folder, corpus, valid, report=self.report, vocabularies=known
+                self.prepared = preparation.prepare(
+                    recipe, self.folder, trained, valid, report=self.report, vocabularies=known
                 )  # fmt: skip
             except UsageError:
-                if len(list(corpus)) == self.count:
+                if self.tried == self.count:
                     raise
                 continue
-            self.corpus, self.vocabularies, self.store, self.valid = made
+            self.vocabularies, self.store, self.valid = (
+                self.prepared.vocabularies, self.prepared.store, self.prepared.valid,
+            )  # fmt: skip
             return
+
+    def startup(self, before: float, seconds: float) -> float:
+        """Seconds until the first update of the real run, from `before` and those that the probe's own took."""
+        times = dict(zip([*self.stages, "end"], [*self.stages.values(), before + seconds], strict=True))
+        marks = list(times.items())
+        took = {name: marks[i + 1][1] - at for i, (name, at) in enumerate(marks[:-1])}
+        learning = sum(spent for name, spent in took.items() if name.startswith("Learning"))
+        growth = self.count / max(1, self.tried)
+        linear = (seconds - learning - ASSEMBLING) * growth / machine.cores()
+        return before + max(0.0, linear) + learning * min(growth**0.6, LEARNING) + ASSEMBLING
 
     def assemble(self) -> None:
         """As in a run, but an update is one batch a core, small for a large model: a `portion` of a real update."""
@@ -179,6 +215,8 @@ class Probe(Experiment):
     def hear(self, event: Event) -> None:
         if event["event"] == "step":
             self.steps.append((event["seconds"], event["tokens"]))
+        if event["event"] == "stage":
+            self.stages[event["text"].partition(" ")[0]] = time.monotonic() - self.began
 
     def enough(self) -> bool:
         done, seconds = len(self.steps), self.steps[-1][0] if self.steps else 0.0
@@ -234,7 +272,7 @@ def probe(
             pair = trial.judge.seconds_a_pair()
         finally:
             trial.report.close()
-        startup = (reading - began) + (ready - reading) * trial.count / min(trial.count, PAIRS)
+        startup = trial.startup(reading - began, ready - reading)
         return foresee(trial, run, pair=pair, startup=startup, load=load)
 
 
@@ -242,7 +280,7 @@ def foresee(trial: Probe, run: RunFolder, *, pair: float, startup: float, load: 
     """What follows from the figures of a probe."""
     training = trial.recipe.training
     (update, tokens), (memory, expected_memory) = trial.speed(), trial.memory()
-    share = trial.count / min(trial.count, PAIRS)  # of the text over what was tried
+    share = trial.count / max(1, trial.tried)  # of the text over what was tried
     source, target = (round(side * share) for side in trial.store.tokens())
     weights = 4 * sum(parameter.numel() for parameter in trial.model.parameters())
     files = trial.keeper.size()

@@ -2,23 +2,37 @@
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from jumok import bundle
 from jumok.checkpoint import RunFolder
 from jumok.config import DataConfig, TransformerConfig
 from jumok.data import corpora, lexicon, store
 from jumok.data.corpora import Corpus, Pair
-from jumok.data.prepare import pipeline
+from jumok.data.prepare import folder, pipeline
 from jumok.data.prepare.pipeline import held_out_share
-from jumok.errors import ModelFileError, UsageError
+from jumok.errors import ModelFileError, Resumable, UnknownName, UsageError
+from jumok.events import EventLog, Sink
 from jumok.recipe import Recipe
+from jumok.text.lines import read_pairs, read_table
 from jumok.text.vocabulary import Vocabularies, Vocabulary
 
-__all__ = ["Prepared", "add_shortlist", "held_out_share", "prepare", "shortlisted", "stored"]
+__all__ = [
+    "Prepared",
+    "add_shortlist",
+    "dropped",
+    "held_out_share",
+    "kept_vocabulary",
+    "prepare",
+    "prepare_folder",
+    "shortlisted",
+    "stored",
+]
 Report = Callable[..., None]  # ("stage", text=…): an event
 FOLDER = "prepared"  # in the data folder of a run
 SHORTLIST_PAIRS = 1_000_000  # read at most for a shortlist
@@ -55,7 +69,7 @@ class Prepared:
 
 def prepare(
     recipe: Recipe,
-    folder: RunFolder,
+    run: RunFolder,
     trained: Sequence[Corpus],
     validating: Sequence[Corpus],
     *,
@@ -70,23 +84,79 @@ def prepare(
     `tick` is called now and then, and may end it all by an exception of its own; what is whole by then is kept.
     """
     if recipe.data.prepared is not None:
-        made = pipeline.load(Path(recipe.data.prepared), breaks=recipe.vocabulary.breaks)
+        made = folder.load(Path(recipe.data.prepared), breaks=recipe.vocabulary.breaks)
     else:
-        place = folder.data / FOLDER
-        given = vocabularies
         if write:
-            folder.begin(recipe)
-        made = pipeline.prepare(
-            recipe, trained, validating, place, report=report, vocabularies=given, tick=tick
-        )  # fmt: skip
+            run.begin(recipe)
+        place = run.data / FOLDER
+        made = pipeline.prepare(recipe, trained, validating, place, report=report, vocabularies=vocabularies, tick=tick)
     if write:
-        folder.begin(recipe)
-        made.vocabularies.save(folder.path)
+        run.begin(recipe)
+        made.vocabularies.save(run.path)
     prepared = Prepared(made, made.vocabularies, made.store, made.valid, made.labels)
     _tell(prepared, report)
     if shortlisted(recipe, made.is_text):
         prepared.shortlist(tick)  # now, so that its seconds are known to whoever plans the rest
     return prepared
+
+
+def prepare_folder(
+    recipe: Recipe,
+    out: Path,
+    *,
+    sinks: Sequence[Sink] = (),
+    stop: Callable[[], bool] = lambda: False,
+    workers: int | None = None,
+) -> Iterator[str]:
+    """Prepare data into a folder of its own, for `jumok train --data`; yields what came of it, in lines."""
+
+    def tick() -> None:
+        if stop():
+            raise Resumable(
+                "stopped; all that was made so far is kept",
+                where=f"in {out}",
+                hint="run the same command again to continue",
+            )
+
+    trained, validating = corpora.resolve_all(recipe.data, recipe.seed, tick=tick)
+    with closing(EventLog(out.with_name(f"{out.name}.events.jsonl"), list(sinks))) as report:
+        made = pipeline.prepare(recipe, trained, validating, out, report=report, tick=tick, workers=workers)
+        prepared = Prepared(made, made.vocabularies, made.store, made.valid, made.labels)
+        if not made.is_text:
+            prepared.shortlist(tick)
+    source, target = made.store.tokens()
+    yield f"{len(made.store):,} of {made.told['pairs']:,} pairs train ({source:,} + {target:,} subwords)"
+    for reason, count in made.told["left_out"].items():
+        yield f"{count:>12,} left out: {reason}"
+    yield f"{len(made.valid):>12,} validate"
+
+
+def dropped(path: str | Path, *, reason: str | None = None, limit: int = 1_000) -> Iterator[dict[str, Any]]:
+    """Pairs that do not train, with where they stand, why, and their text."""
+    place = Path(path)
+    place = place if (place / folder.PREPARED).is_file() else RunFolder(place).data / FOLDER
+    names = set(folder.read_told(place)["reasons"].values()) - {""}
+    if reason is not None and reason not in names:
+        raise UnknownName("reason", reason, names, where="in --reason")
+    found = (row for row in folder.list_dropped(place) if reason in (None, row[2]))
+    reader: Iterator[tuple[int, tuple[str, str]]] = iter(())
+    current = ""
+    for files, line, why in islice(found, limit):
+        if files != current:
+            current, paths = files, files.split(" + ")
+            reader = enumerate(read_pairs(*paths) if len(paths) == 2 else read_table(paths[0]), start=1)
+        source, target = next((text for number, text in reader if number == line), ("", ""))
+        yield {"where": f"{files}, line {line}", "reason": why, "source": source, "target": target}
+
+
+def kept_vocabulary(recipe: Recipe, run: RunFolder) -> Vocabularies | None:
+    """The vocabulary that a run has, if it was learnt from the same text in the same way."""
+    if not run.begun() or not any(run.path.glob("vocabulary*.model")):
+        return None
+    before = run.recipe()
+    if (before.vocabulary, before.data, before.seed) != (recipe.vocabulary, recipe.data, recipe.seed):
+        return None
+    return Vocabularies.load(run.path, breaks=recipe.vocabulary.breaks)
 
 
 def shortlisted(recipe: Recipe, is_text: bool) -> bool:
@@ -112,12 +182,12 @@ def _tell(prepared: Prepared, report: Report) -> None:
 
 def stored(path: str | Path, rows: Sequence[int]) -> Iterator[Pair]:
     """Pairs of a run's token store by their numbers, as text; each with the line of the corpus it came from."""
-    folder = RunFolder(path)
-    built = sorted(folder.data.glob("*/meta.json"), key=lambda meta: meta.stat().st_mtime)
+    run = RunFolder(path)
+    built = sorted(run.data.glob("*/meta.json"), key=lambda meta: meta.stat().st_mtime)
     if not built:
-        raise ModelFileError("this run has no token store", where=f"in {folder.data}", hint="try: jumok train --help")
+        raise ModelFileError("this run has no token store", where=f"in {run.data}", hint="try: jumok train --help")
     found = store.Store(built[-1].parent)
-    vocabularies = Vocabularies.load(folder.path, breaks=folder.recipe().vocabulary.breaks)
+    vocabularies = Vocabularies.load(run.path, breaks=run.recipe().vocabulary.breaks)
     for row in rows:
         if not 0 <= row < len(found):
             hint = f"try: a number from 0 to {len(found) - 1}"
@@ -139,11 +209,10 @@ def add_shortlist(path: str | Path, source: str | None = None, target: str | Non
         built = store.build(pairs, found.vocabularies, filters, Path(scratch), identity="shortlist")
         content = lexicon.learn(built, found.sizes).to_bytes()
 
-    def fill(folder: Path) -> None:
+    def fill(place: Path) -> None:
         for name in bundle.verify(found.folder):
-            shutil.copyfile(found.folder / name, folder / name)
-        bundle.write_file(folder / lexicon.FILE, content)
+            shutil.copyfile(found.folder / name, place / name)
+        bundle.write_file(place / lexicon.FILE, content)
 
     bundle.make_whole(found.folder, fill)
     return found.folder
-

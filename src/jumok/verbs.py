@@ -31,6 +31,7 @@ ModelPath = Annotated[str, typer.Argument(help="A run folder, or the model folde
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line instead of text.")]
 ALL_ENGINES = "torch,native,native-shortlist,ctranslate2-float32,ctranslate2-int8,ctranslate2-int8-shortlist"
 File = str | None
+Texts = list[str] | None
 Source = Annotated[File, option("FILE", "Text to translate from, a sentence a line (.gz .xz .zst).")]
 Target = Annotated[File, option("FILE", "Its translation, line by line.")]
 Both = Annotated[File, option("FILE", "Or one .tsv or .jsonl with both; - is stdin (tsv).")]
@@ -38,6 +39,18 @@ Made = Annotated[File, option("NAME", "Or one jumok makes: phrasebook, copy, rev
 ValidSource = Annotated[File, option("FILE", "Validation text; held out by rule if not given.")]
 ValidTarget = Annotated[File, option("FILE", "Its translation.")]
 ValidBoth = Annotated[File, option("FILE", "Or one .tsv or .jsonl with both.")]
+Sources = Annotated[Texts, option("FILE", "Text to translate from, one sentence per line (.gz .xz .zst).", "--source")]
+Targets = Annotated[Texts, option("FILE", "Its translation, line by line.", "--target")]
+Tables = Annotated[Texts, option("FILE", "Or one .tsv or .jsonl with both; - is stdin (tsv).", "--table")]
+ValidSources = Annotated[Texts, option("FILE", "Validation text; held out by rule if not given.", "--valid-source")]
+ValidTargets = Annotated[Texts, option("FILE", "Its translation.", "--valid-target")]
+ValidTables = Annotated[Texts, option("FILE", "Or one .tsv or .jsonl with both.", "--valid-table")]
+Shares = Annotated[str | None, option("NUMBERS", "Shares of several corpora in training, such as 2,1.")]
+Temperature = Annotated[float | None, option("T", "Or shares by size to the power 1/T: 1 as they are, 5 nearly equal.")]
+Columns = Annotated[str | None, option("NAMES", "Source and target column of tables, such as en,de.")]
+Excluded = Annotated[
+    Texts, option("FILE", "Leave out pairs that share a sentence with this file; repeatable.", "--exclude")
+]
 Steps = Annotated[int | None, option("N", "Stop after this many updates.")]
 Tokens = Annotated[int | None, option("N", "Stop after this many target tokens.")]
 Changes = Annotated[list[str] | None, option("KEY=VALUE", "Change the recipe; repeatable.", "--set")]
@@ -119,6 +132,70 @@ def data_pairs(
     for row, pair in zip(rows, stored(run, rows), strict=True):
         told = {"pair": row, "line": pair.line, "source": pair.source, "target": pair.target}
         print(dumps(told) if as_json else f"{row}\tline {pair.line}\t{pair.source}\t{pair.target}")
+
+
+@data_app.command("prepare")
+def data_prepare(
+    out: Annotated[Path, option("FOLDER", "Where the prepared data go.")],
+    source: Sources = None,
+    target: Targets = None,
+    table: Tables = None,
+    corpus: Made = None,
+    valid_source: ValidSources = None,
+    valid_target: ValidTargets = None,
+    valid_table: ValidTables = None,
+    shares: Shares = None,
+    temperature: Temperature = None,
+    columns: Columns = None,
+    exclude: Excluded = None,
+    recipe: Annotated[
+        str, option("NAME", "Whose vocabulary and limits: tiny, small, base, big or a .toml file.")
+    ] = "tiny",
+    workers: Annotated[int | None, option("N", "Processes; changes no byte. Default: one per core.")] = None,
+    set_: Changes = None,
+) -> None:
+    """Read, clean and encode a corpus once, for many runs; killed at any moment, the same command goes on.
+
+    What was left out is counted by reason; `jumok data dropped FOLDER` lists it.  Rules are turned off by, for example,
+    --set data.clean.near_duplicates=false.
+
+    \b
+    jumok data prepare --source train.en --target train.de --out prepared
+    jumok data prepare --source news.en --target news.de --source ui.en --target ui.de --shares 3,1 --out mixed
+    jumok train --data prepared --recipe tiny --minutes 30
+    """
+    from jumok.beginning import choose, gather
+    from jumok.preparation import prepare_folder
+    from jumok.recipe import parse_assignment
+    from jumok.shell import watching
+
+    named = gather(
+        sources=source, targets=target, tables=table, valid_sources=valid_source, valid_targets=valid_target,
+        valid_tables=valid_table, shares=shares, temperature=temperature, columns=columns, exclude=exclude,
+    )  # fmt: skip
+    chosen = choose(recipe=recipe, corpus=corpus, changes=dict(map(parse_assignment, set_ or [])), **named)
+    with watching() as (sinks, stop):
+        for line in prepare_folder(chosen, out, sinks=sinks, stop=stop, workers=workers):
+            aside(line)
+    print(out)
+
+
+@data_app.command("dropped")
+def data_dropped(
+    folder: Annotated[str, typer.Argument(help="A prepared folder or a run.", metavar="FOLDER")],
+    reason: Annotated[str | None, option("WORDS", "Only those left out for this reason.")] = None,
+    limit: Annotated[int, option("N", "At most so many.")] = 1_000,
+    as_json: Json = False,
+) -> None:
+    """List pairs that were left out of training: file, line, reason and text.
+
+    \b
+    jumok data dropped prepared --reason "near duplicate" --limit 20
+    """
+    from jumok.preparation import dropped
+
+    for row in dropped(folder, reason=reason, limit=limit):
+        print(dumps(row) if as_json else "\t".join(str(row[name]) for name in ("where", "reason", "source", "target")))
 
 
 def generate(

@@ -31,7 +31,7 @@ from jumok.bench.measure import (
     beside,
     named,
 )
-from jumok.config import transformer
+from jumok.config import UNCLEANED, transformer
 from jumok.data.batches import Batch, Batches, Noise
 from jumok.data.store import Store
 from jumok.errors import JumokError, Resumable, UsageError
@@ -55,6 +55,7 @@ def protocol(recipe: Recipe, *, source: str | None, target: str | None, tokens: 
         corpus = {"data.corpus": None, "data.source": source, "data.target": target}
     return recipe.change(
         corpus
+        | UNCLEANED
         | {
             "data.table": None,
             "data.valid_source": None,

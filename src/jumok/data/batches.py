@@ -1,7 +1,8 @@
 """Batches of sentences of like length, up to a budget of tokens; which batch comes when is a pure function.
 
 Sorting by both lengths leaves little padding; the order of equals and of batches is drawn anew every epoch from
-the key (seed, epoch).  The corpus is walked in windows, so that neither the plan nor the disk has to hold it whole.
+the key (seed, epoch).  The corpus is walked in windows, so that neither the plan nor the disk has to hold it whole.  A
+window is made of blocks from everywhere (mixture.py), so that every stretch of training is a fair mixture.
 
 Shapes   B batch · S source · T target
 """
@@ -10,6 +11,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache, cached_property
 from queue import Full, Queue
 from typing import NamedTuple, Self
 
@@ -17,12 +19,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from jumok.data.mixture import Mixture
 from jumok.data.store import Store
 from jumok.errors import DataError
 from jumok.keys import generator, key
 from jumok.text.vocabulary import END, PAD, SPECIALS, START, UNKNOWN, Vocabularies, Vocabulary
 
 WINDOW = 1 << 20  # pairs that are sorted together
+NUMBERED = 1 << 32  # numbers of batches that belong to a window
+COUNTED = 4  # windows that are planned to tell how many batches an epoch has
 
 
 @dataclass(frozen=True)
@@ -107,10 +112,16 @@ def hide(grid: Tensor, share: float, rng: np.random.Generator) -> Tensor:
 
 
 def plan(source: np.ndarray, target: np.ndarray, *, tokens: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Rows of each batch: neighbours in length, at most `tokens` padded tokens a side, in random order.
+    """Rows of each batch: neighbours in length, at most `tokens` padded tokens a side, in random order."""
+    batches = sorted_batches(source, target, tokens=tokens, rng=rng)
+    return [batches[i] for i in rng.permutation(len(batches))]
 
-    Sorted by target length, then by source length to and fro, so that neighbours are close in both.
-    """
+
+def sorted_batches(
+    source: np.ndarray, target: np.ndarray, *, tokens: int, rng: np.random.Generator
+) -> list[np.ndarray]:
+    """The same from short to long: by target length, then by source length to and fro, so that neighbours are close in
+    both."""
     snake = np.where(target % 2 == 0, source, -source)
     order = np.lexsort((rng.random(len(source)), snake, target))
     lengths = np.maximum(source, target)[order] + 1
@@ -122,8 +133,7 @@ def plan(source: np.ndarray, target: np.ndarray, *, tokens: int, rng: np.random.
         stop = start + max(1, int(fits.sum()) if fits.all() else int(np.argmin(fits)))
         batches.append(order[start:stop])
         start = stop
-    shuffled = rng.permutation(len(batches))
-    return [batches[i] for i in shuffled]
+    return batches
 
 
 @dataclass(frozen=True)
@@ -152,8 +162,9 @@ class Batches:
         noise: Callable[[int], Noise] = silence,
         window: int = WINDOW,
         ends: bool = True,
+        temperature: float | None = None,
     ) -> None:
-        self.store, self.tokens, self.seed = store, tokens, seed
+        self.store, self.tokens, self.seed, self.temperature = store, tokens, seed, temperature
         self.vocabularies, self.noise, self.window, self.ends = vocabularies, noise, window, ends
 
     @classmethod
@@ -161,30 +172,66 @@ class Batches:
         """The same data under the same settings, batches of another size where `tokens` says so."""
         return cls(
             other.store, tokens=tokens or other.tokens, seed=other.seed, vocabularies=other.vocabularies,
-            noise=other.noise, window=other.window, ends=other.ends,
+            noise=other.noise, window=other.window, ends=other.ends, temperature=other.temperature,
         )  # fmt: skip
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """Batches start, start + 1, … of an epoch."""
+        """Batches of an epoch from number `start` on."""
+        return (batch for _, batch in self.numbered(epoch, start))
+
+    def numbered(self, epoch: int, start: int = 0) -> Iterator[tuple[int, Batch]]:
+        """The same, each with the number of the next."""
+        if self.store.mixed:
+            yield from self._mixed_epoch(epoch, start)
+            return
         windows = -(-len(self.store) // self.window)
         seen, noise = 0, self.noise(epoch)
         for number in generator(self.seed, "windows", epoch).permutation(windows):
-            first = int(number) * self.window
             rows = self.window_plan(epoch, int(number))
             for index in range(max(0, start - seen), len(rows)):
-                yield self.read(rows[index] + first, key(self.seed, "subwords", epoch, seen + index), noise)
+                batch = self.read(rows[index], key(self.seed, "subwords", epoch, seen + index), noise)
+                yield seen + index + 1, batch
             seen += len(rows)
 
-    def window_plan(self, epoch: int, number: int) -> list[np.ndarray]:
-        """Rows, counted from the window's first, of each batch of one window."""
-        first, last = number * self.window, min(len(self.store), (number + 1) * self.window)
-        source, target = self.store.source.lengths(first, last), self.store.target.lengths(first, last)
-        return plan(source, target, tokens=self.tokens, rng=generator(self.seed, "order", epoch, number))
+    def _mixed_epoch(self, epoch: int, start: int) -> Iterator[tuple[int, Batch]]:
+        """The same where a number tells the window, too, so that a resumed run plans no window but its own."""
+        noise, (first, index) = self.noise(epoch), divmod(start, NUMBERED)
+        for number in range(first, self.mixture.windows):
+            rows = self.window_plan(epoch, number)
+            for place in range(index, len(rows)):
+                drawn = number * NUMBERED + place
+                following = drawn + 1 if place + 1 < len(rows) else (number + 1) * NUMBERED
+                yield following, self.read(rows[place], key(self.seed, "subwords", epoch, drawn), noise)
+            index = 0
 
+    @cached_property
+    def mixture(self) -> Mixture:
+        """Which rows are in which window."""
+        return Mixture(self.store.corpora, seed=self.seed, window=self.window, temperature=self.temperature)
+
+    def window_plan(self, epoch: int, number: int) -> list[np.ndarray]:
+        """Rows of each batch of one window."""
+        rng = generator(self.seed, "order", epoch, number)
+        if not self.store.mixed:
+            first, last = number * self.window, min(len(self.store), (number + 1) * self.window)
+            source, target = self.store.source.lengths(first, last), self.store.target.lengths(first, last)
+            return [rows + first for rows in plan(source, target, tokens=self.tokens, rng=rng)]
+        blocks = self.mixture.blocks(epoch, number)
+        sides = (self.store.source, self.store.target)
+        source, target = (np.concatenate([side.lengths(*block) for block in blocks]) for side in sides)
+        rows = np.concatenate([np.arange(*block) for block in blocks])
+        if len(self.store.corpora) == 1:
+            return [rows[batch] for batch in plan(source, target, tokens=self.tokens, rng=rng)]
+        batches = [rows[batch] for batch in sorted_batches(source, target, tokens=self.tokens, rng=rng)]
+        return [batches[index] for index in self.mixture.spread(batches, rng)]
+
+    @cache  # noqa: B019 - one feed lives as long as its run
     def count(self, epoch: int) -> int:
-        """Batches in an epoch."""
-        windows = -(-len(self.store) // self.window)
-        return sum(len(self.window_plan(epoch, number)) for number in range(windows))
+        """Batches in an epoch; from a few windows where there are many."""
+        windows = self.mixture.windows if self.store.mixed else -(-len(self.store) // self.window)
+        looked = min(windows, COUNTED) if self.store.mixed else windows
+        found = sum(len(self.window_plan(epoch, number)) for number in range(looked))
+        return found if looked == windows else round(found * windows / looked)
 
     def walk(self, place: Place) -> Iterator[tuple[Place, Batch]]:
         """Every batch from `place` on, for ever, each with the place after it."""
@@ -192,9 +239,8 @@ class Batches:
             raise DataError("there is no sentence pair to train on", where=f"in {self.store.folder}")
         epoch, index = place
         while True:
-            for batch in self.epoch(epoch, index):
-                index += 1
-                yield Place(epoch, index), batch
+            for following, batch in self.numbered(epoch, index):
+                yield Place(epoch, following), batch
             epoch, index = epoch + 1, 0
 
     def read(self, rows: np.ndarray, draw: int, noise: Noise = Noise()) -> Batch:

@@ -19,9 +19,8 @@ from jumok.config import CorpusConfig, DataConfig
 from jumok.data import passages
 from jumok.errors import DataError, DiskError, UnknownName, UsageError
 from jumok.text.lines import digest as digest_files
-from jumok.text.lines import is_table, must_differ, read_lines, read_pairs, read_table
+from jumok.text.lines import is_table, read_lines, read_pairs, read_table
 from jumok.text.tables import row_parser
-
 
 REMEMBERED = 100_000  # pairs of a corpus made here that are kept for the next walk
 
@@ -223,7 +222,9 @@ def _valid_of_several(parts: Sequence[CorpusConfig], tick: Callable[[], None]) -
     if any(given) and not all(given):
         missing = parts[given.index(False)]
         what = f"{missing.name or missing.table or missing.source} has no validation text, and others have"
-        raise UsageError(what, where="in data.corpora", hint="try: --valid-source and --valid-target for each, or for none")
+        raise UsageError(
+            what, where="in data.corpora", hint="try: --valid-source and --valid-target for each, or for none"
+        )
     return [_from_paths(p.valid_source, p.valid_target, p.valid_table, "valid-", tick) for p in parts if any(given)]
 
 

@@ -81,6 +81,7 @@ class Store:
                 raise ValueError(f"ids are not of type {dtype}")
             self.source, self.target = Side(folder, "source", dtype), Side(folder, "target", dtype)
             self.lines = _map(folder / "lines", "uint64")
+            self.mixed, self.corpora = meta.get("order") == "blocks", _corpora(meta)
             self._compare()
         except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             what, hint = f"the token store is not whole: {error}", f"try: rm -r {shlex.quote(str(folder))}"
@@ -216,6 +217,17 @@ def _meta(path: Path) -> dict[str, Any]:
     if not all(type(count) is int for count in meta["left_out"].values()):
         raise ValueError("meta.json does not say how much was left out")
     return meta
+
+
+def _corpora(meta: dict[str, Any]) -> list[tuple[int, int, float | None]]:
+    """First row, number of rows and share of every corpus; a store that does not say has one."""
+    found = [(int(first), int(rows), share) for first, rows, share in meta.get("corpora", [[0, meta["count"], None]])]
+    ends = [0, *(first + rows for first, rows, _ in found)]
+    if any(rows < 0 or first not in (end, 0) for (first, rows, _), end in zip(found, ends, strict=False)):
+        raise ValueError("meta.json does not say where corpora begin")
+    if not all(share is None or (isinstance(share, int | float) and share > 0) for _, _, share in found):
+        raise ValueError("a share of a corpus is no number above 0")
+    return [one for one in found if one[1]]
 
 
 def _map(path: Path, dtype: str) -> np.ndarray:

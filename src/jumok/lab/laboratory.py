@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jumok import recipes
+from jumok.config import UNCLEANED
 from jumok.data import phrasebook
 from jumok.data.corpora import Pair
 from jumok.data.phrasebook import Phrase
@@ -138,7 +139,7 @@ class Lab:
         """The lab's small English-Korean run, with changes by dotted keys; another `model.kind` takes what fits it."""
         changes = changes or {}
         known = section(changes.get("model.kind", "transformer")).model_fields
-        usual = {**SMALL, "seed": self.seed, **changes, **self.common}
+        usual = {**UNCLEANED, **SMALL, "seed": self.seed, **changes, **self.common}
         fits = {
             key: value
             for key, value in usual.items()

@@ -138,7 +138,7 @@ def _opened(
         return
     suffix = Path(path).suffix.lower()
     with contextlib.ExitStack() as stack:
-        raw = cast(io.BufferedReader, stack.enter_context(open(path, "rb")))
+        raw = stack.enter_context(open(path, "rb"))
         if seen is not None:
             raw = io.BufferedReader(_Watched(raw, seen), 1 << 18)
         if suffix in PACKED and not raw.peek(1):

@@ -36,8 +36,8 @@ RESERVED = ("<sep>", "<cls>", "<mask>", "<extra>")  # ids 4 … 7
 SEPARATOR, CLASS, MASK = 4, 5, 6
 SPECIALS = 4 + len(RESERVED)
 LONGEST = 4_096  # characters of a word that SentencePiece learns from at once; it would skip a longer one
-CHARACTERS = 1_500_000  # of different words that are learnt from, the most frequent first
-SEEDS = 1_000_000  # unigram begins with at most so many subwords
+CHARACTERS = 1_000_000  # of different words that are learnt from, the most frequent first
+SEEDS = 100_000  # unigram begins with so many subwords, or ten times as many as it is to end with (docs/decisions/0013)
 THREADS = 4
 LOOK = 0.1  # seconds between looks at the other process
 WORDS, LOG, MODEL = "words.tsv", "log.txt", "model"  # files that the two processes exchange
@@ -85,9 +85,10 @@ def _learn(words: list[tuple[str, int]], size: int, kind: str, folder: Path, *, 
     coverage = 1.0 if 2 * characters < size - SPECIALS - 256 else 0.9995
     more: dict[str, Any] = {}
     if kind == "unigram":
-        seeds = repeated_parts([word for word, _ in words], [count for _, count in words], most=SEEDS)
+        most = max(SEEDS, 10 * size)
+        seeds = repeated_parts([word for word, _ in words], [count for _, count in words], most=most)
         (folder / "seeds.tsv").write_bytes("".join(f"{part}\t{count}\n" for part, count in seeds).encode())
-        more = {"seed_sentencepieces_file": str(folder / "seeds.tsv"), "seed_sentencepiece_size": SEEDS}
+        more = {"seed_sentencepieces_file": str(folder / "seeds.tsv"), "seed_sentencepiece_size": most}
         if not quiet:
             print(f"seeds={len(seeds)}", file=sys.stderr, flush=True)
     model = io.BytesIO()
@@ -111,7 +112,9 @@ def learn_apart(
             lines = (f"{word}\t{count}\n" for word, count in most_frequent(counts))
             (folder / WORDS).write_bytes("".join(lines).encode())
         except OSError as error:
-            raise DiskError(f"cannot write the words: {error.strerror}", where=f"in {folder}", hint="try: df -h") from None
+            raise DiskError(
+                f"cannot write the words: {error.strerror}", where=f"in {folder}", hint="try: df -h"
+            ) from None
         words, environment = module_command("jumok.text.learning")
         with open(folder / LOG, "wb") as log:
             child = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What kind of character each code point is, as a table that numpy looks up: letters by script, digits, spaces, the rest.
+"""What kind of character each code point is, as a table: letters by script, digits, spaces, the rest.
 
 The table covers all of Unicode in a byte a code point.  Scripts that are written together count as one: Chinese
 characters and kana are both EAST_ASIAN, because Japanese mixes them.

@@ -16,9 +16,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from jumok.errors import DataError, DiskError, JumokError, ModelFileError, UsageError
 from jumok.processes import die_with_parent, module_command
@@ -76,7 +77,8 @@ class Crew:
         if not self.members:
             for task in tasks:
                 check()
-                yield Result(task.number, *self.table[task.name](*task.buffers, **task.values))
+                values, _ = self.table[task.name](*task.buffers, **task.values)
+                yield Result(task.number, values)
             return
         yield from self._run_apart(tasks, check)
 
@@ -173,10 +175,8 @@ class _Member:
         self.process.wait()
         for stream in (self.process.stdin, self.process.stdout):
             if stream is not None:
-                try:
+                with suppress(OSError):
                     stream.close()
-                except OSError:
-                    pass
         for thread in self._threads:
             thread.join()
 
@@ -191,7 +191,7 @@ def pack(values: Values, buffers: Buffers = ()) -> bytes:
     return b"".join([struct.pack(f"<I{len(sizes)}Q", len(sizes), *sizes), head, *buffers])
 
 
-def receive(stream: BinaryIO) -> bytes | None:
+def receive(stream: IO[bytes]) -> bytes | None:
     """The next message, or None where the stream ends."""
     count = stream.read(4)
     if len(count) < 4:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jumok.data.prepare.sift import BREAK, CODE, DUPLICATE, HELD_OUT, NEAR, SCRIPT, mix
+from jumok.data.prepare.sift import BREAK, CODE, DUPLICATE, HELD_OUT, NEAR, REASONS, SCRIPT, mix
 from jumok.data.prepare.work import HELD, PARTS, ROW, VERDICTS, load
 from jumok.text.learning import count_words
 from jumok.text.vocabulary import normalize
@@ -122,7 +122,7 @@ class Decision:
     ) -> tuple[Counter[str], Counter[str]]:
         """The words of both sides, counted in a sample of the pairs that train, bounded by characters and pairs."""
         sizes, counts = np.zeros(BINS), np.zeros(BINS)
-        for part, rows, verdicts in self._each():
+        for _, rows, verdicts in self._each():
             fit = verdicts == 0
             bins = _bins(rows["near"][fit], seed)
             sizes += np.bincount(bins, rows["characters"][fit], minlength=BINS)
@@ -141,8 +141,6 @@ class Decision:
 
     def left_out(self) -> dict[str, int]:
         """How many pairs were left out, by reason."""
-        from jumok.data.prepare.sift import REASONS
-
         counts = np.zeros(256, np.int64)
         for part in self.parts:
             counts += np.bincount(self.verdicts[part.offset : part.offset + part.kept], minlength=256)

@@ -12,11 +12,11 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from jumok.data.prepare.decide import Read
+from jumok.data.prepare.folder import LISTED
 from jumok.data.prepare.sift import CODE, HELD_OUT, REASONS
 from jumok.data.prepare.work import DROPPED, PARTS, ROW, SHARDS, VERDICTS, load, read_part
 from jumok.data.store import FORMAT, Filters
 
-LISTED = np.dtype([("line", "<u8"), ("reason", "u1")])  # a pair that was left out
 BLOCK = 1 << 24
 
 
@@ -96,7 +96,9 @@ def _dropped(work: Path, part: Read) -> np.ndarray:
     verdicts = np.memmap(work / VERDICTS, np.uint8, mode="r")[part.offset : part.offset + part.kept]
     bad = np.flatnonzero((verdicts != 0) & (verdicts != CODE[HELD_OUT])) if part.kept else np.empty(0, np.int64)
     found = np.empty(len(alone) + len(late) + len(bad), LISTED)
-    found["line"] = np.concatenate([alone["row"], late["row"], rows["row"][bad]]).astype(np.uint64) + np.uint64(part.first)
+    found["line"] = np.concatenate([alone["row"], late["row"], rows["row"][bad]]).astype(np.uint64) + np.uint64(
+        part.first
+    )
     found["reason"] = np.concatenate([alone["reason"], late["reason"] + 100, verdicts[bad]])
     return found[np.argsort(found["line"], kind="stable")]
 

@@ -114,7 +114,7 @@ def read_together(streams: list[Stream]) -> Iterator[list[Raw]]:
     pairs, size = 0, 0
     while all(len(stream.ends()) for stream in streams):
         count = min(len(stream.ends()) for stream in streams)
-        total = sum(stream.ends()[:count] for stream in streams)
+        total = np.sum([stream.ends()[:count] for stream in streams], axis=0)
         count = min(count, PAIRS - pairs, int(np.searchsorted(total, BYTES - size)) + 1)
         for stream, mine in zip(streams, taken, strict=True):
             mine.append(stream.take(count))

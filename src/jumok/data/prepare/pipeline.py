@@ -9,23 +9,15 @@
 All of it happens in a folder beside the result, and everything that was whole when a preparation was killed is found
 again by the next.  The result appears at once, by a rename.  Its bytes depend on the text and the recipe, not on the
 number of workers, nor on how often it was interrupted.
-
-    prepared.json     what it was made from, and what was left out, by reason
-    MANIFEST.json     sizes and hashes of the files
-    source.ids …      the token store (store.py), with meta.json
-    valid.jsonl       the pairs that validate
-    vocabulary.model  or one for each side
-    dropped           lines and reasons of what does not train (`jumok data dropped`)
 """
 
 import hashlib
 import json
 import os
 import shutil
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -38,144 +30,22 @@ from jumok.data.corpora import Corpus, Pair
 from jumok.data.prepare import join, parts, work
 from jumok.data.prepare.crew import Crew, Task
 from jumok.data.prepare.decide import Decision, Read
+from jumok.data.prepare.folder import FORMAT, PREPARED, VALID, Prepared, find, load, request
 from jumok.data.prepare.sift import HELD_OUT, Rules, examine, mix_pair
-from jumok.data.store import Filters, Store
-from jumok.errors import DataError, DiskError, ModelFileError, UsageError
+from jumok.data.prepare.stage import Report, Stage
+from jumok.data.store import Filters
+from jumok.errors import DataError, DiskError
 from jumok.keys import key
 from jumok.recipe import Recipe
+from jumok.text.files import must_be_file
 from jumok.text.lines import digest as digest_files
+from jumok.text.lines import must_differ
 from jumok.text.vocabulary import Vocabularies, Vocabulary
 
-FORMAT = 1
-PREPARED, PLAN, VALID = "prepared.json", "plan.json", "valid.jsonl"
+PLAN = "plan.json"
 WORKERS = 16  # at most
 VALIDATING = 100_000  # pairs of validation files that are kept
 ALONE = 2 << 20  # bytes of text that are prepared without workers: starting them would take longer
-EVERY = 0.5  # seconds between two reports of progress
-
-Report = Callable[..., None]
-
-
-@dataclass
-class Stage:
-    """A stretch of work that is reported as it goes on: share done, rate, time left."""
-
-    report: Report
-    name: str
-    text: str
-    unit: str = "pairs"
-    began: float = field(default_factory=time.monotonic)
-    told: float = field(default_factory=time.monotonic)
-    behind: float = 0.0  # share that was done before: a resumed stage
-    count: int = 0
-
-    def __call__(self, share: float, count: int | None = None) -> None:
-        """Tell how far it is, if that was not told just now."""
-        self.count = self.count if count is None else count
-        now = time.monotonic()
-        if now - self.told < EVERY:
-            return
-        self.told = now
-        seconds, gained = now - self.began, share - self.behind
-        left = seconds * (1.0 - share) / gained if gained > 0.005 else None
-        self.report(
-            "progress", stage=self.name, text=self.text, share=round(min(1.0, share), 4), count=self.count,
-            unit=self.unit, seconds=round(seconds, 1), left=None if left is None else round(left, 1),
-        )  # fmt: skip
-
-    def skip(self, share: float) -> None:
-        """This much was there already."""
-        self.behind = share
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A prepared folder."""
-
-    folder: Path
-    told: dict[str, Any]
-    vocabularies: Vocabularies
-    store: Store
-    valid: list[Pair]
-    labels: list[int]  # the corpus of each validation pair
-
-    @property
-    def digest(self) -> str:
-        return str(self.told["digest"])
-
-    @property
-    def name(self) -> str:
-        return str(self.told["name"])
-
-    @property
-    def is_text(self) -> bool:
-        return bool(self.told["is_text"])
-
-    @property
-    def corpora(self) -> list[str]:
-        """The names of the corpora."""
-        return [str(one["name"]) for one in self.told["corpora"]]
-
-
-def request(recipe: Recipe, given: Vocabularies | Vocabulary | None = None) -> dict[str, Any]:
-    """All of a recipe that a preparation depends on, as plain values."""
-    data = recipe.data.model_dump(mode="json", exclude={"tokens_per_batch", "prepared"})
-    known = None if given is None else given.digest
-    return {
-        "format": FORMAT,
-        "seed": recipe.seed,
-        "data": data,
-        "vocabulary": recipe.vocabulary.model_dump(mode="json", exclude={"sampling"}),
-        "given": known,
-    }
-
-
-def load(folder: Path, *, breaks: bool = False) -> Prepared:
-    """A prepared folder, if it is whole; sizes are compared with its manifest, and nothing of the text is read."""
-    try:
-        listed = bundle.read_json(folder / bundle.MANIFEST)
-        for name, entry in listed.items():
-            if (folder / name).stat().st_size != entry["size"]:
-                raise ModelFileError(f"{name} does not have {entry['size']:,} bytes", where=f"in {folder}")
-        told = json.loads((folder / PREPARED).read_bytes())
-        rows = [json.loads(line) for line in (folder / VALID).read_bytes().split(b"\n") if line]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelFileError(f"this is no prepared folder: {error}", where=f"in {folder}", hint="try: jumok data prepare --help") from None
-    valid = [Pair(row["source"], row["target"], number) for number, row in enumerate(rows, start=1)]
-    vocabularies = Vocabularies.load(folder, breaks=breaks)
-    return Prepared(folder, told, vocabularies, Store(folder), valid, [int(row.get("corpus", 0)) for row in rows])
-
-
-def find(place: Path, recipe: Recipe, trained: Sequence[Corpus], given: Vocabularies | Vocabulary | None) -> Prepared | None:
-    """What was prepared for this recipe from these texts before, if it is there and the texts have not changed."""
-    try:
-        told = json.loads((place / PREPARED).read_bytes())
-    except (OSError, ValueError):
-        return None
-    if told.get("request") != request(recipe, given) or not _same_inputs(told, trained):
-        return None
-    return load(place, breaks=recipe.vocabulary.breaks)
-
-
-def _same_inputs(told: dict[str, Any], trained: Sequence[Corpus]) -> bool:
-    """Whether the files are those that were read; a file that is gone was not changed.
-
-    Sizes and times say so without reading; where times differ the files are read and compared by their digests.
-    """
-    known = {entry["path"]: entry for entry in told["files"]}
-    paths = [path for corpus in trained for path in corpus.files]
-    if sorted(known) != sorted(set(paths)):
-        return False
-    touched = []
-    for path, entry in known.items():
-        try:
-            status = os.stat(path)
-        except OSError:
-            continue
-        if status.st_size != entry["size"]:
-            return False
-        touched += [path] if status.st_mtime_ns != entry["mtime"] else []
-    return all(digest_files([path]) == known[path]["sha256"] for path in touched)
 
 
 def prepare(
@@ -191,8 +61,8 @@ def prepare(
 ) -> Prepared:
     """The prepared folder `place`, made unless it is there; a preparation that was killed goes on where it was.
 
-    `vocabularies` are both, or that of the source; what is not given is learnt.  `tick` is called several times a second
-    and may end it all by an exception of its own.
+    `vocabularies` are both, or that of the source; what is not given is learnt.  `tick` is called several times a
+    second and may end it all by an exception of its own.
     """
     if (found := find(place, recipe, trained, vocabularies)) is not None:
         return found
@@ -242,7 +112,9 @@ class Job:
         """All stages; what earlier attempts have left is used."""
         self._begin()
         size = parts.size_on_disk(path for corpus in self.trained for path in corpus.files)
-        small = size < ALONE and not any(path.endswith((".gz", ".xz", ".zst")) for c in self.trained for path in c.files)
+        small = size < ALONE and not any(
+            path.endswith((".gz", ".xz", ".zst")) for c in self.trained for path in c.files
+        )
         crew = min(machine.cores(), WORKERS) if workers is None else workers
         valid, labels = self._validation()
         with Crew(0 if small or not size else crew, work.__name__, work.TABLE) as hands:
@@ -284,7 +156,9 @@ class Job:
             raise DataError("the validation set is empty", where=f"in {self.validating[0].name}")
         both, either = np.empty(0, np.uint64), np.empty(0, np.uint64)
         if found and self.cleaning:
-            sides = [examine(parts.join_lines(side)) for side in zip(*((p.source, p.target) for p in found), strict=True)]
+            sides = [
+                examine(parts.join_lines(side)) for side in zip(*((p.source, p.target) for p in found), strict=True)
+            ]
             both = np.unique(mix_pair(*sides))
         if self.recipe.data.exclude:
             hashes = [examine(parts.join_lines(texts)).near for texts in self._sentences(self.recipe.data.exclude)]
@@ -349,7 +223,7 @@ class Job:
         for paths in corpus.inputs:
             first, before = self.pairs + 1, self._done
             if len(paths) == 2:
-                corpora.must_differ(*paths)
+                must_differ(*paths)
             streams = [parts.Stream(path) for path in paths]
             example = parts.first_line(paths[0]) if len(paths) == 1 else ""
             for raws in parts.read_together(streams):
@@ -362,8 +236,8 @@ class Job:
             digests += [stream.digest for stream in streams]
             self.inputs.append({"corpus": number, "files": list(paths), "first": first})
         sums = [digest.digest() for digest in digests]
-        for path, digest in zip(corpus.files, digests, strict=True):
-            next(entry for entry in self.files if entry["path"] == path)["sha256"] = digest.hexdigest()
+        for path, one in zip(corpus.files, digests, strict=True):
+            next(entry for entry in self.files if entry["path"] == path)["sha256"] = one.hexdigest()
         whole = digests[0].hexdigest() if len(sums) == 1 else hashlib.sha256(b"".join(sums)).hexdigest()
         self.inputs.append({"corpus": number, "digest": corpus.digest_with(whole)})
 
@@ -373,7 +247,9 @@ class Job:
         for number, corpus, first in self.index:
             told = work.read_part(self.work / work.PARTS, number)
             if told is None:
-                raise DiskError("a part of what was read is gone", where=f"in {self.work}", hint="try: the same command again")
+                raise DiskError(
+                    "a part of what was read is gone", where=f"in {self.work}", hint="try: the same command again"
+                )
             self.read.append(Read(number, corpus, first, told["kept"], offset))
             offset += told["kept"]
             self.left_out.update(told["left_out"])
@@ -400,9 +276,18 @@ class Job:
         found = decision.left_out()
         self.held = found.pop(HELD_OUT, 0)
         self.left_out.update(found)
+        self._refuse_if_empty(decision.count - sum(found.values()) - self.held)
         if not valid:
-            raise DataError("the validation set is empty", where=f"in {self._name()}", hint="try: --valid-source and --valid-target")
+            hint = "try: --valid-source and --valid-target"
+            raise DataError("the validation set is empty", where=f"in {self._name()}", hint=hint)
         return decision
+
+    def _refuse_if_empty(self, count: int) -> None:
+        """Refuse to go on without a pair, and say where all went."""
+        if not count:
+            counts = ", ".join(f"{reason}: {count:,}" for reason, count in self.left_out.items())
+            hint = "try: jumok data check FILES, or turn a rule off, such as --set data.clean.copies=false"
+            raise DataError("no sentence pair is left to train on", where=counts, hint=hint)
 
     # ------------------------------------------------------------------ vocabulary
 
@@ -421,7 +306,9 @@ class Job:
         words = Counter[str](), Counter[str]()
         if not (config.kind == "byte" and config.target_kind in (None, "byte")):
             seed = key(self.recipe.seed, "vocabulary")
-            words = decision.sample(characters=config.characters, pairs=config.sentences, seed=seed, progress=lambda s: stage(s / 10))
+            words = decision.sample(
+                characters=config.characters, pairs=config.sentences, seed=seed, progress=lambda s: stage(s / 10)
+            )
         common: dict[str, Any] = {"size": config.size, "at_most": config.at_most, "breaks": config.breaks}
         common |= {"where": f"in {self._name()}", "tick": self.tick}
 
@@ -457,7 +344,8 @@ class Job:
         stage.skip(len(whole) / max(1, len(self.read)))
         missing = (part for part in self.read if part.number not in whole)
         tasks = (
-            Task(p.number, "encode", {**common, "number": p.number, "offset": p.offset, "first": p.first}) for p in missing
+            Task(p.number, "encode", {**common, "number": p.number, "offset": p.offset, "first": p.first})
+            for p in missing
         )
         done, count = len(whole), 0
         for result in hands.run(tasks, self.tick):
@@ -473,16 +361,19 @@ class Job:
         dtype = work.id_type(vocabularies)
         joined = join.join(self.work, self.read, self.filters, beside, dtype=dtype, tick=self.tick, progress=stage)
         self.left_out.update(joined.left_out)
-        if not joined.count:
-            counts = ", ".join(f"{reason}: {count:,}" for reason, count in self.left_out.items()) or "the files are empty"
-            hint = "try: jumok data check FILES, or turn a rule off, such as --set data.clean.copies=false"
-            raise DataError("no sentence pair is left to train on", where=counts, hint=hint)
+        self._refuse_if_empty(joined.count)
         mixed = [
             {"name": corpus.name, "share": corpus.share, "first": first, "rows": rows}
-            for corpus, (first, rows) in ((self.trained[n], joined.corpora.get(n, (0, 0))) for n in range(len(self.trained)))
+            for corpus, (first, rows) in (
+                (self.trained[n], joined.corpora.get(n, (0, 0))) for n in range(len(self.trained))
+            )
         ]
         left_out = {reason: count for reason, count in self.left_out.items() if count}
-        meta = {"left_out": left_out, "order": "blocks", "corpora": [[one["first"], one["rows"], one["share"]] for one in mixed]}
+        meta = {
+            "left_out": left_out,
+            "order": "blocks",
+            "corpora": [[one["first"], one["rows"], one["share"]] for one in mixed],
+        }
         join.write_meta(beside, joined, dtype, meta)
         vocabularies.save(beside)
         rows = ({"source": p.source, "target": p.target, "corpus": c} for p, c in zip(valid, labels, strict=True))
@@ -511,8 +402,6 @@ def held_out_share(recipe: Recipe, count: int) -> float:
 
 def _stamp(path: str) -> dict[str, Any]:
     """A file as it is now."""
-    from jumok.text import files
-
-    files.must_be_file(path)
+    must_be_file(path)
     status = os.stat(path)
     return {"path": path, "size": status.st_size, "mtime": status.st_mtime_ns}

@@ -101,8 +101,9 @@ def examine(text: str, *, as_is: bool = False) -> Side:
         most = 2 * (words if len(present) == 1 else count(kind == FIRST_SCRIPT + number)) > words
         script[most] = number + 1
     return Side(
-        content=content, begins=begins, near=_hash_near(folded, kind, starts, stops), exact=_hash_exact(content, begins),
-        empty=visible == 0, symbols=words < LETTERS * visible, script=script, characters=stops - starts,
+        content=content, begins=begins, near=_hash_near(folded, kind, starts, stops),
+        exact=_hash_exact(content, begins), empty=visible == 0, symbols=words < LETTERS * visible, script=script,
+        characters=stops - starts,
     )  # fmt: skip
 
 
@@ -192,8 +193,8 @@ def _equal(first: Side, second: Side) -> np.ndarray:
     """Whether source and target are the same text."""
     alike = (first.near == second.near) & (first.exact == second.exact)
     for row in np.flatnonzero(alike).tolist():
-        texts = (side.content[side.begins[row] : side.begins[row + 1]] for side in (first, second))
-        alike[row] = np.array_equal(*texts)
+        ours, theirs = (side.content[side.begins[row] : side.begins[row + 1]] for side in (first, second))
+        alike[row] = np.array_equal(ours, theirs)
     return alike
 
 

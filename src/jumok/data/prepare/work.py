@@ -74,7 +74,7 @@ def load(folder: Path, number: int, name: str, dtype: Any) -> np.ndarray:
 
 def read_pairs(*contents: bytes, places: list[Any], **more: Any) -> tuple[Values, Buffers]:
     """A part of two files that go line by line."""
-    sides = [Raw(*place, content) for place, content in zip(places, contents, strict=True)]
+    sides = [Raw(path, line, byte, content) for (path, line, byte), content in zip(places, contents, strict=True)]
     faults = [side.fault() for side in sides]
     for side, fault, other in zip(sides, faults, reversed(faults), strict=True):
         if fault is not None and (other is None or fault <= other):
@@ -84,7 +84,8 @@ def read_pairs(*contents: bytes, places: list[Any], **more: Any) -> tuple[Values
 
 def read_rows(content: bytes, *, places: list[Any], example: str, **more: Any) -> tuple[Values, Buffers]:
     """A part of a table."""
-    return _read(*parts.parse_table(Raw(*places[0], content), example), **more)
+    path, line, byte = places[0]
+    return _read(*parts.parse_table(Raw(path, line, byte, content), example), **more)
 
 
 def read_texts(*contents: bytes, **more: Any) -> tuple[Values, Buffers]:
@@ -98,8 +99,8 @@ def _read(source: str, target: str, *, folder: str, number: int, rules: Values, 
     chosen, known = Rules(**rules), _excluded(folder)
     rows, dropped, held, texts, count = [], [], [], ([], []), 0  # type: ignore[var-annotated]
     for start in range(0, len(sources), LINES):
-        block = ["\n".join([*side[start : start + LINES], ""]) for side in (sources, targets)]
-        found = sift(*block, chosen, known)
+        ours, theirs = ("\n".join([*side[start : start + LINES], ""]) for side in (sources, targets))
+        found = sift(ours, theirs, chosen, known)
         row = np.empty(len(found.rows), ROW)
         row["row"], row["near"], row["exact"] = found.rows + start, found.near, found.exact
         row["characters"], row["scripts"] = found.characters, found.scripts
@@ -185,8 +186,8 @@ def encode(
         sizes = [np.fromiter(map(len, side), np.uint32, len(side)) for side in found]
         reasons = rules.reasons(*sizes)
         kept, bad = np.flatnonzero(reasons == 0), np.flatnonzero(reasons)
-        for mine, side, size in zip(ids, found, sizes, strict=True):
-            sentences = side if not len(bad) else [side[row] for row in kept.tolist()]
+        for mine, encoded, size in zip(ids, found, sizes, strict=True):
+            sentences = encoded if not len(bad) else [encoded[row] for row in kept.tolist()]
             mine.append(np.fromiter(chain.from_iterable(sentences), dtype, int(size[kept].sum())).tobytes())
         lengths.append(np.stack([size[kept] for size in sizes], axis=1))
         numbers.append(rows["row"][here[kept]])

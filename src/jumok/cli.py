@@ -183,20 +183,12 @@ def train(
     with watching() as (sinks, stop):  # from here on signals are heard, also while torch is being loaded
         from jumok import experiment, machine
         from jumok.beginning import gather
+        from jumok.training.distributed import join
 
         choices |= gather(
-            sources=source,
-            targets=target,
-            tables=table,
-            valid_sources=valid_source,
-            valid_targets=valid_target,
-            valid_tables=valid_table,
-            shares=shares,
-            temperature=temperature,
-            columns=columns,
-            exclude=exclude,
-        )  # fmt: skip        from jumok.plan import probe
-        from jumok.training.distributed import join
+            sources=source, targets=target, tables=table, valid_sources=valid_source, valid_targets=valid_target,
+            valid_tables=valid_table, shares=shares, temperature=temperature, columns=columns, exclude=exclude,
+        )  # fmt: skip
 
         check_device(device)
         began = machine.process_began()

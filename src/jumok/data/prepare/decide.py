@@ -124,7 +124,7 @@ class Decision:
         sizes, counts = np.zeros(BINS), np.zeros(BINS)
         for _, rows, verdicts in self._each():
             fit = verdicts == 0
-            bins = _bins(rows["near"][fit], seed)
+            bins = _bins(rows[fit], seed)
             sizes += np.bincount(bins, rows["characters"][fit], minlength=BINS)
             counts += np.bincount(bins, minlength=BINS)
         within = (np.cumsum(sizes) <= characters) & (np.cumsum(counts) <= pairs)
@@ -133,7 +133,7 @@ class Decision:
         for done, (part, rows, verdicts) in enumerate(self._each()):
             progress(done / len(self.parts))
             chosen = np.flatnonzero(verdicts == 0)
-            chosen = chosen[_bins(rows["near"][chosen], seed) < limit]
+            chosen = chosen[_bins(rows[chosen], seed) < limit]
             if len(chosen):
                 for mine, texts in zip(words, self.texts(part, chosen), strict=True):
                     mine.update(count_words(normalize(line) for text in texts for line in text.split("\n")))
@@ -147,9 +147,10 @@ class Decision:
         return {REASONS[code]: int(counts[code]) for code in range(1, len(REASONS)) if counts[code]}
 
 
-def _bins(near: np.ndarray, seed: int) -> np.ndarray:
+def _bins(rows: np.ndarray, seed: int) -> np.ndarray:
     """A number from 0 to BINS - 1 for each pair, by chance."""
-    return (mix(near ^ np.uint64(seed & 0xFFFFFFFFFFFFFFFF)) >> np.uint64(48)).astype(np.int64)
+    mixed = mix(mix(rows["near"] ^ np.uint64(seed & 0xFFFFFFFFFFFFFFFF)) + rows["exact"])
+    return (mixed >> np.uint64(48)).astype(np.int64)
 
 
 def _is_first(*keys: np.ndarray) -> np.ndarray:

@@ -120,6 +120,15 @@ def saved_recipe(folder: Path) -> Recipe:
         raise ModelFileError(error.what, where=error.where) from None
 
 
+def is_older(folder: Path) -> bool:
+    """Whether a run was begun before pairs were cleaned; it goes on without."""
+    try:
+        text = (folder / "recipe.toml").read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return False
+    return "[data]" in text and "[data.clean]" not in text
+
+
 def make_whole(place: Path, fill: Callable[[Path], None]) -> None:
     """Make the folder `place` of the files that `fill` writes into the folder it gets; whole, or not at all."""
     beside, before = place.with_name(place.name + ".partial"), place.with_name(place.name + ".before")

@@ -128,6 +128,9 @@ class TrainingDisplay:
         pairs, of = event.get("pairs"), event.get("of")
         row += "" if pairs == of else f"  on {pairs:,} of {of:,} pairs"
         self.say(row + ("  best" if event.get("better") else ""))
+        parts = [f"{name.partition('/')[2]} {value:.2f}" for name, value in event.items() if "/" in name]
+        if parts:
+            self.say(f"{'':>9}{', '.join(parts)}", "dim")
         if event.get("sample"):
             line = Text(f"{'':>9}{event['sample']}", style="italic green", no_wrap=True, overflow="ellipsis")
             self.console.print(line, soft_wrap=not self.console.is_terminal)

@@ -22,6 +22,7 @@ import jumok
 from jumok import bundle, checkpoint, ending, machine, native, preparation
 from jumok.beginning import choose, inherit
 from jumok.checkpoint import RunFolder
+from jumok.config import UNCLEANED
 from jumok.data import corpora, lexicon
 from jumok.data.batches import Batch, Batches, Noise, Place, ahead
 from jumok.data.corpora import Corpus
@@ -135,6 +136,8 @@ class Experiment:
         """Everything from text to finished model."""
         machine.keep_memory()
         try:
+            if bundle.is_older(self.folder.path):
+                self.recipe = self.recipe.change(UNCLEANED)
             given = self.recipe.data
             self.recipe = self.recipe.model_copy(update={"data": corpora.without_stdin(given, self.folder.data)})
             self.world.in_turn(self._claim_folder)
@@ -274,11 +277,13 @@ class Experiment:
         self.accumulate = max(1, round(training.tokens_per_update / batch_tokens))
         self.schedule = Schedule(training.schedule, recipe.model.d_model, training.warmup, training.peak)
         source, target = self.store.tokens()
-        valid = [self.valid[row] for row in spread(len(self.valid), training.valid_pairs)]
+        chosen = spread(len(self.valid), training.valid_pairs)
+        valid, names = [self.valid[row] for row in chosen], self.prepared.made.corpora
         engine = TorchEngine(self.model, device=self.device)
         self.judge = judge_of(
             engine, self.vocabularies, valid, is_text=self.prepared.is_text, ratio=target / max(1, source),
             labels=recipe.vocabulary.target_kind == "word", tick=self.tick,
+            groups=[names[self.prepared.labels[row]] for row in chosen],
         )  # fmt: skip
 
     def drive(self, pace: Pace, progress: Progress, stop: Callable[[], bool]) -> loop.Outcome:

@@ -83,7 +83,9 @@ def prepare(
 
     `tick` is called now and then, and may end it all by an exception of its own; what is whole by then is kept.
     """
-    if recipe.data.prepared is not None:
+    if (older := _older(recipe, run, trained, validating)) is not None:
+        made = older
+    elif recipe.data.prepared is not None:
         made = folder.load(Path(recipe.data.prepared), breaks=recipe.vocabulary.breaks)
     else:
         if write:
@@ -98,6 +100,30 @@ def prepare(
     if shortlisted(recipe, made.is_text):
         prepared.shortlist(tick)  # now, so that its seconds are known to whoever plans the rest
     return prepared
+
+
+def _older(
+    recipe: Recipe, run: RunFolder, trained: Sequence[Corpus], validating: Sequence[Corpus]
+) -> folder.Prepared | None:
+    """What a run was begun with that a version of before has prepared, so that it goes on with the same bytes."""
+    if not run.steps() or (run.data / FOLDER).exists() or len(trained) != 1 or not bundle.is_older(run.path):
+        return None
+    corpus, vocabularies = trained[0], Vocabularies.load(run.path, breaks=recipe.vocabulary.breaks)
+    filters = store.Filters(recipe.data.longest, recipe.data.ratio, alone=corpus.is_text)
+    count = 0 if validating else sum(1 for _ in corpus)
+    share = 0.0 if validating else held_out_share(recipe, count)
+    place = run.data / store.name_of(f"{corpus.digest}:{share}", vocabularies, filters)
+    if not (place / "meta.json").exists():
+        return None
+    valid = list(validating[0]) if validating else [p for p in corpus if corpora.held_out(p.source, share)]
+    valid = [pair for pair in valid if (pair.source.strip() or corpus.is_text) and pair.target.strip()]
+    found = store.Store(place)
+    told = {
+        "name": corpus.name, "digest": corpus.digest, "is_text": corpus.is_text, "left_out": found.left_out,
+        "pairs": count or len(found) + sum(found.left_out.values()), "held_out": 0 if validating else len(valid),
+        "corpora": [{"name": corpus.name}],
+    }  # fmt: skip
+    return folder.Prepared(place, told, vocabularies, found, valid, [0] * len(valid))
 
 
 def prepare_folder(

@@ -42,10 +42,15 @@ class Judge:
         pairs: Sequence[Pair],
         *,
         ratio: float,
+        groups: Sequence[str] = (),
         tick: Callable[[], None] = lambda: None,
     ) -> None:
-        """`tick` is called now and then, and may end a validation by an exception of its own."""
+        """`groups` are the corpora that the pairs belong to, where there are several: each is scored by itself, too.
+
+        `tick` is called now and then, and may end a validation by an exception of its own.
+        """
         self.engine, self.vocabularies, self.pairs, self.tick = engine, vocabularies, pairs, tick
+        self.groups = groups if len(set(groups)) > 1 else ()
         self.sources = vocabularies.source.encode_all([pair.source for pair in pairs])
         self.targets = vocabularies.target.encode_all([pair.target for pair in pairs])
         self.limits = [round(1.5 * max(1.0, ratio) * len(ids)) + 10 for ids in self.sources]
@@ -72,7 +77,19 @@ class Judge:
             for place, hypotheses in zip(some, found, strict=True):
                 texts[place] = self.vocabularies.target.decode(hypotheses[0].body)
         scores = {"loss": loss / tokens, "perplexity": metrics.perplexity(loss, tokens)}
-        return scores | self.compared(texts, [self.pairs[row].target for row in rows]), texts
+        scores |= self.compared(texts, [self.pairs[row].target for row in rows])
+        return scores | self._compared_by_group(rows, texts), texts
+
+    def _compared_by_group(self, rows: Sequence[int], texts: Sequence[str]) -> dict[str, float]:
+        """The same for the pairs of each corpus, as bleu/NAME."""
+        found: dict[str, float] = {}
+        for group in dict.fromkeys(self.groups):
+            mine = [place for place, row in enumerate(rows) if self.groups[row] == group]
+            if mine:
+                references = [self.pairs[rows[place]].target for place in mine]
+                judged = self.compared([texts[place] for place in mine], references)
+                found |= {f"{name}/{group}": value for name, value in judged.items()}
+        return found
 
     def compared(self, texts: Sequence[str], references: Sequence[str]) -> dict[str, float]:
         """How near what was said is to what should have been."""

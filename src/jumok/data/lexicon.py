@@ -22,6 +22,7 @@ from jumok.errors import ModelFileError
 from jumok.text.vocabulary import END, SPECIALS
 
 LINKS = 12_000_000  # as many as a large text gives; a sample of its pairs is enough beyond
+LOOKED = 1 << 20  # pairs whose lengths are added up at a time
 ROUNDS = 5
 NOTHING = 0  # PAD stands for the source subword that is not there
 FILE = SHORTLIST
@@ -101,8 +102,11 @@ class Flat:
 
 def sample(store: Store) -> np.ndarray:
     """Rows of the store, evenly spread, with no more links than can be held."""
-    lengths = [side.lengths(0, len(store)) for side in (store.source, store.target)]
-    links = int(((lengths[0] + 1) * lengths[1]).sum())
+    links = 0
+    for start in range(0, len(store), LOOKED):
+        stop = min(len(store), start + LOOKED)
+        source, target = (side.lengths(start, stop) for side in (store.source, store.target))
+        links += int(((source + 1) * target).sum())
     every = -(-links // LINKS)
     return np.arange(0, len(store), every)
 
@@ -125,11 +129,19 @@ def model_1(
     with_nothing = np.insert(source.ids, source.begins, NOTHING)
     sentence = np.repeat(np.arange(len(target.lengths)), target.lengths)  # (P,)
     each = choices[sentence]  # (P,) links of each target position
-    position = np.repeat(np.arange(len(target.ids)), each)  # (L,)
-    within = np.arange(len(position)) - np.repeat(np.cumsum(each) - each, each)  # (L,)
-    begins = np.cumsum(choices) - choices
-    code = with_nothing[begins[sentence][position] + within] * sizes[1] + target.ids[position]  # (L,)
-    pairs, link = np.unique(code, return_inverse=True)  # (U,), (L,)
+    position = np.repeat(np.arange(len(target.ids), dtype=np.int32), each)  # (L,)
+    shift = (np.cumsum(choices) - choices)[sentence] - (
+        np.cumsum(each) - each
+    )  # (P,) from a link to its source subword
+    place = np.arange(len(position), dtype=np.int32)  # (L,)
+    place += shift.astype(np.int32)[position]
+    small = np.dtype(np.uint32 if sizes[0] * sizes[1] < 1 << 32 else np.uint64)
+    code = with_nothing.astype(small)[place]  # (L,)
+    del place
+    code *= small.type(sizes[1])
+    code += target.ids.astype(small)[position]
+    pairs, link = _number(code)  # (U,), (L,)
+    del code
     of = pairs // sizes[1]
     probability = np.ones(len(pairs))
     for _ in range(rounds):
@@ -139,6 +151,18 @@ def model_1(
         expected = np.bincount(link, weight, minlength=len(pairs))  # (U,)
         probability = expected / np.bincount(of, expected, minlength=sizes[0])[of]
     return pairs, probability
+
+
+def _number(code: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The different values, and of each place the number of its own; `np.unique` in a third of the memory."""
+    order = np.argsort(code, kind="stable").astype(np.int32)
+    ordered = code[order]
+    first = np.concatenate([[True], ordered[1:] != ordered[:-1]])
+    different = ordered[first].astype(np.int64)
+    del ordered
+    number = np.empty(len(code), np.int32)
+    number[order] = np.cumsum(first, dtype=np.int32) - 1
+    return different, number
 
 
 def shortlist_of(found: Bundle) -> Lexicon | None:

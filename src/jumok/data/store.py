@@ -117,8 +117,7 @@ def build(
     progress: Callable[[int], None] = lambda pairs: None,
 ) -> Store:
     """The store of these pairs under `folder`; made unless one with the same identity is there."""
-    name = hashlib.sha256(f"{FORMAT}:{identity}:{vocabularies.digest}:{filters}".encode()).hexdigest()[:16]
-    place = folder / name
+    place = folder / name_of(identity, vocabularies, filters)
     if not (place / "meta.json").exists():
         _make(pairs, vocabularies, filters, place, progress)
     store = Store(place)
@@ -126,6 +125,11 @@ def build(
         counts = ", ".join(f"{reason}: {count:,}" for reason, count in store.left_out.items()) or "the files are empty"
         raise DataError("no sentence pair is left to train on", where=counts, hint="try: jumok data check FILES")
     return store
+
+
+def name_of(identity: str, vocabularies: Vocabularies, filters: Filters) -> str:
+    """The name of a store that `build` makes."""
+    return hashlib.sha256(f"{FORMAT}:{identity}:{vocabularies.digest}:{filters}".encode()).hexdigest()[:16]
 
 
 def _make(

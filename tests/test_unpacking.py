@@ -87,8 +87,7 @@ def test_gzip_gives_the_same_text_and_the_same_refusals_with_isal_and_without(tm
     def outcome() -> bytes | type:
         try:
             return text_of(path)
-        except DataError as error:
-            assert str(path) in error.where
+        except DataError:
             return DataError
 
     with_isal = outcome()

@@ -205,7 +205,7 @@ def faults_named(path: str | Path, done: Callable[[], int] = lambda: 0) -> Itera
         raise DataError(f"{name} is {state}", where=where, hint=hint) from error
     except FileNotFoundError as error:
         where = str(Path(path).absolute())
-        raise DataError(f"there is no file {name}", where=where, hint=_nearest(Path(path))) from error
+        raise DataError(f"there is no file {name}", where=where, hint=nearest(Path(path))) from error
     except IsADirectoryError as error:
         raise DataError(f"{name} is a folder, not a file", where=name, hint=attempt("ls", path)) from error
     except PermissionError as error:
@@ -216,10 +216,10 @@ def faults_named(path: str | Path, done: Callable[[], int] = lambda: 0) -> Itera
         raise DiskError(f"cannot read {name}: {error.strerror or error}", where=where, hint=hint) from error
 
 
-def _nearest(path: Path) -> str:
+def nearest(path: Path) -> str:
     """A hint: the file of that folder whose name is most like this one."""
     try:
-        names = os.listdir(path.parent)
+        names = sorted(os.listdir(path.parent))
     except OSError:
         names = []
     near = difflib.get_close_matches(path.name, names, n=1)

@@ -241,11 +241,14 @@ class Web:
         return Version(None if size is None else int(size), mark), 0
 
     def read(self) -> bytes:
-        parts, size = [], 0
-        while size < BLOCK and (part := self._file.read(BLOCK)):
-            parts.append(part)
-            size += len(part)
-        return b"".join(parts)
+        block = bytearray()
+        try:
+            while len(block) < BLOCK and (part := self._file.read(BLOCK)):
+                block += part
+        except Exception:
+            if not block:  # what came before the fault counts; the next call fails again
+                raise
+        return bytes(block)
 
     def check(self) -> None:
         """Nothing to do: all bytes came in one answer, or in answers with the same etag."""
@@ -321,11 +324,12 @@ def _ask(address: str, call: Callable[[], T]) -> T:
         raise DataError("there is no such file", where=redact(address), hint="check the address") from None
     except PermissionError:
         raise _forbidden(address) from None
+    except ImportError as error:
+        kind = protocol(address)
+        hint = INSTALL.get(kind, 'try: pip install "jumok[remote]"')
+        what = f"{kind}:// needs a library that is not installed" + f": {error.name}" * bool(error.name)
+        raise UsageError(what, where=redact(address), hint=hint) from None
     except Exception as error:
-        if isinstance(error, ImportError):
-            raise UsageError(
-                "a library is missing", where=redact(address), hint='pip install "jumok[remote]"'
-            ) from None
         if not isinstance(error, OSError | TimeoutError) and type(error).__module__.split(".")[0] not in LIBRARIES:
             raise
         status = getattr(error, "status", None)

@@ -4,6 +4,7 @@ import random
 import subprocess
 import sys
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -167,6 +168,13 @@ def test_columns_may_be_nested_and_the_nearest_name_wins(tmp_path):
     assert list(read_columnar(path, ("text.clean.en", "text.clean.de"))) == PAIRS
 
 
+@pytest.mark.parametrize("how", ["parquet", "arrow stream"])
+def test_a_column_wins_over_a_field_of_the_same_name_and_may_have_a_dot_in_it(tmp_path, how):
+    inner = pa.StructArray.from_arrays(sides()[::-1], ["en", "de"])
+    table = pa.table({"translation": inner, "en": sides()[0], "text.de": sides()[1]})
+    assert list(read_columnar(written(tmp_path, table, how), ("en", "text.de"))) == PAIRS
+
+
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
@@ -224,11 +232,12 @@ def test_a_text_that_cannot_be_read_is_named_by_its_row(tmp_path, monkeypatch, h
     assert "row 218" in check(path, columns=("en", "de"))[0].problem
 
 
-def test_a_whole_struct_that_is_null_is_a_fault_of_its_row(tmp_path):
+@pytest.mark.parametrize("how", ["parquet", "arrow stream"])
+def test_a_whole_struct_that_is_null_is_a_fault_of_its_row(tmp_path, how):
     mask = pa.array([row == 5 for row in range(COUNT)])
     table = pa.table({"translation": pa.StructArray.from_arrays(sides(), ["en", "de"], mask=mask)})
     with pytest.raises(DataError, match="en is null") as raised:
-        list(read_columnar(written(tmp_path, table, "parquet"), ("en", "de")))
+        list(read_columnar(written(tmp_path, table, how), ("en", "de")))
     assert raised.value.where.endswith("row 6")
 
 
@@ -246,6 +255,22 @@ def test_a_file_cut_off_anywhere_is_refused_or_ends_between_two_batches(tmp_path
             assert "stream" in how
             assert pairs == PAIRS[: len(pairs)]
             assert len(pairs) % 100 == 0
+
+
+def test_units_of_a_file_that_was_cut_off_are_refused_before_any_row_is_read(tmp_path):
+    for how in ("parquet", "arrow stream", "arrow file"):
+        path = written(tmp_path, flat(), how)
+        path.write_bytes(path.read_bytes()[:-500])
+        with pytest.raises(DataError):
+            units(path)
+
+
+@pytest.mark.parametrize("how", ["parquet", "arrow stream"])
+def test_a_unit_with_other_rows_than_the_file_has_there_is_refused(tmp_path, how):
+    path = written(tmp_path, flat(), how)
+    (unit,) = units(path)
+    with pytest.raises(DataError, match="other rows than its metadata says"):
+        read_unit(path, replace(unit, rows=unit.rows + 1), ("en", "de"))
 
 
 def test_a_stream_without_an_end_mark_is_whole_if_it_ends_after_a_batch(tmp_path):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from jumok.data.fix import fix
 from jumok.errors import DataError, JumokError, UsageError
 from jumok.text import columnar, messages
 from jumok.text.check import check
@@ -351,6 +352,13 @@ def test_a_dictionary_of_few_long_texts_is_not_copied_for_every_row(tmp_path):
     write_stream(pa.table({"source": long, "target": long}), str(path), rows=8_000)
     with pytest.raises(DataError, match="many times its size"):  # 1.6 GB of text in a file of 0.2 MB
         list(read_columnar(path))
+
+
+def test_repairing_a_parquet_file_is_refused_and_nothing_is_written(tmp_path):
+    path = written(tmp_path, flat(), "parquet")
+    with pytest.raises(UsageError, match="not Parquet or Arrow"):
+        fix([str(path)], tmp_path / "out")
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_missing_pyarrow_is_explained(tmp_path, monkeypatch):

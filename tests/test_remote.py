@@ -448,14 +448,15 @@ def test_a_fetch_from_s3_is_continued_unless_the_object_has_changed(tmp_path, mo
         next((tmp_path / "x").iterdir()).unlink()
 
 
-def test_an_object_that_changes_while_it_is_read_is_read_anew(tmp_path, monkeypatch, store):
+@pytest.mark.parametrize("after", [1_000_000, len(CONTENT)])
+def test_an_object_that_changes_while_it_is_read_is_read_anew(tmp_path, monkeypatch, store, after):
     monkeypatch.setattr(remote, "RANGE", 500_000)
     other = random.Random(4).randbytes(len(CONTENT))
     address = put(store, "changing/train.en", CONTENT)
     changes = iter([True])
 
     def change(done, size):
-        if done >= 1_000_000 and next(changes, False):
+        if done >= after and next(changes, False):
             put(store, "changing/train.en", other)
 
     fetch(address, tmp_path, progress=change)

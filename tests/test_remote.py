@@ -314,6 +314,19 @@ def test_a_signature_is_sent_and_appears_nowhere_else(tmp_path, capfd, how):
     assert bool(told) == bool(how)
 
 
+@pytest.mark.parametrize("kind", [OSError, TimeoutError, ConnectionResetError, FileNotFoundError, PermissionError])
+def test_the_words_of_a_library_that_repeat_an_address_are_not_passed_on(tmp_path, monkeypatch, kind):
+    address = "https://127.0.0.1/a?sig=0a1b2c3d"
+
+    def fail(self, *_):
+        raise kind(f"cannot open {address}")
+
+    monkeypatch.setattr(remote.Web, "__init__", fail)
+    with pytest.raises(DataError) as raised:
+        fetch(address, tmp_path)
+    assert "0a1b2c3d" not in str(raised.value)
+
+
 def test_the_key_of_an_address_is_not_in_what_a_missing_library_says(tmp_path, monkeypatch):
     for library, address in (("fsspec", "https://h/a?sig=0a1b2c3d"), ("aiohttp", "https://h/a"), ("s3fs", "s3://b/a")):
         with monkeypatch.context() as patched:

@@ -242,7 +242,7 @@ def test_bytes_that_no_note_vouches_for_are_fetched_again(tmp_path):
         (kept,) = tmp_path.glob("*.fetching")
         (note,) = tmp_path.glob("*.json")
         with open(kept, "ab") as stream:
-            stream.write(bytes(500_000))
+            stream.write(bytes(5_000_000))
         fetch(site.address, tmp_path)
         assert only(tmp_path)
         for broken in ("", "{}", "[]", '{"size": 3000000, "mark": "\\"1\\"", "done": 9999999}', "\0" * 40):

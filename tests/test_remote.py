@@ -2,6 +2,7 @@
 
 import datetime
 import ipaddress
+import json
 import os
 import random
 import signal
@@ -245,7 +246,8 @@ def test_bytes_that_no_note_vouches_for_are_fetched_again(tmp_path):
             stream.write(bytes(5_000_000))
         fetch(site.address, tmp_path)
         assert only(tmp_path)
-        beyond = ['{"size": 3000000, "mark": "\\"1\\"", "done": %d}' % done for done in (-5, 2_000_000, 9_999_999)]
+        about = {"size": len(CONTENT), "mark": '"1"'}
+        beyond = [json.dumps(about | {"done": done}) for done in (-5, 2_000_000, 9_999_999)]
         for broken in ("", "{}", "[]", "\0" * 40, *beyond):
             next(tmp_path.iterdir()).unlink()
             kept.write_bytes(bytes(1_000))

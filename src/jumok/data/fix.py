@@ -19,6 +19,7 @@ from typing import Any
 
 from jumok.data import survey
 from jumok.errors import DataError, DiskError, UsageError
+from jumok.text.columnar import is_columnar
 from jumok.text.files import PACKED, attempt, printable
 from jumok.text.lines import Finding, digest, is_table, must_differ, sync_folder, write_lines, writing
 from jumok.text.repair import LISTED, Change, Line, Log, read_repaired, repair, repair_cells
@@ -98,6 +99,8 @@ def fix(files: Sequence[str], out: str | Path | None = None) -> Fixed:
     """Write repaired copies of two parallel files, tables or single texts into a folder, with a report."""
     if "-" in files:
         raise UsageError("standard input cannot be fixed", hint="try: save it to a file first, then name the file")
+    if columnar := next(filter(is_columnar, files), None):
+        raise UsageError("--fix repairs lines, not Parquet or Arrow", where=columnar, hint="write it as .jsonl")
     fixed = _plan(list(files), Path(out) if out is not None else Path(files[0]).parent / FOLDER)
     try:
         created = not fixed.folder.exists()

@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from jumok.errors import JumokError
+from jumok.text.columnar import is_columnar, read_columnar
 from jumok.text.files import (
     BLOCK,
     LONGEST,
@@ -25,7 +26,7 @@ from jumok.text.files import (
     must_be_file,
     named,
 )
-from jumok.text.tables import BadRow, Pair, kind_of, row_parser
+from jumok.text.tables import BadRow, Columns, Pair, kind_of, row_parser
 
 SHOWN = 20  # findings of one kind that are listed; the rest is counted
 
@@ -78,12 +79,17 @@ _CONTROLS = bytes(code for code in range(0x20) if code not in b"\0\t\n\r") + b"\
 _RARE = re.compile(rb"\xc2[\x80-\x9f]|\xe2\x80[\xa8\xa9]|\xef\xbf\xbd|\xef\xbb\xbf")  # U+0080 to 009F, 2028, FFFD, FEFF
 
 
-def check(path: str | Path, *, longest: int = LONGEST, block: int = BLOCK) -> list[Finding]:
+def check(
+    path: str | Path, *, columns: Columns | None = None, longest: int = LONGEST, block: int = BLOCK
+) -> list[Finding]:
     """Everything that is wrong or odd in a file, errors first, then by place.
 
     At most 20 findings of one kind are listed, and one more that says how many more there are (its `count`).  A file
-    that cannot be read, or not to its end, is a finding too, of line 0.
+    that cannot be read, or not to its end, is a finding too, of line 0.  Of a Parquet or Arrow file only the first
+    row that cannot be read is found.  `columns` names the two sides of such a file.
     """
+    if is_columnar(path):
+        return _check_columnar(path, columns, longest)
     tally = _Tally()
     endings = _Endings()
     parse = row_parser(path) if kind_of(path) else None
@@ -103,6 +109,16 @@ def check(path: str | Path, *, longest: int = LONGEST, block: int = BLOCK) -> li
         problem = "no line feed but CR: the line ends of an old Mac, which end no line here"
         tally.add(Finding(named(path), 1, endings.first, problem, attempt("mac2unix", path), kind="old Mac line ends"))
     return tally.findings()
+
+
+def _check_columnar(path: str | Path, columns: Columns | None, longest: int) -> list[Finding]:
+    try:
+        for _ in read_columnar(path, columns, longest=longest):
+            pass
+    except JumokError as error:
+        problem = f"{error.what} ({error.where})" if error.where != named(path) else error.what
+        return [Finding(named(path), 0, 0, problem, error.hint, kind="unreadable")]
+    return []
 
 
 def _check_chunk(

@@ -23,8 +23,9 @@ from typing import IO, Any
 
 from jumok.errors import DataError, DiskError, UsageError
 from jumok.text.check import check
+from jumok.text.columnar import is_columnar, read_columnar
 from jumok.text.files import BLOCK, LONGEST, Finding, attempt, chunks, decoded, faults_named, must_be_file, named
-from jumok.text.tables import BadRow, Kind, Pair, kind_of, row_parser
+from jumok.text.tables import BadRow, Columns, Kind, Pair, has_header, kind_of, row_parser
 
 __all__ = [
     "Finding", "check", "digest", "is_table", "must_differ", "read_lines", "read_pairs", "read_table", "write_lines",
@@ -61,19 +62,25 @@ def must_differ(source: str | Path, target: str | Path) -> None:
         )
 
 
-def read_table(path: str | Path, *, kind: Kind | None = None, longest: int = LONGEST) -> Iterator[Pair]:
-    """Yield (source, target) of each row of a .tsv or .jsonl file.
+def read_table(
+    path: str | Path, *, kind: Kind | None = None, columns: Columns | None = None, longest: int = LONGEST
+) -> Iterator[Pair]:
+    """Yield (source, target) of each row of a .tsv, .jsonl, Parquet or Arrow file.
 
-    tsv: the first two columns.  jsonl: an object with source and target, or src and tgt, or a translation between two
-    languages, whose order in the first row holds for the whole file.  A jsonl sentence may contain a line feed.
+    `columns` names the two sides (see `tables.row_parser` and `columnar.find_columns`).  Without it, tsv: the first two
+    columns.  jsonl: an object with source and target, or src and tgt, or a translation between two languages, whose
+    order in the first row holds for the whole file.  A jsonl sentence may contain a line feed.
     """
-    row_parser(path, kind)  # a name that does not say its kind is refused now, not at the first row
-    return _rows(path, kind, longest)
+    if kind is None and is_columnar(path):
+        return read_columnar(path, columns, longest=longest)
+    if not has_header(path, columns, kind):
+        row_parser(path, kind, columns=columns)  # a wrong name or option is refused now, not at the first row
+    return _rows(path, kind, columns, longest)
 
 
 def is_table(path: str | Path) -> bool:
-    """Whether the name says tsv or jsonl, compressed or not."""
-    return kind_of(path) is not None
+    """Whether the name says tsv, jsonl (compressed or not), Parquet or Arrow."""
+    return kind_of(path) is not None or is_columnar(path)
 
 
 def digest(paths: Sequence[str | Path], *, tick: Callable[[], None] = lambda: None) -> str:
@@ -154,10 +161,14 @@ def _lines(count: int) -> str:
     return f"{count:,} line" + "s" * (count != 1)
 
 
-def _rows(path: str | Path, kind: Kind | None, longest: int) -> Iterator[Pair]:
-    parse = row_parser(path, kind)
+def _rows(path: str | Path, kind: Kind | None, columns: Columns | None, longest: int) -> Iterator[Pair]:
+    header = has_header(path, columns, kind)
+    parse = None if header else row_parser(path, kind, columns=columns)
     for chunk in chunks(path, longest=longest, block=BLOCK):
         for index, line in enumerate(decoded(path, chunk, longest)):
+            if parse is None:
+                parse = row_parser(path, kind, columns=columns, header=line)
+                continue
             try:
                 pair = parse(line)
             except BadRow as bad:

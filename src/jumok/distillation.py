@@ -109,6 +109,7 @@ class Lessons:
 
     @classmethod
     def of(cls, recipe: Recipe, teacher: Loaded, folder: Path) -> "Lessons":
+        corpora.refuse_addresses(recipe.data, where=str(teacher.folder))
         train, valid = corpora.resolve(recipe.data, recipe.seed)
         share = 0.0 if valid is not None else preparation.held_out_share(recipe, sum(1 for _ in train))
         return cls(teacher, folder, train, valid, share)

@@ -129,6 +129,7 @@ class Experiment:
         self.more = more  # minutes given to a finished run come on top
         self.exact = exact
         self.before = 0.0  # seconds of earlier attempts
+        self.asked = recipe.data  # as it was named
         self.earlier: Finished | None = None  # the finished run that this one continues
         self.known: dict[tuple[str, int], dict[str, float]] = {}  # scores by name of the weights and number of pairs
 
@@ -139,12 +140,13 @@ class Experiment:
             if bundle.is_older(self.folder.path):
                 self.recipe = self.recipe.change(UNCLEANED)
             given = self.recipe.data
-            self.recipe = self.recipe.model_copy(update={"data": corpora.without_stdin(given, self.folder.data)})
+            self.asked = corpora.without_stdin(given, self.folder.data)  # addresses may hold what no file may
+            self.recipe = self.recipe.model_copy(update={"data": corpora.public(self.asked)})
             self.world.in_turn(self._claim_folder)
             if (done := self.already()) is not None:
                 return done
             if self.world.first:
-                corpora.keep_stdin(given, self.recipe.data, tick=self.tick)
+                corpora.keep_stdin(given, self.asked, tick=self.tick)
             self.world.in_turn(self.prepare)
             with closing(TensorBoardSink(self.folder.tensorboard) if self.world.first else Silence()) as board:
                 self.report.sinks.append(board)
@@ -207,7 +209,8 @@ class Experiment:
         """The training corpora, and the validation corpora if there are any."""
         if self.recipe.data.prepared is not None:
             return [], []
-        return corpora.resolve_all(self.recipe.data, self.recipe.seed, tick=self.tick)
+        fetched = self.folder.data / "fetched"
+        return corpora.resolve_all(self.asked, self.recipe.seed, tick=self.tick, fetched=fetched)
 
     def _claim_folder(self) -> None:
         """A folder that holds another run is not touched, and one that cannot be written is no use."""

@@ -144,7 +144,8 @@ def prepare_folder(
                 hint="run the same command again to continue",
             )
 
-    trained, validating = corpora.resolve_all(recipe.data, recipe.seed, tick=tick)
+    fetched = out.with_name(f"{out.name}.fetched")
+    trained, validating = corpora.resolve_all(recipe.data, recipe.seed, tick=tick, fetched=fetched)
     with closing(EventLog(out.with_name(f"{out.name}.events.jsonl"), list(sinks))) as report:
         made = pipeline.prepare(recipe, trained, validating, out, report=report, tick=tick, workers=workers)
         prepared = Prepared(made, made.vocabularies, made.store, made.valid, made.labels)
@@ -228,6 +229,8 @@ def add_shortlist(path: str | Path, source: str | None = None, target: str | Non
     data = found.recipe.data
     if source is not None or target is not None:
         data = DataConfig(source=source, target=target, longest=data.longest, ratio=data.ratio)
+    else:
+        corpora.refuse_addresses(data, where=str(found.folder))
     trained, _ = corpora.resolve_all(data, found.recipe.seed)
     pairs = (pair for corpus in trained for pair in islice(corpus, SHORTLIST_PAIRS // len(trained)))
     with TemporaryDirectory() as scratch:

@@ -4,8 +4,10 @@ A corpus can be walked any number of times and says by its digest whether it is 
 and which validate is decided here; whether a pair is fit for training is decided in store.py.
 """
 
+import glob
 import hashlib
 import io
+import os
 import select
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -18,9 +20,13 @@ from typing import Any, BinaryIO, NamedTuple
 from jumok.config import CorpusConfig, DataConfig
 from jumok.data import passages
 from jumok.errors import DataError, DiskError, UnknownName, UsageError
+from jumok.text import addresses, sources
+from jumok.text.addresses import is_address, local_name, redact
+from jumok.text.columnar import is_columnar
 from jumok.text.lines import digest as digest_files
 from jumok.text.lines import is_table, read_lines, read_pairs, read_table
-from jumok.text.tables import row_parser
+from jumok.text.remote import fetch
+from jumok.text.tables import Columns, has_header, parse_columns, row_parser
 
 REMEMBERED = 100_000  # pairs of a corpus made here that are kept for the next walk
 
@@ -44,6 +50,8 @@ class Corpus:
     tick: Callable[[], None] = lambda: None  # called now and then by whoever walks; may end the walk by an exception
     is_text: bool = False  # stretches of one text, which do not end where they are cut, instead of sentences
     share: float | None = None  # of what is seen in training, among several corpora
+    columns: Columns | None = None  # of its tables
+    addresses: tuple[tuple[str, str], ...] = ()  # files that must be fetched first, and where they come from
 
     @property
     def files(self) -> list[str]:
@@ -67,14 +75,32 @@ class Corpus:
 
 def from_files(source: str | Path, target: str | Path, *, tick: Callable[[], None] = lambda: None) -> Corpus:
     """Two files, line i of one is the translation of line i of the other."""
-    read = partial(read_pairs, source, target)
-    return Corpus(f"{source} + {target}", read, inputs=((str(source), str(target)),), tick=tick)
+    return from_inputs(f"{source} + {target}", [(str(source), str(target))], tick=tick)
 
 
-def from_table(path: str | Path, *, tick: Callable[[], None] = lambda: None) -> Corpus:
-    """One .tsv or .jsonl with both sides."""
-    row_parser(path)  # a name that does not say its kind is refused now
-    return Corpus(str(path), partial(read_table, path), inputs=((str(path),),), tick=tick)
+def from_table(path: str | Path, *, columns: Columns | None = None, tick: Callable[[], None] = lambda: None) -> Corpus:
+    """One table with both sides: .tsv, .jsonl, Parquet or Arrow."""
+    return from_inputs(str(path), [(str(path),)], columns=columns, tick=tick)
+
+
+def from_inputs(
+    name: str,
+    inputs: Sequence[tuple[str, ...]],
+    *,
+    columns: Columns | None = None,
+    addresses: Sequence[tuple[str, str]] = (),
+    tick: Callable[[], None] = lambda: None,
+) -> Corpus:
+    """Several files as one corpus: tables, and pairs of files that go line by line."""
+    for paths in inputs:
+        if len(paths) == 1 and not is_columnar(paths[0]) and not has_header(paths[0], columns):
+            row_parser(paths[0], columns=columns)  # a name that does not say its kind is refused now
+
+    def read() -> Iterator[tuple[str, str]]:
+        for paths in inputs:
+            yield from read_pairs(*paths) if len(paths) == 2 else read_table(paths[0], columns=columns)
+
+    return Corpus(name, read, inputs=tuple(inputs), tick=tick, columns=columns, addresses=tuple(addresses))
 
 
 def from_text(
@@ -180,9 +206,14 @@ def resolve(data: DataConfig, seed: int, *, tick: Callable[[], None] = lambda: N
 
 
 def resolve_all(
-    data: DataConfig, seed: int, *, tick: Callable[[], None] = lambda: None
+    data: DataConfig, seed: int, *, tick: Callable[[], None] = lambda: None, fetched: Path = Path("fetched")
 ) -> tuple[list[Corpus], list[Corpus]]:
-    """Every training corpus that a recipe names, and the validation corpora: one for each, one for all, or none."""
+    """Every training corpus that a recipe names, and the validation corpora: one for each, one for all, or none.
+
+    No text is read.  What is behind an address is to be fetched into the folder `fetched` (`fetch_all`).
+    """
+    columns = parse_columns(data.columns) if data.columns else None
+    named_by = partial(_from_paths, tick=tick, columns=columns, fetched=fetched)
     named = (data.corpus, data.source or data.target, data.table, data.text, data.corpora)
     if sum(map(bool, named)) != 1:
         raise UsageError(
@@ -202,21 +233,21 @@ def resolve_all(
         made, made_valid = MADE_HERE[data.corpus](data, seed)
         train, valid = [made], [] if made_valid is None else [made_valid]
     elif data.corpora:
-        train = [_one_of_several(part, tick) for part in data.corpora]
-        valid = _valid_of_several(data.corpora, tick)
+        train = [_one_of_several(part, named_by) for part in data.corpora]
+        valid = _valid_of_several(data.corpora, named_by)
     else:
-        train = [_from_paths(data.source, data.target, data.table, "", tick)]
+        train = [named_by(data.source, data.target, data.table, "")]
     if data.valid_source or data.valid_target or data.valid_table:
-        valid = [_from_paths(data.valid_source, data.valid_target, data.valid_table, "valid-", tick)]
+        valid = [named_by(data.valid_source, data.valid_target, data.valid_table, "valid-")]
     return [replace(one, tick=tick) for one in train], [replace(one, tick=tick) for one in valid]
 
 
-def _one_of_several(part: CorpusConfig, tick: Callable[[], None]) -> Corpus:
-    found = _from_paths(part.source, part.target, part.table, "", tick)
+def _one_of_several(part: CorpusConfig, named_by: Callable[..., Corpus]) -> Corpus:
+    found = named_by(part.source, part.target, part.table, "")
     return replace(found, name=part.name or found.name, share=part.share)
 
 
-def _valid_of_several(parts: Sequence[CorpusConfig], tick: Callable[[], None]) -> list[Corpus]:
+def _valid_of_several(parts: Sequence[CorpusConfig], named_by: Callable[..., Corpus]) -> list[Corpus]:
     """The validation corpora of several corpora: all have one, or none has."""
     given = [bool(part.valid_source or part.valid_target or part.valid_table) for part in parts]
     if any(given) and not all(given):
@@ -225,7 +256,7 @@ def _valid_of_several(parts: Sequence[CorpusConfig], tick: Callable[[], None]) -
         raise UsageError(
             what, where="in data.corpora", hint="try: --valid-source and --valid-target for each, or for none"
         )
-    return [_from_paths(p.valid_source, p.valid_target, p.valid_table, "valid-", tick) for p in parts if any(given)]
+    return [named_by(p.valid_source, p.valid_target, p.valid_table, "valid-") for p in parts if any(given)]
 
 
 def _of_text(data: DataConfig, path: str, tick: Callable[[], None]) -> tuple[Corpus, Corpus]:
@@ -242,11 +273,66 @@ def _of_text(data: DataConfig, path: str, tick: Callable[[], None]) -> tuple[Cor
 
 
 def _from_paths(
-    source: str | None, target: str | None, table: str | None, prefix: str, tick: Callable[[], None]
+    source: str | None,
+    target: str | None,
+    table: str | None,
+    prefix: str,
+    *,
+    tick: Callable[[], None],
+    columns: Columns | None,
+    fetched: Path,
 ) -> Corpus:
+    """The corpus that two files, globs, folders or addresses name, or one for tables."""
+    inputs: Sequence[tuple[str, ...]]
     if table:
-        return from_table(table, tick=tick)
-    return from_files(*_both(source, target, f"{prefix}source", f"{prefix}target"), tick=tick)
+        name, inputs = redact(table), [(path,) for path in _expand(table)]
+    else:
+        ours, theirs = _both(source, target, f"{prefix}source", f"{prefix}target")
+        name = f"{redact(ours)} + {redact(theirs)}"
+        inputs = [(ours, theirs)] if _is_plain(ours) and _is_plain(theirs) else sources.match(ours, theirs)
+    local = {path: str(fetched / local_name(path)) for paths in inputs for path in paths if is_address(path)}
+    here = [tuple(local.get(path, path) for path in paths) for paths in inputs]
+    return from_inputs(name, here, columns=columns, addresses=[(to, at) for at, to in local.items()], tick=tick)
+
+
+def _is_plain(spec: str) -> bool:
+    """Whether this is the name of one file, there or not: a run that goes on does not need it any more."""
+    return not (is_address(spec) or os.path.isdir(spec) or (glob.has_magic(spec) and not os.path.lexists(spec)))
+
+
+def _expand(spec: str) -> list[str]:
+    return [spec] if _is_plain(spec) else sources.expand(spec)
+
+
+def fetch_all(
+    corpora: Sequence[Corpus],
+    *,
+    progress: Callable[[int, int | None], None] = lambda done, size: None,
+    tick: Callable[[], None] = lambda: None,
+) -> None:
+    """Fetch the files of corpora that are behind addresses and not here yet."""
+    for corpus in corpora:
+        for path, address in corpus.addresses:
+            fetch(address, Path(path).parent, progress=progress, tick=tick)
+
+
+def public(data: DataConfig) -> DataConfig:
+    """The same data with addresses as they may be stored and shown: no user, no password, no signature."""
+
+    def shown(value: object) -> object:
+        if isinstance(value, str):
+            return redact(value)
+        if isinstance(value, CorpusConfig):
+            return value.model_copy(update={name: shown(part) for name, part in value})
+        return tuple(map(shown, value)) if isinstance(value, tuple) else value
+
+    return data.model_copy(update={name: shown(value) for name, value in data})
+
+
+def refuse_addresses(data: DataConfig, *, where: str) -> None:
+    """Refuse data of a model that name an address: they may be a stranger's."""
+    for section in (data, *data.corpora):
+        addresses.refuse_addresses(section, where=where)
 
 
 def _both(source: str | None, target: str | None, first: str, second: str) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from jumok.data.prepare.sift import BREAK
 from jumok.errors import DataError
 from jumok.text import files, lines
 from jumok.text.files import BLOCK, LONGEST, Chunk, attempt, named
-from jumok.text.tables import BadRow, row_parser
+from jumok.text.tables import BadRow, Columns, has_header, row_parser
 
 PAIRS = 1 << 16  # of a part, at most
 BYTES = 1 << 24  # of a part, over both sides; the last pair may go beyond
@@ -139,14 +139,20 @@ def _unequal(source: Stream, target: Stream) -> DataError:
     return lines.unequal(source.path, target.path, (wholes[0], wholes[1]))
 
 
-def parse_table(raw: Raw, example: str) -> tuple[str, str]:
-    """Both sides of the rows of a .tsv or .jsonl file; `example` is its first row, which may tell the languages."""
-    parse = row_parser(raw.path)
-    if example:
-        parse(example)
+def parse_table(raw: Raw, first: str, columns: Columns | None) -> tuple[str, str]:
+    """Both sides of the rows of a .tsv or .jsonl file.
+
+    `first` is its first line: a header, or a row that may tell which languages the others have.
+    """
+    header = has_header(raw.path, columns)
+    parse = row_parser(raw.path, columns=columns, header=first)
+    if first and not header:
+        parse(first)
     sources, targets = [], []
     text = raw.decode()
     for index, line in enumerate(text[:-1].split("\n")):
+        if header and index == 0 and raw.number == 1:
+            continue
         try:
             source, target = parse(line)
         except BadRow as bad:

@@ -17,7 +17,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -37,9 +37,11 @@ from jumok.data.store import Filters
 from jumok.errors import DataError, DiskError
 from jumok.keys import key
 from jumok.recipe import Recipe
+from jumok.text.columnar import is_columnar, units
 from jumok.text.files import must_be_file
 from jumok.text.lines import digest as digest_files
 from jumok.text.lines import must_differ
+from jumok.text.tables import has_header
 from jumok.text.vocabulary import Vocabularies, Vocabulary
 
 PLAN = "plan.json"
@@ -110,6 +112,7 @@ class Job:
 
     def run(self, workers: int | None) -> Prepared:
         """All stages; what earlier attempts have left is used."""
+        self._fetch()
         self._begin()
         size = parts.size_on_disk(path for corpus in self.trained for path in corpus.files)
         small = size < ALONE and not any(
@@ -126,6 +129,16 @@ class Job:
         return load(self.place, breaks=self.recipe.vocabulary.breaks)
 
     # ------------------------------------------------------------------ beginning
+
+    def _fetch(self) -> None:
+        """Fetch what is behind addresses."""
+        wanted = [*self.trained, *self.validating]
+        if any(corpus.addresses for corpus in wanted):
+            self.report("stage", text=f"Fetching {', '.join(corpus.name for corpus in wanted if corpus.addresses)}")
+            stage = Stage(self.report, "fetching", "Fetching", unit="bytes")
+            corpora.fetch_all(
+                wanted, progress=lambda done, size: stage(done / (size or done or 1), done), tick=self.tick
+            )
 
     def _begin(self) -> None:
         """Make the folder of the work, or find that of an earlier attempt at the same."""
@@ -219,27 +232,47 @@ class Job:
             digest = digest_files(corpus.files, tick=self.tick) if corpus.inputs else ""
             self.inputs.append({"corpus": number, "files": corpus.files, "digest": corpus.digest_with(digest)})
             return
-        digests = []
+        digests: list[bytes] = []
         for paths in corpus.inputs:
             first, before = self.pairs + 1, self._done
-            if len(paths) == 2:
-                must_differ(*paths)
-            streams = [parts.Stream(path) for path in paths]
-            example = parts.first_line(paths[0]) if len(paths) == 1 else ""
-            for raws in parts.read_together(streams):
-                told: dict[str, Any] = {"places": [[raw.path, raw.number, raw.offset] for raw in raws]}
-                told |= {"example": example} if len(raws) == 1 else {}
-                self._done = before + sum(stream.seen for stream in streams)
-                count = raws[0].content.count(b"\n")
-                yield Task(0, "pairs" if len(raws) == 2 else "rows", told, [raw.content for raw in raws]), count
-            self._done = before + sum(stream.seen for stream in streams)
-            digests += [stream.digest for stream in streams]
+            read = self._of_columns if is_columnar(paths[0]) else self._of_lines
+            for task, count, seen in read(corpus, paths, digests):
+                self._done = before + seen
+                yield task, count
+            self._done = before + parts.size_on_disk(paths)
             self.inputs.append({"corpus": number, "files": list(paths), "first": first})
-        sums = [digest.digest() for digest in digests]
         for path, one in zip(corpus.files, digests, strict=True):
-            next(entry for entry in self.files if entry["path"] == path)["sha256"] = one.hexdigest()
-        whole = digests[0].hexdigest() if len(sums) == 1 else hashlib.sha256(b"".join(sums)).hexdigest()
+            next(entry for entry in self.files if entry["path"] == path)["sha256"] = one.hex()
+        whole = digests[0].hex() if len(digests) == 1 else hashlib.sha256(b"".join(digests)).hexdigest()
         self.inputs.append({"corpus": number, "digest": corpus.digest_with(whole)})
+
+    def _of_lines(
+        self, corpus: Corpus, paths: tuple[str, ...], digests: list[bytes]
+    ) -> Iterator[tuple[Task, int, int]]:
+        """The same for a table of lines or two files, with the bytes that were read; digests are added at the end."""
+        if len(paths) == 2:
+            must_differ(*paths)
+        streams = [parts.Stream(path) for path in paths]
+        more: dict[str, Any] = {}
+        header = len(paths) == 1 and has_header(paths[0], corpus.columns)
+        if len(paths) == 1:
+            more = {"first": parts.first_line(paths[0]), "columns": corpus.columns}
+        for raws in parts.read_together(streams):
+            told: dict[str, Any] = {"places": [[raw.path, raw.number, raw.offset] for raw in raws], **more}
+            count = raws[0].content.count(b"\n") - (header and raws[0].number == 1)
+            task = Task(0, "pairs" if len(raws) == 2 else "rows", told, [raw.content for raw in raws])
+            yield task, count, sum(stream.seen for stream in streams)
+        digests += [stream.digest.digest() for stream in streams]
+
+    def _of_columns(
+        self, corpus: Corpus, paths: tuple[str, ...], digests: list[bytes]
+    ) -> Iterator[tuple[Task, int, int]]:
+        """The same for a Parquet or Arrow file, which workers read themselves."""
+        found, size = units(paths[0]), parts.size_on_disk(paths)
+        for index, unit in enumerate(found):
+            told = {"path": paths[0], "unit": asdict(unit), "columns": corpus.columns}
+            yield Task(0, "unit", told), unit.rows, size * index // len(found)
+        digests.append(bytes.fromhex(digest_files(paths, tick=self.tick)))
 
     def _gather(self) -> None:
         """Count what the parts say of themselves."""

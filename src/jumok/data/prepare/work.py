@@ -21,6 +21,8 @@ from jumok.data.prepare.parts import Raw
 from jumok.data.prepare.sift import REASONS, Rules, Side, hold_out_digests, mix_pair, sift
 from jumok.data.store import Filters
 from jumok.errors import DiskError
+from jumok.text.columnar import Unit, read_slices
+from jumok.text.tables import Columns
 from jumok.text.vocabulary import Vocabularies, Vocabulary
 
 LINES = 1 << 13  # pairs sifted or encoded at a time
@@ -82,10 +84,24 @@ def read_pairs(*contents: bytes, places: list[Any], **more: Any) -> tuple[Values
     return _read(*(side.decode() for side in sides), **more)
 
 
-def read_rows(content: bytes, *, places: list[Any], example: str, **more: Any) -> tuple[Values, Buffers]:
+def read_rows(
+    content: bytes, *, places: list[Any], first: str, columns: list[str] | None, **more: Any
+) -> tuple[Values, Buffers]:
     """A part of a table."""
     path, line, byte = places[0]
-    return _read(*parts.parse_table(Raw(path, line, byte, content), example), **more)
+    return _read(*parts.parse_table(Raw(path, line, byte, content), first, _columns(columns)), **more)
+
+
+def read_unit(*, path: str, unit: Values, columns: list[str] | None, **more: Any) -> tuple[Values, Buffers]:
+    """A part of a Parquet or Arrow file."""
+    dictionaries = tuple((int(start), int(stop)) for start, stop in unit["dictionaries"])
+    slices = read_slices(path, Unit(**{**unit, "dictionaries": dictionaries}), _columns(columns))
+    sides = [(parts.join_lines(source), parts.join_lines(target)) for source, target in slices]
+    return _read("".join(source for source, _ in sides), "".join(target for _, target in sides), **more)
+
+
+def _columns(names: list[str] | None) -> Columns | None:
+    return None if names is None else (names[0], names[1])
 
 
 def read_texts(*contents: bytes, **more: Any) -> tuple[Values, Buffers]:
@@ -221,7 +237,13 @@ def _encode_lines(vocabulary: Vocabulary, lines: list[str]) -> list[list[int]]:
     return vocabulary.encode_tidy(lines)
 
 
-TABLE: dict[str, Work] = {"pairs": read_pairs, "rows": read_rows, "texts": read_texts, "encode": encode}
+TABLE: dict[str, Work] = {
+    "pairs": read_pairs,
+    "rows": read_rows,
+    "unit": read_unit,
+    "texts": read_texts,
+    "encode": encode,
+}
 
 if __name__ == "__main__":
     serve(TABLE)

@@ -109,6 +109,14 @@ class Wishes:
         return [tuple(one) for one in given]
 
 
+def load(path: str | Path, *, others: Sequence[str | Path] = (), **choices: Any) -> "Translator":
+    """Load the translator of a run folder or an exported bundle; with `others`, an ensemble.
+
+    Further choices are those of `Translator`: engine, device, precision, shortlist, deterministic, say.
+    """
+    return Translator.load(path, others=others, **choices)
+
+
 class Translator:
     """A model, its vocabularies and its engines: the fast one where it can, torch for everything else."""
 
@@ -118,7 +126,7 @@ class Translator:
         *,
         others: Sequence[Bundle] = (),
         device: str = "cpu",
-        engine: str = "torch",
+        engine: str = "auto",
         precision: str | None = None,
         shortlist: bool = False,
         deterministic: bool = False,

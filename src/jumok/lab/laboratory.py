@@ -76,7 +76,7 @@ class Trained:
     @cached_property
     def model(self) -> Translator:
         """Its finished model, with the torch engine, which can do everything."""
-        return Translator.load(self.folder)
+        return Translator.load(self.folder, engine="torch")
 
     @cached_property
     def events(self) -> list[Event]:

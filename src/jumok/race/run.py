@@ -123,7 +123,7 @@ def measured(
         return dict(json.loads(kept.read_bytes()))
     tick()
     say(f"measuring {lane.contender.name}")
-    model = Translator.load(lane.folder)
+    model = Translator.load(lane.folder, engine="torch")  # the one engine that runs all kinds of models
     events, card = lane.history(), model.card
     sources = [pair.source for pair in pairs]
     found = {

@@ -10,7 +10,8 @@ from jumok import metrics
 from jumok.checkpoint import describe
 from jumok.data import phrasebook
 from jumok.errors import DataError, UsageError
-from jumok.evaluate import alignment_errors, words_of
+from jumok.evaluate import alignment_errors
+from jumok.text.words import words_of
 from jumok.validation import typical
 from tests.test_training import MICRO
 

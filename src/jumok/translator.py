@@ -23,7 +23,7 @@ from jumok.decoding.hypothesis import NEVER, Hypothesis
 from jumok.engines.options import ANYTHING, Options, Wish
 from jumok.errors import ModelFileError, UnknownName, UsageError
 from jumok.text.vocabulary import END, MASK, SEPARATOR, START
-from jumok.text.words import says
+from jumok.text.words import says, words_of
 
 if TYPE_CHECKING:
     from jumok.engines.ctranslate2_engine import CTranslate2Engine
@@ -185,7 +185,7 @@ class Translator:
 
     @property
     def model(self) -> Any:
-        """The torch model."""
+        """The torch model; who changes its weights loads the translator with engine="torch", or others translate."""
         return self.engine.model
 
     @cached_property
@@ -360,8 +360,6 @@ class Translator:
 
     def _words(self, hypothesis: Hypothesis) -> tuple[Word, ...]:
         """The words of a translation, each with the product of the probabilities of its subwords."""
-        from jumok.evaluate import words_of
-
         decode, body, found = self.vocabularies.target.decode, hypothesis.body, list[Word]()
         numbers, start = words_of(self.vocabularies.target.pieces(body)), 0
         for stop in range(1, len(body) + 1):
@@ -373,7 +371,6 @@ class Translator:
         return tuple(found)
 
     def _links(self, source: list[int], target: list[int]) -> tuple[tuple[int, int], ...]:
-        from jumok.evaluate import words_of
         from jumok.metrics import word_links
 
         weights = self.engine.aligned([(source, target)])[0].float().cpu().numpy()
@@ -521,7 +518,7 @@ class Translator:
         )
 
     def evaluate(self, source: str | Path, target: str | Path, **options: Any) -> "Evaluation":
-        """BLEU, chrF and TER with their signatures on a test set of two files."""
+        """BLEU and chrF with their signatures on a test set of two files; ter=True and perplexity=True add those."""
         from jumok.evaluate import evaluate
 
         return evaluate(self, str(source), str(target), **options)

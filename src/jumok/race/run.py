@@ -138,7 +138,7 @@ def measured(
         "minutes": card["minutes"],
         "steps": card["steps"],
         "weights": card["weights"],
-        "scores": evaluate(model, pairs=pairs, beam=BEAM, details=False).to_json(),
+        "scores": evaluate(model, pairs=pairs, beam=BEAM, perplexity=True).to_json(),
         "translating": measure.translating(model, sources[:SPEED]),
         "samples": samples(model, pairs),
         "attention": attention(model, pairs),

@@ -329,7 +329,7 @@ def evaluate(
     as_json: Json = False,
     device: Device = "cpu",
 ) -> None:
-    """BLEU and chrF with their signatures on a test set; with --ter and --perplexity these, too.
+    """Score a model on a test set: BLEU and chrF with their signatures, TER and perplexity if asked.
 
     \b
     jumok evaluate runs/tiny --source test.en --target test.de --beam 5

@@ -134,7 +134,7 @@ class Translator:
     ) -> None:
         """`others` are models over the same vocabulary; their probabilities are averaged with the first's.
 
-        `engine` is native, ctranslate2, torch, or auto: native where it can do what is asked, else torch.  `precision`
+        `engine` is auto (native where it can do what is asked, else torch), native, ctranslate2 or torch.  `precision`
         is for ctranslate2; a `shortlist` for native and ctranslate2.  `say` is told, once and in one line, why torch
         was taken instead of the engine that was named.
 

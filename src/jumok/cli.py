@@ -318,9 +318,7 @@ def evaluate(
     tokenize: Annotated[str, option("NAME", "sacreBLEU's tokenizer; auto fits the script.")] = "auto",
     beam: Beam = None,
     length_penalty: Alpha = None,
-    ter: Annotated[
-        bool, typer.Option("--ter", help="Also the translation edit rate: milliseconds a sentence.")
-    ] = False,
+    ter: Annotated[bool, typer.Option("--ter", help="Also the translation edit rate, which takes longer.")] = False,
     perplexity: Annotated[bool, typer.Option("--perplexity", help="Also that of the references; loads torch.")] = False,
     engine: Engine = "auto",
     precision: Precision = None,

@@ -104,7 +104,7 @@ def evaluate(
 ) -> Evaluation:
     """Translate the sources and compare with the references: BLEU and chrF.
 
-    `ter` adds the translation edit rate, milliseconds a sentence; `perplexity` that of the references, which needs
+    `ter` adds the translation edit rate, which takes longer than both; `perplexity` that of the references, which needs
     torch; `compare` a significance test against another system's output file.  Options are those of `lines`.
     """
     chosen = list(pairs) if pairs is not None else test_set(source, target, table)

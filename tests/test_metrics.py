@@ -134,8 +134,9 @@ def test_counting_in_blocks_gives_sacrebleus_score_of_the_whole(pairs: list[tupl
         )
 
 
-def test_scores_of_more_sentences_than_a_block_are_sacrebleus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "BLOCK", 7)
+@pytest.mark.parametrize(("limit", "value"), [("BLOCK", 7), ("CHARACTERS", 300)])
+def test_scores_of_more_than_a_block_are_sacrebleus(limit: str, value: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, limit, value)
     reference = corpus(100, seed=8)
     hypothesis = spoilt(reference, 0.3)
     sets = [reference, spoilt(reference, 0.1, seed=3)]

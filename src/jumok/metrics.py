@@ -24,7 +24,7 @@ Links = set[tuple[int, int]]
 
 TOKENIZERS = ("13a", "intl", "zh", "char", "none", "ko-mecab", "ja-mecab")  # sacreBLEU's, less those that download
 METRICS = ("bleu", "chrf", "chrf++", "ter")
-BLOCK = 512  # sentences that are counted at once
+BLOCK, CHARACTERS = 512, 1_000_000  # sentences that are counted at once, and their characters, unless one has more
 BLEU_ORDER = 4
 
 
@@ -108,15 +108,24 @@ class Tally:
 
     def add(self, hypotheses: Sequence[str], sets: Sequence[Sequence[str]]) -> None:
         """Count a block of hypotheses and its references: one list for each set of them."""
-        for start in range(0, len(hypotheses), BLOCK):
-            some = slice(start, start + BLOCK)
-            for row in _statistics(self.metric, hypotheses[some], [one[some] for one in sets]):
+        for block in _blocks(hypotheses, sets):
+            for row in _statistics(self.metric, *block):
                 self.counts = [a + b for a, b in zip(self.counts, row, strict=True)] if self.counts else list(row)
 
     def score(self) -> Score:
         """The score of all sentences so far, equal to sacreBLEU's."""
         result = self.metric._compute_score_from_stats(list(self.counts))
         return Score(result.name, float(result.score), str(self.metric.get_signature()))
+
+
+def _blocks(hypotheses: Sequence[str], sets: Sequence[Sequence[str]]) -> Iterator[tuple[Any, list[Any]]]:
+    """Hypotheses and their references, a block of bounded size at a time."""
+    start = size = 0
+    for stop, sentences in enumerate(zip(hypotheses, *sets, strict=True), start=1):
+        size += sum(map(len, sentences))
+        if stop - start == BLOCK or size >= CHARACTERS or stop == len(hypotheses):
+            yield hypotheses[start:stop], [one[start:stop] for one in sets]
+            start, size = stop, 0
 
 
 def _statistics(metric: Any, hypotheses: Sequence[str], sets: Sequence[Sequence[str]]) -> list[list[float]]:
@@ -165,13 +174,13 @@ def _chrf_counts(hypotheses: Sequence[str], references: Sequence[str], *, order:
 def _matches(symbols: "np.ndarray", ours: "np.ndarray", theirs: "np.ndarray", *, order: int) -> list[int]:
     """How many n-grams of each order the hypotheses share with their references, each as often as both have it.
 
-    `symbols` (N,) are all hypotheses and then all references, of these lengths, as numbers below 2^21.  An n-gram is
-    known by the number of its first n - 1 symbols and its last one; those are sorted, and only what both sides have
-    goes on to the next order.
+    `symbols` (N,) are all hypotheses and then all references, of these lengths, as numbers from 0.  An n-gram is known
+    by the number of its first n - 1 symbols and its last one; those are sorted, and only what both sides have goes on
+    to the next order.
     """
     import numpy as np
 
-    lengths = np.concatenate([ours, theirs])
+    lengths, base = np.concatenate([ours, theirs]), int(symbols.max(initial=0)) + 1
     place = np.arange(len(symbols))
     ends = np.repeat(np.cumsum(lengths), lengths)
     mine = place < ours.sum()
@@ -180,7 +189,7 @@ def _matches(symbols: "np.ndarray", ours: "np.ndarray", theirs: "np.ndarray", *,
     for n in range(order):
         fits = place + n < ends[place]
         place, gram = place[fits], gram[fits]
-        distinct, gram = np.unique((gram << 21) + symbols[place + n], return_inverse=True)
+        distinct, gram = np.unique(gram * base + symbols[place + n], return_inverse=True)
         sides = (np.bincount(gram[side], minlength=len(distinct)) for side in (mine[place], ~mine[place]))
         shared = np.minimum(*sides)
         found.append(int(shared.sum()))
@@ -258,9 +267,8 @@ def significance(
 
 def _each(metric: Any, hypotheses: Sequence[str], sets: Sequence[Sequence[str]]) -> Iterator[list[float]]:
     """sacreBLEU's counts of each sentence; n-grams are held of one block at a time."""
-    for start in range(0, len(hypotheses), BLOCK):
-        some = slice(start, start + BLOCK)
-        yield from metric._extract_corpus_statistics(hypotheses[some], [one[some] for one in sets])
+    for block in _blocks(hypotheses, sets):
+        yield from metric._extract_corpus_statistics(*block)
 
 
 def alignment_error_rate(

@@ -27,6 +27,10 @@ from jumok.text.words import SPACE
 if TYPE_CHECKING:
     from jumok.text.sampling import Sampler
 
+# A call of SentencePiece with a list starts threads, which takes as long as encoding some sixty sentences one by one.
+FEW_CHARACTERS = 8_000  # to encode: with fewer, one call for each text is faster
+FEW_TOKENS = 2_000  # to decode: likewise
+
 __all__ = [
     "END",
     "MASK",
@@ -41,9 +45,6 @@ __all__ = [
     "normalize",
 ]
 Learn = Callable[[Sequence[str], int, str], bytes]
-# A call of SentencePiece with a list starts threads, which takes as long as encoding some sixty sentences one by one.
-FEW_CHARACTERS = 8_000  # to encode: with fewer, one call for each text is faster
-FEW_TOKENS = 2_000  # to decode: likewise
 
 
 def normalize(text: str) -> str:

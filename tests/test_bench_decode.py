@@ -18,7 +18,8 @@ from jumok.bench import decode, worker
 from jumok.bench.decode import Contender, Gone, Process, Times, contest, ratio, row, spread
 from jumok.bench.measure import Reading
 from jumok.bench.worker import WARM, Jumok, System, answer
-from jumok.experiment import load, train
+from jumok.experiment import train
+from jumok.translator import load
 from tests.conftest import MICRO
 
 PAIRS = [("a b c", "c b a"), ("d e", "e d"), ("f", "f"), ("g h i j k", "k j i h g")]

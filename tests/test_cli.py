@@ -1,7 +1,9 @@
 """The command line as a newcomer meets it: results on stdout, progress on stderr, mistakes in three lines."""
 
+import contextlib
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -121,16 +123,51 @@ def test_scores_of_given_translations_come_a_line_each(jumok, micro, parallel):
 def test_evaluating_gives_scores_with_signatures_and_compares_with_another_output(jumok, micro, parallel, tmp_path):
     source, target = parallel
     plain = jumok("evaluate", micro, "--source", source, "--target", target, "--output", tmp_path / "ours")
-    assert plain.code == 0
+    assert (plain.code, plain.err) == (0, "")  # progress is for terminals
     assert "BLEU" in plain.out
     assert "nrefs:1" in plain.out
+    assert not {"TER", "perplexity"} & set(plain.out.split())
     assert len(lines((tmp_path / "ours").read_text())) == 4
-    rich = jumok("evaluate", micro, "--source", source, "--target", target, "--json", "--compare", target)
+    rich = jumok(
+        "evaluate",
+        micro,
+        "--source",
+        source,
+        "--target",
+        target,
+        "--json",
+        "--compare",
+        target,
+        "--ter",
+        "--perplexity",
+    )
     found = json.loads(rich.out)
     assert {"bleu", "chrf", "ter", "perplexity", "significance"} <= set(found)
     assert f"BLEU {found['bleu']['value']:.2f}" in plain.out
     by_stdin = jumok("evaluate", micro, "--source", "-", "--target", target, stdin=source.read_bytes())
     assert lines(by_stdin.out)[0] == lines(plain.out)[0]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["translate", "--input", "SOURCE", "--output", "OUT"], ["evaluate", "--source", "SOURCE", "--target", "TARGET"]],
+    ids=["translate", "evaluate"],
+)
+def test_sentences_are_counted_on_a_terminal(micro, parallel, tmp_path, words):
+    files = {"SOURCE": parallel[0], "TARGET": parallel[1], "OUT": tmp_path / "out"}
+    arguments = [str(files.get(word, word)) for word in [words[0], micro, *words[1:]]]
+    reader, writer = pty.openpty()
+    command = [sys.executable, "-m", "jumok.cli", *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=writer)
+    os.close(writer)
+    shown = b""
+    with contextlib.suppress(OSError):  # what a terminal says when nobody writes to it any more
+        while part := os.read(reader, 4_096):
+            shown += part
+    os.close(reader)
+    process.communicate()
+    assert process.returncode == 0, shown.decode()
+    assert re.search(rb"sentences.*\D3/.*\d/s", shown, re.DOTALL)  # the fourth line is blank
 
 
 def test_attention_is_drawn_and_written_as_a_page(jumok, micro, tmp_path):

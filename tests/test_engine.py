@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import jumok
-from jumok import bundle, caches, checkpoint
+from jumok import bundle, caches, checkpoint, native
 from jumok import weights as stored
 from jumok.data.lexicon import FILE, Lexicon, shortlist_of
 from jumok.decoding.hypothesis import NEVER, length_penalty
@@ -270,7 +270,7 @@ def test_weights_of_another_type_are_refused(own_micro, kind):
 )
 def test_what_the_fast_engine_cannot_do_is_done_by_torch_and_told_once(micro, request_, words):
     said = []
-    named, torch = jumok.load(micro, engine="ctranslate2", say=said.append), jumok.load(micro)
+    named, torch = jumok.load(micro, engine="ctranslate2", say=said.append), jumok.load(micro, engine="torch")
     for _ in range(2):
         assert named.translate("a b c", **request_) == torch.translate("a b c", **request_)
     assert said == [f"with the torch engine: the CTranslate2 engine has no {words}"]
@@ -294,6 +294,47 @@ def test_a_recipe_without_counterpart_falls_back_in_one_line(own_micro):
         model = jumok.load(own_micro, engine=engine, say=said.append)
         assert model.translate("a b").text == jumok.load(own_micro).translate("a b").text
         assert (model.engine_name, said) == ("torch", [f"with the torch engine: {whose} no activation='swiglu'"])
+
+
+def test_a_model_is_loaded_with_the_fast_engine_and_finds_what_torch_finds(micro):
+    ours, torch = jumok.load(micro), jumok.load(micro, engine="torch")
+    assert (ours.engine_name, torch.engine_name) == ("native", "torch")
+    for one, other in zip(ours.translate(TEXTS), torch.translate(TEXTS), strict=True):
+        assert (one.text, one.tokens) == (other.text, other.tokens)
+        assert one.token_scores == pytest.approx(other.token_scores, abs=1e-4)
+        assert [word.text for word in one.words] == [word.text for word in other.words]
+    assert ours.translate("a b", sample=True, seed=3).text == torch.translate("a b", sample=True, seed=3).text
+
+
+def test_where_there_is_no_compiler_a_model_is_loaded_with_torch(micro):
+    said = []
+    with native.without():
+        model = jumok.load(micro, say=said.append)
+        assert model.translate(TEXTS[0]).text == jumok.load(micro, engine="torch").translate(TEXTS[0]).text
+        assert model.engine_name == "torch"
+    assert said == ["with the torch engine: there is no compiler for the kernels"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "jumok.load(sys.argv[1]).translate('a b c').words[0]",
+        "jumok.Translator.load(sys.argv[1]).evaluate(*sys.argv[2:]).bleu",
+    ],
+    ids=["translating", "evaluating"],
+)
+def test_translating_and_evaluating_in_python_load_no_torch(micro, tmp_path, code):
+    files = [tmp_path / "source", tmp_path / "target"]
+    for file in files:
+        file.write_text("a b c\nb c\n")
+    code = f"import sys, jumok; {code}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code, micro, *files], check=False).returncode == 0
+
+
+def test_loading_a_model_imports_nothing_that_only_scoring_and_preparing_need(micro):
+    code = "import sys, jumok; jumok.load(sys.argv[1]).translate('a b c'); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code, micro], capture_output=True, text=True, check=True).stdout
+    assert not {"jumok.data.corpora", "jumok.metrics", "jumok.viz", "sacrebleu", "rich"} & set(loaded.split())
 
 
 def test_several_models_and_other_engines(micro):

@@ -2,9 +2,10 @@
 
 import pytest
 
+from jumok.checkpoint import set_weights, weights
 from jumok.lab.claim import Finding, lines
 from jumok.lab.claims import averaging, norm, residual, smoothing, warmup
-from jumok.lab.laboratory import Lab
+from jumok.lab.laboratory import Lab, Trained
 from jumok.lab.wording import LANGUAGES
 from tests.test_lab import MICRO
 
@@ -61,6 +62,13 @@ def test_smoothing_makes_a_model_less_sure(little_lab):
 
 def test_the_smoothing_claim_does_not_hold_where_neither_is_smoothed(micro_lab):
     assert held(smoothing.CLAIM, smoothing.measure(micro_lab, smoothings=(0.0, 0.0))) == [False] * 3
+
+
+def test_a_model_of_the_lab_translates_with_the_weights_that_were_put_into_it(micro):
+    trained, other = Trained(micro).model, Trained(micro).model
+    set_weights(other.model, {name: -tensor for name, tensor in weights(other.model).items()})
+    first, second = (model.translate("a b c d", beam=1).log_probability for model in (trained, other))
+    assert first != second
 
 
 def test_the_mean_of_checkpoints_is_another_model_than_the_last(micro_lab):

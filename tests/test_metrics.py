@@ -6,6 +6,8 @@ import os
 import random
 import subprocess
 import sys
+import tracemalloc
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from jumok.metrics import (
     scores,
     script,
     significance,
+    tallies,
     ter,
     word_links,
 )
@@ -112,6 +115,48 @@ def test_empty_sentences_are_scored(reference: list[str]) -> None:
     nothing = scores([""] * len(reference), reference)
     assert (nothing["bleu"].value, nothing["chrf"].value) == (0, 0)
     assert nothing["ter"].value == pytest.approx(100)
+
+
+texts = st.text(st.sampled_from("ab cde.,\u00e9\uac00\u3042\U0001f6b2\n"), max_size=25)
+
+
+@given(pairs=st.lists(st.tuples(texts, texts), min_size=1, max_size=12), cut=st.integers(0, 12))
+def test_counting_in_blocks_gives_sacrebleus_score_of_the_whole(pairs: list[tuple[str, str]], cut: int) -> None:
+    ours, theirs = [list(side) for side in zip(*pairs, strict=True)]
+    for name, whole in {"bleu": sacrebleu.BLEU(), "chrf": sacrebleu.CHRF(), "ter": sacrebleu.TER()}.items():
+        tally = tallies([name], theirs, tokenize="13a")[name]
+        for some in (slice(None, cut), slice(cut, None)):
+            tally.add(ours[some], [theirs[some]])
+        assert tally.score() == Score(
+            whole.corpus_score(ours, [theirs]).name,
+            whole.corpus_score(ours, [theirs]).score,
+            str(whole.get_signature()),
+        )
+
+
+@pytest.mark.parametrize(("limit", "value"), [("BLOCK", 7), ("CHARACTERS", 300)])
+def test_scores_of_more_than_a_block_are_sacrebleus(limit: str, value: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, limit, value)
+    reference = corpus(100, seed=8)
+    hypothesis = spoilt(reference, 0.3)
+    sets = [reference, spoilt(reference, 0.1, seed=3)]
+    for references in ([reference], sets):
+        assert bleu(hypothesis, references).value == sacrebleu.BLEU().corpus_score(hypothesis, references).score
+        assert chrf(hypothesis, references).value == sacrebleu.CHRF().corpus_score(hypothesis, references).score
+        assert ter(hypothesis, references).value == sacrebleu.TER().corpus_score(hypothesis, references).score
+
+
+@pytest.mark.parametrize("score", [bleu, chrf, partial(significance, corpus(8_000, seed=3), samples=1)])
+def test_scoring_holds_no_n_grams_of_sentences_that_are_counted(score: Any) -> None:
+    """sacreBLEU's corpus_score would hold 10 to 40 kB for each of the 8,000."""
+    reference = corpus(8_000)
+    hypothesis = spoilt(reference, 0.2)
+    score(hypothesis[:8_000], reference)  # what is remembered for good, such as tokens of sentences, is there now
+    tracemalloc.start()
+    score(hypothesis, reference)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20e6
 
 
 @pytest.mark.parametrize("references", [["a"], [["a", "b"], ["a"]], []])

@@ -98,7 +98,7 @@ def test_what_is_done_step_by_step_keeps_to_it_too(search, deterministic, talker
         pytest.skip("promised in the deterministic mode only")
     wishes = {"forbid": ["저는"], "require": ["요"]}
     how = {key: wishes.get(key, value) for key, value in SEARCHES[search].items()}
-    model = jumok.load(talker, deterministic=deterministic)
+    model = jumok.load(talker, engine="torch", deterministic=deterministic)
     _, found = differences(partial(model.translate, **how), texts[: tries(30, 200)], tries(2, 5))
     assert (found.texts, found.scores) == (0, 0)
     mode = "deterministic" if deterministic else "default"
@@ -206,7 +206,7 @@ def test_torch_has_its_threads_back(micro):
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
-        model = jumok.load(micro, deterministic=True)
+        model = jumok.load(micro, engine="torch", deterministic=True)
         with native.without():
             model.translate(["a b", "c"])
             model.score(["a b", "c"], ["a b", "c"])

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import pytest
+import sentencepiece
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -63,6 +64,40 @@ def test_each_side_of_a_separate_pair_of_vocabularies_writes_either_language(sep
 @given(texts=st.lists(any_text | looks_special, max_size=5))
 def test_encoding_many_sentences_at_once_gives_what_each_gives_alone(vocabulary, texts):
     assert vocabulary.encode_all(texts) == [vocabulary.encode(text) for text in texts]
+
+
+class Watched:
+    """A SentencePiece processor that remembers which of its calls had a list of texts, or of lists of ids."""
+
+    def __init__(self, processor):
+        self.processor, self.lists = processor, []
+
+    def encode(self, given, **options):
+        self.lists.append(isinstance(given, list))
+        return self.processor.encode(given, **options)
+
+    def decode(self, given, **options):
+        self.lists.append(bool(given) and isinstance(given[0], list))
+        return self.processor.decode(given, **options)
+
+
+@pytest.mark.parametrize("times", [1, 3, 200])
+def test_many_texts_are_one_call_on_all_cores_and_few_a_call_each_with_the_same_result(vocabulary, monkeypatch, times):
+    texts = ["", *ENGLISH[:3], KOREAN[0], "한 \U0001f6b2"] * times
+    plain = sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model)
+    watched = Watched(vocabulary._processor)
+    monkeypatch.setattr(vocabulary, "_processor", watched)
+    ids = vocabulary.encode_all(texts)
+    assert ids == [plain.encode(normalize(text)) for text in texts]
+    assert vocabulary.decode_all(ids) == [normalize(text) for text in texts]
+    many = times == 200  # a call with a list starts threads: 200 µs where a sentence takes 4
+    assert watched.lists == ([True, True] if many else [False] * 2 * len(texts))
+
+
+@pytest.mark.parametrize("times", [1, 200])
+def test_half_a_surrogate_pair_is_bad_data_among_few_texts_and_among_many(vocabulary, times):
+    with pytest.raises(DataError, match="half a surrogate pair"):
+        vocabulary.encode_all([*ENGLISH[:50], "a \ud800 b"] * times)
 
 
 @given(text=any_text | looks_special)

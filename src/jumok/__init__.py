@@ -5,7 +5,8 @@
 >>> model = jumok.load("runs/tiny")
 >>> model.translate("A man rides a bike.").text
 
-Names are imported when first used, so that `import jumok` does not load torch.
+Names are imported when first used: `import jumok` loads nothing else, and loading a model and translating do not
+import torch unless something asks for what only torch can do.
 """
 
 from importlib import import_module
@@ -13,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jumok.errors import JumokError
-    from jumok.experiment import load, train
+    from jumok.experiment import train
     from jumok.recipe import Recipe
-    from jumok.translator import Translator
+    from jumok.translator import Translator, load
 
 __version__ = "0.1.0"
 __all__ = ["JumokError", "Recipe", "Translator", "load", "train"]
@@ -24,7 +25,7 @@ _HOMES = {
     "JumokError": "jumok.errors",
     "Recipe": "jumok.recipe",
     "Translator": "jumok.translator",
-    "load": "jumok.experiment",
+    "load": "jumok.translator",
     "train": "jumok.experiment",
 }
 

@@ -323,7 +323,7 @@ def score(
             print(dumps(scored.to_json()) if as_json else f"{scored.log_probability:.4f}\t{scored.score:.4f}")
 
 
-@app.command(short_help="BLEU, chrF, TER and perplexity on a test set.")
+@app.command(short_help="BLEU and chrF on a test set; TER and perplexity if asked.")
 def evaluate(
     model: ModelPath,
     source: Annotated[File, option("FILE", "Test sentences.")] = None,
@@ -334,26 +334,32 @@ def evaluate(
     tokenize: Annotated[str, option("NAME", "sacreBLEU's tokenizer; auto fits the script.")] = "auto",
     beam: Beam = None,
     length_penalty: Alpha = None,
-    engine: Engine = "torch",
+    ter: Annotated[bool, typer.Option("--ter", help="Also the translation edit rate, which takes longer.")] = False,
+    perplexity: Annotated[bool, typer.Option("--perplexity", help="Also that of the references; loads torch.")] = False,
+    engine: Engine = "auto",
     precision: Precision = None,
     shortlist: Shortlist = False,
     deterministic: Deterministic = False,
     as_json: Json = False,
     device: Device = "cpu",
 ) -> None:
-    """BLEU, chrF and TER with their signatures, and perplexity, on a test set.
+    """Score a model on a test set: BLEU and chrF with their signatures, TER and perplexity if asked.
 
     \b
     jumok evaluate runs/tiny --source test.en --target test.de --beam 5
+    jumok evaluate runs/tiny --source test.en --target test.de --ter --perplexity
     jumok evaluate runs/tiny --source test.en --target test.de --compare other-system.de
     """
     from jumok.evaluate import evaluate as run
     from jumok.text.lines import write_lines
+    from jumok.translating import counting
 
     how = {"engine": engine, "precision": precision, "shortlist": shortlist, "deterministic": deterministic}
     translator = loaded(model, device=device, **how)
     options: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty}
-    result = run(translator, source, target, table=table, tokenize=tokenize, compare=compare, **options)
+    options |= {"tokenize": tokenize, "compare": compare, "ter": ter, "perplexity": perplexity}
+    with counting() as progress:
+        result = run(translator, source, target, table=table, progress=progress, **options)
     if output is not None:
         write_lines(output, result.hypotheses)
     print(dumps(result.to_json()) if as_json else "\n".join(result.lines()))

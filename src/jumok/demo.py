@@ -11,8 +11,9 @@ from jumok import metrics
 from jumok.data import phrasebook
 from jumok.evaluate import alignment_errors
 from jumok.events import Sink
-from jumok.experiment import load, train
+from jumok.experiment import train
 from jumok.text.lines import write_lines
+from jumok.translator import load
 from jumok.viz import AttentionView, attention_page, heatmap_svg, terminal
 
 SHOWN = "My friend bought three apples at the market yesterday."  # the picture: English order into Korean order

@@ -1,11 +1,13 @@
-"""A model against a test set: scores with signatures, perplexity, speed, significance against another output.
+"""A model against a test set: scores with signatures, speed, and, if asked, perplexity and significance.
 
-Knows a model only as something that translates lines and scores pairs.
+Knows a model only as something that translates lines and scores pairs.  A block is scored while the next one is being
+translated.
 """
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,8 +16,10 @@ from jumok import metrics
 from jumok.data.corpora import Pair, test_set
 from jumok.errors import DataError
 from jumok.text.lines import read_lines
-from jumok.text.words import SPACE
+from jumok.text.words import words_of
 from jumok.viz import AttentionView
+
+SCORED = 1_024  # pairs whose probabilities are held at once
 
 
 class Translated(Protocol):
@@ -40,11 +44,11 @@ class Translates(Protocol):
 class Evaluation:
     """Scores of a model on a test set."""
 
-    scores: dict[str, metrics.Score]
-    perplexity: float  # per subword of the reference
+    scores: dict[str, metrics.Score]  # bleu and chrf; ter where it was asked for
     sentences: int
-    seconds: float
+    seconds: float  # to translate and score them
     hypotheses: tuple[str, ...]
+    perplexity: float | None = None  # per subword of the reference, where it was asked for
     significance: metrics.Significance | None = None
     accuracy: float | None = None  # where the output is as many words as the reference each time: labels, answers
 
@@ -60,7 +64,7 @@ class Evaluation:
         """The evaluation as text."""
         shown = [str(score) for score in self.scores.values()]
         shown += [] if self.accuracy is None else [f"right words in their places: {self.accuracy:.2f} %"]
-        shown.append(f"perplexity {self.perplexity:.3f} per subword of the reference")
+        shown += [] if self.perplexity is None else [f"perplexity {self.perplexity:.3f} per subword of the reference"]
         shown.append(f"{self.sentences:,} sentences in {self.seconds:.1f} s ({self.sentences / self.seconds:,.0f}/s)")
         if self.significance is not None:
             s = self.significance
@@ -75,7 +79,9 @@ class Evaluation:
         values: dict[str, Any] = {
             name: {"value": round(score.value, 4), "signature": score.signature} for name, score in self.scores.items()
         }
-        values |= {"perplexity": self.perplexity, "sentences": self.sentences, "seconds": round(self.seconds, 3)}
+        values |= {"sentences": self.sentences, "seconds": round(self.seconds, 3)}
+        if self.perplexity is not None:
+            values["perplexity"] = self.perplexity
         if self.accuracy is not None:
             values["accuracy"] = self.accuracy
         if self.significance is not None:
@@ -92,56 +98,75 @@ def evaluate(
     pairs: Sequence[Pair] | None = None,
     tokenize: str = "auto",
     compare: str | None = None,
+    ter: bool = False,
+    perplexity: bool = False,
     **options: Any,
 ) -> Evaluation:
-    """Translate the sources and compare with the references; `compare` is another system's output file."""
+    """Translate the sources and compare with the references: BLEU and chrF.
+
+    `ter` adds the translation edit rate, which takes longer than both; `perplexity` that of the references, which needs
+    torch; `compare` a significance test against another system's output file.  Options are those of `lines`.
+    """
     chosen = list(pairs) if pairs is not None else test_set(source, target, table)
+    if not chosen:
+        raise DataError("there is nothing to evaluate on", hint="give at least one pair")
+    others = _output(compare, len(chosen)) if compare else None  # read now: a wrong file is told before the work
     began = time.perf_counter()
-    hypotheses = tuple(translation.text for translation in model.lines([pair.source for pair in chosen], **options))
+    names = ("bleu", "chrf", "ter") if ter else ("bleu", "chrf")
+    hypotheses, scores = _judged(model, chosen, names, tokenize, {"details": False} | options)
     seconds = time.perf_counter() - began
     references = [pair.target for pair in chosen]
     alike = all(len(a.split()) == len(b.split()) for a, b in zip(hypotheses, references, strict=True))
-    judged = model.score([pair.source for pair in chosen], references)
-    loss, tokens = -sum(one.log_probability for one in judged), sum(len(one.tokens) for one in judged)
     return Evaluation(
-        scores=metrics.scores(list(hypotheses), references, tokenize=tokenize),
-        perplexity=metrics.perplexity(loss, tokens),
+        scores=scores,
         sentences=len(chosen),
         seconds=seconds,
-        hypotheses=hypotheses,
-        significance=_against(compare, list(hypotheses), references) if compare else None,
+        hypotheses=tuple(hypotheses),
+        perplexity=perplexity_of(model, chosen) if perplexity else None,
+        significance=metrics.significance(hypotheses, others, references) if others else None,
         accuracy=metrics.accuracy(hypotheses, references) if alike else None,
     )
 
 
-def _against(path: str, hypotheses: list[str], references: list[str]) -> metrics.Significance:
+def _judged(
+    model: Translates, pairs: Sequence[Pair], names: Sequence[str], tokenize: str, options: dict[str, Any]
+) -> tuple[list[str], dict[str, metrics.Score]]:
+    """Translations of all pairs and their scores, which are counted as the translations come."""
+    judges: dict[str, metrics.Tally] = {}
+    hypotheses: list[str] = []
+    translated = (translation.text for translation in model.lines((pair.source for pair in pairs), **options))
+    while block := list(islice(translated, metrics.BLOCK)):
+        # the first time, sacreBLEU is imported and looks at the references: meanwhile the model goes on
+        judges = judges or metrics.tallies(names, [pair.target for pair in pairs], tokenize=tokenize)
+        references = [pair.target for pair in pairs[len(hypotheses) : len(hypotheses) + len(block)]]
+        for judge in judges.values():
+            judge.add(block, [references])
+        hypotheses += block
+    return hypotheses, {name: judge.score() for name, judge in judges.items()}
+
+
+def perplexity_of(model: Translates, pairs: Sequence[Pair]) -> float:
+    """The model's perplexity per subword of the references, with the reference as what was said so far."""
+    loss, tokens = 0.0, 0
+    for start in range(0, len(pairs), SCORED):
+        some = pairs[start : start + SCORED]
+        for one in model.score([pair.source for pair in some], [pair.target for pair in some]):
+            loss, tokens = loss - one.log_probability, tokens + len(one.tokens)
+    return metrics.perplexity(loss, tokens)
+
+
+def _output(path: str, lines: int) -> list[str]:
+    """Another system's output, which must have so many lines."""
     others = list(read_lines(path))
-    if len(others) != len(references):
-        raise DataError(f"{len(others):,} lines to compare with {len(references):,} references", where=f"in {path}")
-    return metrics.significance(hypotheses, others, references)
+    if len(others) != lines:
+        raise DataError(f"{len(others):,} lines to compare with {lines:,} references", where=f"in {path}")
+    return others
 
 
 class Attends(Protocol):
     """What can be asked for its attention."""
 
     def attention(self, text: str, translation: str | None = None) -> AttentionView: ...
-
-
-def words_of(pieces: Sequence[str]) -> list[int]:
-    """The word (counted by spaces) each subword belongs to; -1 for a symbol such as </s> and for spaces at the end."""
-    word, words, begun = -1, list[int](), False  # begun: there have been spaces, and nothing of the word yet
-    for piece in pieces:
-        if piece in ("<s>", "</s>"):
-            words.append(-1)
-            continue
-        word += not begun and (piece.startswith(SPACE) or word < 0)
-        begun = not piece.strip(SPACE)
-        words.append(word)
-    for place in range(len(words) - 1, -1, -1):
-        if pieces[place].strip(SPACE) and words[place] >= 0:
-            break
-        words[place] = -1
-    return words
 
 
 def alignment_errors(model: Attends, phrases: Sequence[Any]) -> np.ndarray:

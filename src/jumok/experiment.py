@@ -61,11 +61,6 @@ class Run:
         return Translator.load(self.folder)
 
 
-def load(path: str | Path, *, others: Sequence[str | Path] = (), **choices: Any) -> Translator:
-    """The translator of a run folder or an exported bundle; with `others`, an ensemble; choices as in `Translator`."""
-    return Translator.load(path, others=others, **choices)
-
-
 def train(
     source: str | None = None,
     target: str | None = None,

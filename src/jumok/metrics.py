@@ -8,7 +8,8 @@ Not here     running a model on a test set (evaluate.py); sacrebleu and numpy ar
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -23,6 +24,8 @@ Links = set[tuple[int, int]]
 
 TOKENIZERS = ("13a", "intl", "zh", "char", "none", "ko-mecab", "ja-mecab")  # sacreBLEU's, less those that download
 METRICS = ("bleu", "chrf", "chrf++", "ter")
+BLOCK, CHARACTERS = 512, 1_000_000  # sentences that are counted at once, and their characters, unless one has more
+BLEU_ORDER = 4
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,119 @@ def scores(
     return {name: _score(_metric(name, sets, tokenize=tokenize), hypotheses, sets) for name in metrics}
 
 
+def tallies(names: Sequence[str], references: Sequence[str], *, tokenize: str = "auto") -> dict[str, "Tally"]:
+    """A `Tally` for each metric, by name, to score hypotheses block by block.
+
+    `references` are all of them, for `tokenize="auto"` to look at; nothing is scored yet.
+
+    >>> judges = tallies(["bleu", "chrf"], references)
+    >>> for tally in judges.values(): tally.add(some_hypotheses, [their_references])
+    >>> judges["bleu"].score()
+    """
+    return {name: Tally(_metric(name, [list(references)], tokenize=tokenize)) for name in names}
+
+
+class Tally:
+    """A corpus score of sentences that come in blocks; nothing is kept of them but the counts.
+
+    sacreBLEU's `corpus_score` holds the n-grams of all references at once, some 40 kB for each.
+    """
+
+    def __init__(self, metric: Any) -> None:
+        self.metric, self.counts = metric, list[float]()
+
+    def add(self, hypotheses: Sequence[str], sets: Sequence[Sequence[str]]) -> None:
+        """Count a block of hypotheses and its references: one list for each set of them."""
+        for block in _blocks(hypotheses, sets):
+            for row in _statistics(self.metric, *block):
+                self.counts = [a + b for a, b in zip(self.counts, row, strict=True)] if self.counts else list(row)
+
+    def score(self) -> Score:
+        """The score of all sentences so far, equal to sacreBLEU's."""
+        result = self.metric._compute_score_from_stats(list(self.counts))
+        return Score(result.name, float(result.score), str(self.metric.get_signature()))
+
+
+def _blocks(hypotheses: Sequence[str], sets: Sequence[Sequence[str]]) -> Iterator[tuple[Any, list[Any]]]:
+    """Hypotheses and their references, a block of bounded size at a time."""
+    start = size = 0
+    for stop, sentences in enumerate(zip(hypotheses, *sets, strict=True), start=1):
+        size += sum(map(len, sentences))
+        if stop - start == BLOCK or size >= CHARACTERS or stop == len(hypotheses):
+            yield hypotheses[start:stop], [one[start:stop] for one in sets]
+            start, size = stop, 0
+
+
+def _statistics(metric: Any, hypotheses: Sequence[str], sets: Sequence[Sequence[str]]) -> list[list[float]]:
+    """sacreBLEU's counts, in rows to be added up: of all sentences at once where we count ourselves, else of each."""
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+
+    if len(sets) == 1 and isinstance(metric, BLEU) and metric.max_ngram_order == BLEU_ORDER:
+        metric.num_refs = 1
+        return [
+            _bleu_counts(*([metric._preprocess_segment(text).split() for text in side] for side in (hypotheses, *sets)))
+        ]
+    if len(sets) == 1 and isinstance(metric, CHRF) and not (metric.word_order or metric.whitespace):
+        metric.num_refs = 1
+        sides = (["".join(metric._preprocess_segment(text).split()) for text in side] for side in (hypotheses, *sets))
+        return [_chrf_counts(*sides, order=metric.char_order)]
+    return list(metric._extract_corpus_statistics(hypotheses, sets))
+
+
+def _bleu_counts(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> list[float]:
+    """Lengths of all hypotheses and references in tokens; n-grams that match and n-grams there are, by order."""
+    import numpy as np
+
+    known: dict[str, int] = {}
+    both = chain(hypotheses, references)
+    numbers = np.array([known.setdefault(token, len(known)) for text in both for token in text], np.int64)
+    ours, theirs = (np.array([len(text) for text in side]) for side in (hypotheses, references))
+    totals = [int(np.maximum(ours - n, 0).sum()) for n in range(BLEU_ORDER)]
+    return [int(ours.sum()), int(theirs.sum()), *_matches(numbers, ours, theirs, order=BLEU_ORDER), *totals]
+
+
+def _chrf_counts(hypotheses: Sequence[str], references: Sequence[str], *, order: int) -> list[float]:
+    """For each order: n-grams of the hypotheses, of the references, and those that match."""
+    import numpy as np
+
+    characters = "".join([*hypotheses, *references]).encode("utf-32-le", "surrogatepass")
+    ours, theirs = (np.array([len(text) for text in side]) for side in (hypotheses, references))
+    matches = _matches(np.frombuffer(characters, "<u4").astype(np.int64), ours, theirs, order=order)
+    counts: list[float] = []
+    for n, match in enumerate(matches):
+        there = theirs > n  # where a reference is too short for such an n-gram, nobody counts the hypothesis's
+        counts += [int(np.maximum(ours - n, 0)[there].sum()), int(np.maximum(theirs - n, 0).sum()), match]
+    return counts
+
+
+def _matches(symbols: "np.ndarray", ours: "np.ndarray", theirs: "np.ndarray", *, order: int) -> list[int]:
+    """How many n-grams of each order the hypotheses share with their references, each as often as both have it.
+
+    `symbols` (N,) are all hypotheses and then all references, of these lengths, as numbers from 0.  An n-gram is known
+    by the number of its first n - 1 symbols and its last one; those are sorted, and only what both sides have goes on
+    to the next order.
+    """
+    import numpy as np
+
+    lengths, base = np.concatenate([ours, theirs]), int(symbols.max(initial=0)) + 1
+    place = np.arange(len(symbols))
+    ends = np.repeat(np.cumsum(lengths), lengths)
+    mine = place < ours.sum()
+    gram = np.repeat(np.tile(np.arange(len(ours)), 2), lengths)  # the empty n-gram of each pair
+    found = []
+    for n in range(order):
+        fits = place + n < ends[place]
+        place, gram = place[fits], gram[fits]
+        distinct, gram = np.unique(gram * base + symbols[place + n], return_inverse=True)
+        sides = (np.bincount(gram[side], minlength=len(distinct)) for side in (mine[place], ~mine[place]))
+        shared = np.minimum(*sides)
+        found.append(int(shared.sum()))
+        both = shared[gram] > 0
+        place, gram = place[both], gram[both]
+    return found
+
+
 def accuracy(texts: Sequence[str], references: Sequence[str]) -> float:
     """Per cent of the references' words that are there in their place: for answers and labels."""
     right, of = 0, 0
@@ -130,7 +246,7 @@ def significance(
     sets = _reference_sets(a, references)
     _reference_sets(b, references)
     scorer = _metric(metric, sets, tokenize=tokenize)
-    statistics = [np.array(scorer._extract_corpus_statistics(system, sets), dtype=np.float64) for system in (a, b)]
+    statistics = [np.array(list(_each(scorer, system, sets)), dtype=np.float64) for system in (a, b)]
     whole = [scorer._compute_score_from_stats(list(table.sum(axis=0))) for table in statistics]
     generator = np.random.default_rng(seed)
     differences = np.empty(samples)
@@ -147,6 +263,12 @@ def significance(
     first, second = (Score(result.name, float(result.score), str(signature)) for result in whole)
     p_value = (chance + 1) / (samples + 1)
     return Significance(first, second, first.value - second.value, p_value, (float(low), float(high)))
+
+
+def _each(metric: Any, hypotheses: Sequence[str], sets: Sequence[Sequence[str]]) -> Iterator[list[float]]:
+    """sacreBLEU's counts of each sentence; n-grams are held of one block at a time."""
+    for block in _blocks(hypotheses, sets):
+        yield from metric._extract_corpus_statistics(*block)
 
 
 def alignment_error_rate(
@@ -216,8 +338,9 @@ def chrf_matrix(texts: Sequence[str], *, order: int = 6, beta: float = 2.0) -> "
 
 
 def _score(metric: Any, hypotheses: Sequence[str], sets: list[list[str]]) -> Score:
-    result = metric.corpus_score(list(hypotheses), sets)
-    return Score(result.name, float(result.score), str(metric.get_signature()))
+    tally = Tally(metric)
+    tally.add(hypotheses, sets)
+    return tally.score()
 
 
 def _metric(name: str, sets: list[list[str]], *, tokenize: str = "auto", lowercase: bool = False) -> Any:
@@ -265,16 +388,19 @@ def _tokenizer_for(sets: Iterable[Iterable[str]]) -> str:
 
 def script(texts: Iterable[str]) -> Literal["ko", "ja", "zh", ""]:
     """Which of the scripts of East Asia a text is mostly in, "" for none; names and numbers in between do no harm."""
+    times = Counter[str]()
+    for text in texts:
+        times.update(text)
     hangul = kana = han = others = 0
-    for character in chain.from_iterable(texts):
+    for character, count in times.items():
         if "\uac00" <= character <= "\ud7a3" or "\u1100" <= character <= "\u11ff":
-            hangul += 1
+            hangul += count
         elif "\u3041" <= character <= "\u30ff":
-            kana += 1
+            kana += count
         elif "\u3400" <= character <= "\u9fff" or "\U00020000" <= character <= "\U0003ffff":
-            han += 1
+            han += count
         elif character.isalpha():
-            others += 1
+            others += count
     eastern = hangul + kana + han
     if eastern * 4 <= others:  # a syllable or sign says as much as several letters
         return ""

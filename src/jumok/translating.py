@@ -4,6 +4,7 @@ torch is not imported here: the fast engine starts without it.
 """
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -125,17 +126,23 @@ def printed(translations: Iterator[Any], *, as_json: bool, ranked: bool, align: 
 
 @contextmanager
 def counting() -> Iterator[Callable[[int], None]]:
-    """Counts sentences on a terminal's stderr; elsewhere in silence."""
+    """Count sentences, and how many a second, on a terminal's stderr; elsewhere in silence."""
     if not sys.stderr.isatty():
         yield lambda sentences: None
         return
     from rich.console import Console
     from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (SpinnerColumn(), TextColumn("sentences"), MofNCompleteColumn(), TextColumn("{task.speed:,.0f}/s"))
+    columns = (SpinnerColumn(), TextColumn("sentences"), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"))
     with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("translate", total=None)
-        yield lambda sentences: bar.advance(task, sentences)
+        task, began, done = bar.add_task("translate", total=None, rate=""), time.perf_counter(), 0
+
+        def advance(sentences: int) -> None:
+            nonlocal done
+            done += sentences
+            bar.update(task, advance=sentences, rate=f"{done / (time.perf_counter() - began):,.0f}/s")
+
+        yield advance
 
 
 def print_alternatives(

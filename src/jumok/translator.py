@@ -23,7 +23,7 @@ from jumok.decoding.hypothesis import NEVER, Hypothesis
 from jumok.engines.options import ANYTHING, Options, Wish
 from jumok.errors import ModelFileError, UnknownName, UsageError
 from jumok.text.vocabulary import END, MASK, SEPARATOR, START
-from jumok.text.words import says
+from jumok.text.words import says, words_of
 
 if TYPE_CHECKING:
     from jumok.engines.ctranslate2_engine import CTranslate2Engine
@@ -109,6 +109,14 @@ class Wishes:
         return [tuple(one) for one in given]
 
 
+def load(path: str | Path, *, others: Sequence[str | Path] = (), **choices: Any) -> "Translator":
+    """Load the translator of a run folder or an exported bundle; with `others`, an ensemble.
+
+    Further choices are those of `Translator`: engine, device, precision, shortlist, deterministic, say.
+    """
+    return Translator.load(path, others=others, **choices)
+
+
 class Translator:
     """A model, its vocabularies and its engines: the fast one where it can, torch for everything else."""
 
@@ -118,7 +126,7 @@ class Translator:
         *,
         others: Sequence[Bundle] = (),
         device: str = "cpu",
-        engine: str = "torch",
+        engine: str = "auto",
         precision: str | None = None,
         shortlist: bool = False,
         deterministic: bool = False,
@@ -126,7 +134,7 @@ class Translator:
     ) -> None:
         """`others` are models over the same vocabulary; their probabilities are averaged with the first's.
 
-        `engine` is native, ctranslate2, torch, or auto: native where it can do what is asked, else torch.  `precision`
+        `engine` is auto (native where it can do what is asked, else torch), native, ctranslate2 or torch.  `precision`
         is for ctranslate2; a `shortlist` for native and ctranslate2.  `say` is told, once and in one line, why torch
         was taken instead of the engine that was named.
 
@@ -177,7 +185,7 @@ class Translator:
 
     @property
     def model(self) -> Any:
-        """The torch model."""
+        """The torch model; who changes its weights loads the translator with engine="torch", or others translate."""
         return self.engine.model
 
     @cached_property
@@ -352,8 +360,6 @@ class Translator:
 
     def _words(self, hypothesis: Hypothesis) -> tuple[Word, ...]:
         """The words of a translation, each with the product of the probabilities of its subwords."""
-        from jumok.evaluate import words_of
-
         decode, body, found = self.vocabularies.target.decode, hypothesis.body, list[Word]()
         numbers, start = words_of(self.vocabularies.target.pieces(body)), 0
         for stop in range(1, len(body) + 1):
@@ -365,7 +371,6 @@ class Translator:
         return tuple(found)
 
     def _links(self, source: list[int], target: list[int]) -> tuple[tuple[int, int], ...]:
-        from jumok.evaluate import words_of
         from jumok.metrics import word_links
 
         weights = self.engine.aligned([(source, target)])[0].float().cpu().numpy()
@@ -513,7 +518,7 @@ class Translator:
         )
 
     def evaluate(self, source: str | Path, target: str | Path, **options: Any) -> "Evaluation":
-        """BLEU, chrF and TER with their signatures on a test set of two files."""
+        """BLEU and chrF with their signatures on a test set of two files; ter=True and perplexity=True add those."""
         from jumok.evaluate import evaluate
 
         return evaluate(self, str(source), str(target), **options)

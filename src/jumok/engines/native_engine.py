@@ -18,7 +18,6 @@ from jumok import native, positions
 from jumok import weights as stored
 from jumok.bundle import Bundle
 from jumok.config import ModelConfig, TransformerConfig, transformer
-from jumok.data.lexicon import Lexicon, shortlist_of
 from jumok.decoding.hypothesis import NEVER, Hypothesis, ranked
 from jumok.engines.options import AT_ONCE, LONGEST_SOURCE, Options, Wish, features
 from jumok.errors import UsageError
@@ -58,12 +57,7 @@ class NativeEngine:
         self.decoder = packer.stack("decoder", packer.table("target", found.sizes[1], self.matrix))
         self.decoder.output = packer.dense(self.matrix, None)
         self.model, self.kept = model, packer.kept
-        lexicon = shortlist_of(found) if shortlist else None
-        if shortlist and lexicon is None:
-            raise UsageError(
-                "this model has no shortlist", where=f"in {found.folder}", hint="try: jumok model shortlist RUN"
-            )
-        self.lists = None if lexicon is None else listed(lexicon, self.matrix, found)
+        self.lists = listed(self.matrix, found) if shortlist else None
         self.background = ThreadPoolExecutor(1)
 
     @property
@@ -121,8 +115,14 @@ class NativeEngine:
         )  # fmt: skip
 
 
-def listed(lexicon: Lexicon, matrix: np.ndarray, found: Bundle) -> Shortlist:
-    """The shortlist as the search reads it; a token that both sides know may turn into itself."""
+def listed(matrix: np.ndarray, found: Bundle) -> Shortlist:
+    """The bundle's shortlist as the search reads it; a token that both sides know may turn into itself."""
+    from jumok.data.lexicon import shortlist_of  # with all that makes one, which most models are loaded without
+
+    lexicon = shortlist_of(found)
+    if lexicon is None:
+        hint = "try: jumok model shortlist RUN"
+        raise UsageError("this model has no shortlist", where=f"in {found.folder}", hint=hint)
     arrays = (np.ascontiguousarray(one, np.int64) for one in (lexicon.begins, lexicon.targets, lexicon.common))
     return Shortlist(at(matrix), found.vocabularies.joint, *arrays)
 

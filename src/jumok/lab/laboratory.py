@@ -77,7 +77,7 @@ class Trained:
     @cached_property
     def model(self) -> Translator:
         """Its finished model, with the torch engine, which can do everything."""
-        return Translator.load(self.folder)
+        return Translator.load(self.folder, engine="torch")
 
     @cached_property
     def events(self) -> list[Event]:
@@ -182,8 +182,7 @@ class Lab:
 
     def bleu(self, model: Translator, count: int = 300, **options: Any) -> float:
         """BLEU on unseen phrases; greedy unless a beam is given."""
-        chosen = {"beam": 1, "details": False} | options
-        return evaluate(model, pairs=self.pairs(count), **chosen).bleu
+        return evaluate(model, pairs=self.pairs(count), **({"beam": 1} | options)).bleu
 
     def corpus(self, *parts: str) -> Path:
         """A folder of real text that is not part of the project."""

@@ -13,8 +13,8 @@ import numpy as np
 
 from jumok.data import phrasebook
 from jumok.data.grammar.draft import Draft
-from jumok.evaluate import Attends, words_of
-from jumok.text.words import SPACE
+from jumok.evaluate import Attends
+from jumok.text.words import SPACE, words_of
 from jumok.translator import Translator
 from jumok.viz import AttentionView
 

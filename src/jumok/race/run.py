@@ -123,7 +123,7 @@ def measured(
         return dict(json.loads(kept.read_bytes()))
     tick()
     say(f"measuring {lane.contender.name}")
-    model = Translator.load(lane.folder)
+    model = Translator.load(lane.folder, engine="torch")  # the one engine that runs all kinds of models
     events, card = lane.history(), model.card
     sources = [pair.source for pair in pairs]
     found = {
@@ -138,7 +138,7 @@ def measured(
         "minutes": card["minutes"],
         "steps": card["steps"],
         "weights": card["weights"],
-        "scores": evaluate(model, pairs=pairs, beam=BEAM, details=False).to_json(),
+        "scores": evaluate(model, pairs=pairs, beam=BEAM, perplexity=True).to_json(),
         "translating": measure.translating(model, sources[:SPEED]),
         "samples": samples(model, pairs),
         "attention": attention(model, pairs),

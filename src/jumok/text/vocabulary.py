@@ -40,6 +40,10 @@ from jumok.text.words import SPACE
 if TYPE_CHECKING:
     from jumok.text.sampling import Sampler
 
+# A call of SentencePiece with a list starts threads, which takes as long as encoding some sixty sentences one by one.
+FEW_CHARACTERS = 8_000  # to encode: with fewer, one call for each text is faster
+FEW_TOKENS = 2_000  # to decode: likewise
+
 __all__ = [
     "END",
     "MASK",
@@ -147,7 +151,7 @@ class Vocabulary:
         return self.encode_all([text])[0]
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """`encode` of many sentences at once, on all cores."""
+        """`encode` of many sentences at once, on all cores where there is enough to do."""
         if self.breaks and not self.exact:
             return [self._joined(text.split("\n")) for text in texts]
         clean = list(texts) if self.exact else [normalize(text) for text in texts]
@@ -160,7 +164,9 @@ class Vocabulary:
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
         with _whole_characters(texts):
-            ids: list[list[int]] = self._processor.encode(list(texts), num_threads=-1 if len(texts) > 1 else 1)
+            if sum(map(len, texts)) < FEW_CHARACTERS:
+                return [self._processor.encode(text) for text in texts]
+            ids: list[list[int]] = self._processor.encode(list(texts), num_threads=-1)
         return ids
 
     def _joined(self, lines: Sequence[str]) -> list[int]:
@@ -195,7 +201,11 @@ class Vocabulary:
         return self._decode(sentences)
 
     def _decode(self, sentences: Sequence[Sequence[int]]) -> list[str]:
-        texts = self._processor.decode([[int(i) for i in ids if i >= SPECIALS] for ids in sentences])
+        words = [[int(i) for i in ids if i >= SPECIALS] for ids in sentences]
+        if sum(map(len, words)) < FEW_TOKENS:
+            texts = [self._processor.decode(ids) for ids in words]
+        else:
+            texts = self._processor.decode(words, num_threads=-1)
         return [str(text) if self.exact else " ".join(str(text).split()) for text in texts]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:

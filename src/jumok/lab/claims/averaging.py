@@ -10,7 +10,7 @@ from torch import Tensor
 
 from jumok.checkpoint import RunFolder, average, set_weights, weights
 from jumok.data.corpora import Pair
-from jumok.evaluate import evaluate
+from jumok.evaluate import evaluate, perplexity_of
 from jumok.lab.charts import bars_svg
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
@@ -35,8 +35,7 @@ def combined(checkpoints: Sequence[Weights], count: int, combine: str) -> Weight
 def scored(model: Translator, tensors: Weights, pairs: Sequence[Pair]) -> dict[str, float]:
     """Loss and BLEU (greedy) on these pairs with these weights."""
     set_weights(model.model, tensors)
-    found = evaluate(model, pairs=pairs, beam=1, details=False)
-    return {"loss": log(found.perplexity), "bleu": found.bleu}
+    return {"loss": log(perplexity_of(model, pairs)), "bleu": evaluate(model, pairs=pairs, beam=1).bleu}
 
 
 def loss(model: Translator, tensors: Weights, pairs: Sequence[Pair]) -> float:

@@ -12,13 +12,13 @@ import torch
 
 from jumok.data.grammar.draft import ASKED, CALL, OBJECT, SUBJECT, VERB
 from jumok.data.phrasebook import align
-from jumok.evaluate import words_of
 from jumok.lab.charts import bars_svg, beside_svg, field_svg
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
 from jumok.lab.looking import Aligned, constituents, drafts, gold, is_mark, places, rounded, views
 from jumok.lab.wording import Text, Words
 from jumok.metrics import bleu
+from jumok.text.words import words_of
 from jumok.translator import Translator
 from jumok.viz import KINDS, AttentionView
 

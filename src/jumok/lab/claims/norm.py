@@ -13,7 +13,7 @@ import torch
 
 from jumok.data import phrasebook
 from jumok.data.batches import pad
-from jumok.evaluate import evaluate
+from jumok.evaluate import evaluate, perplexity_of
 from jumok.lab.charts import bars_svg
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.claims.warmup import deep, learnt
@@ -52,8 +52,8 @@ def disturbed(model: Translator, seed: int) -> list[list[float]]:
 
 def scored(lab: Lab, run: Trained) -> dict[str, float]:
     """Perplexity and BLEU on unseen sentences."""
-    found = evaluate(run.model, pairs=lab.pairs(SENTENCES), beam=1, details=False)
-    return {"perplexity": found.perplexity, "bleu": found.bleu}
+    pairs = lab.pairs(SENTENCES)
+    return {"perplexity": perplexity_of(run.model, pairs), "bleu": evaluate(run.model, pairs=pairs, beam=1).bleu}
 
 
 def tried(lab: Lab, norm: str) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def tried(lab: Lab, smoothing: float, seed: int) -> dict[str, Any]:
     }
     run = lab.train(f"smoothing {smoothing}, seed {seed}", changes)
     pairs = lab.pairs(SENTENCES)
-    found = evaluate(run.model, pairs=pairs, beam=4, details=False)
+    found = evaluate(run.model, pairs=pairs, beam=4, perplexity=True)
     return {"perplexity": found.perplexity, "bleu": found.bleu, **certainty(run.model, pairs)}
 
 

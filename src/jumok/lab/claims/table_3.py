@@ -171,7 +171,7 @@ def tried(lab: Lab, row: str, changes: Mapping[str, Any], sentences: int, *, tra
             return None
     run = lab.train(f"table 3 {row}", changes)
     steps = [event for event in run.events if event["event"] == "step"]
-    judged = evaluate(run.model, pairs=validation(lab, sentences), details=False, **SEARCH)
+    judged = evaluate(run.model, pairs=validation(lab, sentences), perplexity=True, **SEARCH)
     numbers = {
         "ppl": judged.perplexity,
         "bleu": judged.bleu,

@@ -23,10 +23,14 @@ def sections(kind: type[BaseModel] = Recipe) -> list[type[BaseModel]]:
 
 def leaves() -> dict[str, object]:
     """Every dotted key of a recipe with its default."""
-    found: dict[str, object] = {}
-    for name, value in Recipe().model_dump().items():
-        found |= {f"{name}.{key}": part for key, part in value.items()} if isinstance(value, dict) else {name: value}
-    return found
+
+    def walk(values: dict[str, object], before: str) -> dict[str, object]:
+        found: dict[str, object] = {}
+        for name, value in values.items():
+            found |= walk(value, f"{before}{name}.") if isinstance(value, dict) else {f"{before}{name}": value}
+        return found
+
+    return walk(Recipe().model_dump(), "")
 
 
 @pytest.mark.parametrize("name", recipes.names())

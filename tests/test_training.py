@@ -16,7 +16,7 @@ from torch import nn
 
 import jumok
 from jumok import checkpoint, recipes
-from jumok.config import TrainingConfig
+from jumok.config import UNCLEANED, TrainingConfig
 from jumok.data import phrasebook
 from jumok.data.batches import Batch, Noise, Place, ahead, pad
 from jumok.errors import DiskError, JumokError, Resumable, UsageError
@@ -166,7 +166,7 @@ def test_a_vocabulary_of_another_attempt_is_not_used_again(tmp_path):
 
 def test_a_run_from_standard_input_is_continued_by_the_same_pipe(tmp_path, monkeypatch):
     text = "".join(f"{source}\t{target}\n" for source, target in phrasebook.task("copy", 200)).encode()
-    changes = {"data.corpus": None, "data.table": "-"}
+    changes = {"data.corpus": None, "data.table": "-", **UNCLEANED}
     for stop_at in (5, None):
         monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text)))
         with pytest.raises(Resumable) if stop_at else nullcontext():

@@ -31,7 +31,7 @@ from jumok.data.prepare import join, parts, work
 from jumok.data.prepare.crew import Crew, Task
 from jumok.data.prepare.decide import Decision, Read
 from jumok.data.prepare.folder import FORMAT, PREPARED, VALID, Prepared, find, load, request
-from jumok.data.prepare.sift import HELD_OUT, Rules, examine, mix_pair
+from jumok.data.prepare.sift import EMPTY, HELD_OUT, Rules, examine, mix_pair
 from jumok.data.prepare.stage import Report, Stage
 from jumok.data.store import Filters
 from jumok.errors import DataError, DiskError
@@ -317,6 +317,8 @@ class Job:
 
     def _refuse_if_empty(self, count: int) -> None:
         """Refuse to go on without a pair, and say where all went."""
+        if not count and self.left_out[EMPTY] == self.pairs:
+            raise DataError("there is no text", where=f"in {self._name()}", hint="try: jumok data check FILES")
         if not count:
             counts = ", ".join(f"{reason}: {count:,}" for reason, count in self.left_out.items())
             hint = "try: jumok data check FILES, or turn a rule off, such as --set data.clean.copies=false"

@@ -32,6 +32,7 @@ from jumok.events import EventLog, LossLog, Silence, Sink, TensorBoardSink
 from jumok.interop.ctranslate2_library import obstacle
 from jumok.keeping import Keeper
 from jumok.keys import key
+from jumok.locks import lock
 from jumok.metrics import quality
 from jumok.models import build
 from jumok.recipe import Recipe
@@ -132,8 +133,14 @@ class Experiment:
         self.known: dict[tuple[str, int], dict[str, float]] = {}  # scores by name of the weights and number of pairs
 
     def run(self) -> Run:
-        """Everything from text to finished model."""
+        """Everything from text to finished model; no other process may use the folder meanwhile."""
         machine.keep_memory()
+        if not self.world.first:  # rank 0 holds the lock for all
+            return self._run()
+        with lock(self.folder.path, "the run", note=lambda text: self.report("note", text=text)):
+            return self._run()
+
+    def _run(self) -> Run:
         try:
             given = self.recipe.data
             self.recipe = self.recipe.model_copy(update={"data": corpora.without_stdin(given, self.folder.data)})

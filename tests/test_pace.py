@@ -85,7 +85,7 @@ class World:
             self.spend(self.checkpoint + 0.5)  # export and leave
         return outcome
 
-    def drive(self, pace, progress: Progress, stop_at: int) -> loop.Outcome:
+    def drive(self, pace, progress: Progress, stop_at: int, save_seconds: float = math.inf) -> loop.Outcome:
         team = SimpleNamespace(train=lambda: None, update=self.team_update, model=None)
         one = torch.ones(1, 1, dtype=torch.long)
         batch = Batch(one, one, one, torch.arange(1), 1)
@@ -97,7 +97,7 @@ class World:
         return loop.train(
             team, ((Place(0, i), batch) for i in range(10**6)), pace, progress, seed=1, accumulate=1,
             largest_gradient=1.0, mean=None, report=report, validate=self.validate, save=self.save,
-            stop=lambda: progress.step >= stop_at, clock=self.clock,
+            stop=lambda: progress.step >= stop_at, clock=self.clock, save_seconds=save_seconds,
         )  # fmt: skip
 
 
@@ -277,6 +277,22 @@ def test_a_run_limited_by_count_does_not_care_about_the_clock(limits):
         seen.append((world.rates, [step for step, _, _ in world.validations], progress.course))
     assert seen[0] == seen[1]
     assert seen[0][1] == [15, 30, 45, 60]
+
+
+@pytest.mark.parametrize("update", [0.4, 48.0])
+def test_a_checkpoint_is_never_older_than_the_seconds_between_two_and_changes_nothing_else(update):
+    limits, told = Limits(steps=6_000, pairs=5, validate_every=2_500), []
+    for seconds in (math.inf, 900.0):
+        world, progress = World(lambda n: update, checkpoint=12.0), Progress()
+        world.drive(ByCount(limits, SCHEDULE), progress, 10**9, seconds)
+        told.append((world.rates, [step for step, _, _ in world.validations], progress.course, progress.tokens))
+    assert told[0] == told[1]
+    gaps = [after["wall"] - before["wall"] for before, after in pairwise([{"wall": 8.0}, *world.saved])]
+    assert max(gaps) <= 900.0
+    assert len(world.saved) >= world.steps[-1]["wall"] / 900.0
+    passing = [saved["step"] for saved in world.saved if saved["validated"] < saved["step"]]
+    assert set(passing).isdisjoint({2_500, 5_000, 6_000})
+    assert 0 < len(passing) == len(world.saved) - 3
 
 
 def test_scores_on_other_pairs_do_not_compare():

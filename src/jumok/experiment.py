@@ -302,6 +302,7 @@ class Experiment:
                 report=self.updated,
                 validate=self.validate,
                 save=self.save,
+                save_seconds=60.0 * self.recipe.training.save_minutes,
                 stop=stop,
                 clock=self.clock,
             )
@@ -497,9 +498,9 @@ class Experiment:
 
 
 def comparable(recipe: Recipe) -> dict[str, Any]:
-    """A recipe without what may change between a stop and its continuation: the limits."""
+    """A recipe without what may change between a stop and its continuation: the limits, and how often it is saved."""
     values = recipe.model_dump()
-    for name in ("steps", "epochs", "tokens", "minutes", "until_bleu", "patience"):
+    for name in ("steps", "epochs", "tokens", "minutes", "until_bleu", "patience", "save_minutes"):
         del values["training"][name]
     return values
 

@@ -40,7 +40,7 @@ from jumok.text.vocabulary import Vocabularies, Vocabulary
 from jumok.training import loop, optim
 from jumok.training.distributed import ALONE, Agreed, World
 from jumok.training.objectives import objective_of
-from jumok.training.pace import ByClock, ByCount, Costs, Limits, Pace, Progress
+from jumok.training.pace import ByClock, ByCount, Costs, Limits, Pace, Progress, ration
 from jumok.training.schedule import Course, Schedule
 from jumok.training.team import Stopped, Team
 from jumok.translator import Translator
@@ -318,23 +318,42 @@ class Experiment:
     def paced(self, progress: Progress) -> Pace:
         """By count or by clock; epochs and tokens are told as steps, too, so that the schedule can end with them."""
         training, limits = self.recipe.training, self.limits()
+        if training.epochs is not None or training.tokens is not None:  # counted once in a run: it takes minutes
+            progress.batches = progress.batches or self.feed.count(0)
         if training.epochs is not None:
-            expected = -(-training.epochs * self.feed.count(0) // self.accumulate)
+            expected = -(-training.epochs * progress.batches // self.accumulate)
             limits = replace(limits, expected=min(training.steps, expected))
         if training.tokens is not None:
-            each = (self.store.tokens()[1] + len(self.store)) / self.feed.count(0) * self.accumulate
+            each = (self.store.tokens()[1] + len(self.store)) / progress.batches * self.accumulate
             limits = replace(limits, expected=min(limits.last, max(1, round(training.tokens / each))))
         candidates = 1 + (training.average > 1) + (self.mean is not None) + (self.earlier is not None)
         compared = 1 if self.earlier is None else 2
         limits = replace(limits, pairs=len(self.judge.pairs), candidates=candidates, compared=compared)
         if training.minutes is None:
-            return ByCount(limits, self.schedule)
+            if progress.step == 0:
+                self._tell_ration(limits)
+            return ByCount(limits, self.schedule, self.work())
         self.promise(training.minutes * 60.0, progress)
         self.model.eval()
         costs = Costs(pair=self.judge.seconds_a_pair(), checkpoint=self.keeper.size() / WRITING)
         return ByClock(
             limits, self.schedule, costs, clock=self.clock, report=lambda **values: self.report("plan", **values)
         )
+
+    def _tell_ration(self, limits: Limits) -> None:
+        """Say so where a run validates less than the recipe asks for."""
+        chosen = ration(limits, self.work())
+        if chosen == ration(limits):
+            return
+        often = f"every {chosen.every:,} updates" if chosen.every < limits.last else "once, at the end,"
+        self.stage(
+            f"Validating {often} on {chosen.pairs:,} of {limits.pairs:,} pairs, so that training gets nearly all of the "
+            "work; --set training.validate_every=N validates every N updates on all of them"
+        )
+
+    def work(self) -> Costs:
+        """Counted work of an update and of validating on one pair, in target tokens."""
+        return Costs(pair=self.judge.work(), update=self.recipe.training.tokens_per_update)
 
     def promise(self, seconds: float, progress: Progress) -> None:
         """Set when the run will be over: the minutes of an interrupted run go on, those of a finished one are new."""

@@ -27,7 +27,7 @@ from jumok.errors import UsageError
 from jumok.events import Event
 from jumok.experiment import WRITING, Experiment
 from jumok.recipe import Recipe
-from jumok.training.pace import SHARE, ByCount, Costs, Limits, Progress, allot
+from jumok.training.pace import SHARE, ByCount, Costs, Limits, Progress, allot, ration
 
 PAIRS = 30_000  # that the probe learns its vocabulary from and trains on
 READING, UPDATING = 5.0, 8.0  # seconds
@@ -251,7 +251,7 @@ def foresee(trial: Probe, run: RunFolder, *, pair: float, startup: float, load: 
     limits = replace(trial.limits(), pairs=len(trial.judge.pairs), candidates=1 + (training.average > 1))
     if training.epochs is not None:
         limits = replace(limits, expected=round(training.epochs * passes))
-    work = divided(limits, costs, training.minutes, startup)
+    work = divided(limits, costs, training.minutes, startup, trial.work())
     place = next(folder for folder in (run.path.absolute(), *run.path.absolute().parents) if folder.exists())
     return Plan(
         recipe=trial.recipe.name, minutes=training.minutes, pairs=trial.count, counted=trial.counted,
@@ -263,13 +263,15 @@ def foresee(trial: Probe, run: RunFolder, *, pair: float, startup: float, load: 
     )  # fmt: skip
 
 
-def divided(limits: Limits, costs: Costs, minutes: float | None, startup: float) -> dict[str, Any]:
-    """Updates, validations and seconds of a run."""
+def divided(
+    limits: Limits, costs: Costs, minutes: float | None, startup: float, work: Costs | None = None
+) -> dict[str, Any]:
+    """Updates, validations and seconds of a run; `work` is counted where minutes do not limit it."""
     if minutes is None:
-        every = limits.validate_every or max(1, round(limits.last / limits.validations))
-        validations, each = -(-limits.last // every), costs.pair * limits.pairs
+        rationed = ration(limits, work)
+        pairs, updates = rationed.pairs, limits.last
+        validations, each = -(-limits.last // rationed.every), costs.pair * pairs
         seconds = startup + limits.last * costs.update + validations * (each + costs.checkpoint)
-        pairs, updates = limits.pairs, limits.last
     else:
         seconds = minutes * 60.0
         allotment = allot(seconds, costs, limits)

@@ -332,7 +332,7 @@ class Experiment:
         if training.minutes is None:
             if progress.step == 0:
                 self._tell_ration(limits)
-            return ByCount(limits, self.schedule, self.work())
+            return ByCount(limits, self.schedule, self.counted_work())
         self.promise(training.minutes * 60.0, progress)
         self.model.eval()
         costs = Costs(pair=self.judge.seconds_a_pair(), checkpoint=self.keeper.size() / WRITING)
@@ -342,16 +342,16 @@ class Experiment:
 
     def _tell_ration(self, limits: Limits) -> None:
         """Say so where a run validates less than the recipe asks for."""
-        chosen = ration(limits, self.work())
+        chosen = ration(limits, self.counted_work())
         if chosen == ration(limits):
             return
         often = f"every {chosen.every:,} updates" if chosen.every < limits.last else "once, at the end,"
         self.stage(
-            f"Validating {often} on {chosen.pairs:,} of {limits.pairs:,} pairs, so that training gets nearly all of the "
-            "work; --set training.validate_every=N validates every N updates on all of them"
+            f"Validating {often} on {chosen.pairs:,} of {limits.pairs:,} pairs, so that nearly all work is "
+            "training; --set training.validate_every=N validates every N updates on all of them"
         )
 
-    def work(self) -> Costs:
+    def counted_work(self) -> Costs:
         """Counted work of an update and of validating on one pair, in target tokens."""
         return Costs(pair=self.judge.work(), update=self.recipe.training.tokens_per_update)
 

@@ -251,7 +251,7 @@ def foresee(trial: Probe, run: RunFolder, *, pair: float, startup: float, load: 
     limits = replace(trial.limits(), pairs=len(trial.judge.pairs), candidates=1 + (training.average > 1))
     if training.epochs is not None:
         limits = replace(limits, expected=round(training.epochs * passes))
-    work = divided(limits, costs, training.minutes, startup, trial.work())
+    work = divided(limits, costs, training.minutes, startup, trial.counted_work())
     place = next(folder for folder in (run.path.absolute(), *run.path.absolute().parents) if folder.exists())
     return Plan(
         recipe=trial.recipe.name, minutes=training.minutes, pairs=trial.count, counted=trial.counted,

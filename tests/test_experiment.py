@@ -1,6 +1,7 @@
 """A run as a whole: it keeps its minutes, is continued when given more, never gets worse, and can be foreseen."""
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ from jumok.checkpoint import RunFolder
 from jumok.data.corpora import Pair
 from jumok.engines.options import Options
 from jumok.engines.torch_engine import TorchEngine
-from jumok.errors import Resumable
+from jumok.errors import DiskError, Resumable
 from jumok.events import read_events
 from jumok.experiment import choose
 from jumok.models import build
@@ -199,6 +200,59 @@ def test_a_run_whose_model_is_gone_is_not_finished(tmp_path):
     (tmp_path / "a" / "model" / "card.json").unlink()
     run(tmp_path / "a")
     assert files(tmp_path / "a")["model/model.safetensors"] == before["model/model.safetensors"]
+
+
+# ------------------------------------------------------------------------------------------ disk
+
+
+def size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("average", [1, 5])
+def test_a_run_takes_no_more_of_the_disk_than_it_said_at_its_start(tmp_path, monkeypatch, average):
+    out, sizes, tidy = tmp_path / "a", [], shutil.rmtree
+
+    def removing(path, **options):
+        sizes.append(size(out))  # old checkpoints are still there when the new one is whole
+        tidy(path, **options)
+
+    monkeypatch.setattr("jumok.checkpoint.shutil.rmtree", removing)
+    heard: list[dict] = []
+
+    def watch(event):
+        sizes.append(size(out))
+        heard.extend([event | {"before": sizes[-1]}] if event["event"] == "disk" else [])
+
+    changes = {"training.average": average, "training.save_minutes": 1e-6, "training.steps": 40}
+    jumok.train(recipe=micro(**changes), out=out, sinks=[watch])
+    jumok.train(recipe=micro(**changes | {"training.steps": 60}), out=out, sinks=[watch])  # a model is replaced
+    assert len(heard) == 2
+    for event in heard:
+        assert event["need"] == max(0, event["checkpoints"] + event["model"] - event["there"]) + event["logs"]
+        assert max(sizes) - event["before"] <= event["need"]
+    files = heard[0]["checkpoints"] + heard[0]["model"]
+    assert max(sizes) - heard[0]["before"] > 0.4 * files, "and not far less"
+    assert "Disk: at most" in said(out)
+
+
+def test_a_run_that_may_fill_the_disk_is_warned_and_one_that_cannot_save_is_refused(tmp_path, monkeypatch):
+    real = shutil.disk_usage
+
+    def usage(free):
+        return lambda path: real(path)._replace(free=free)
+
+    monkeypatch.setattr("jumok.keeping.shutil.disk_usage", usage(300_000))
+    run(tmp_path / "a")
+    assert any("may become full" in event["text"] for event in told(tmp_path / "a", "note"))
+    monkeypatch.setattr("jumok.keeping.shutil.disk_usage", usage(1_000))
+    with pytest.raises(DiskError, match="not even one checkpoint fits") as refused:
+        run(tmp_path / "b")
+    assert "--out" in refused.value.hint
+    assert not RunFolder(tmp_path / "b").steps()
+    monkeypatch.undo()
+    run(tmp_path / "c")
+    assert not any("may become full" in event["text"] for event in told(tmp_path / "c", "note"))
 
 
 # ------------------------------------------------------------------------------------------ validation

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 import jumok
-from jumok import bundle, checkpoint, ending, machine, native, preparation
+from jumok import bundle, checkpoint, ending, events, machine, native, preparation
 from jumok.beginning import choose, inherit
 from jumok.checkpoint import RunFolder
 from jumok.data import corpora, lexicon
@@ -46,6 +46,7 @@ from jumok.training.team import Stopped, Team
 from jumok.translator import Translator
 from jumok.validation import judge_of, spread
 
+UPDATES_A_MINUTE = 1_200  # at most: what logs are told to take in a run that is limited by minutes
 WRITING = 1.5e8  # bytes a second that a disk takes, until the first checkpoint has shown it
 
 
@@ -236,6 +237,7 @@ class Experiment:
         name = self.recipe.name
         self.report("begin", recipe=name, parameters=parameters, step=progress.step, version=jumok.__version__)
         self.pace = self.paced(progress)
+        self._check_disk(progress)
         pace, stop = (self.pace, self.stop) if self.world.size == 1 else (Agreed(self.pace, self.world), self.agreed)
         try:
             outcome = self.drive(pace, progress, stop)
@@ -251,6 +253,19 @@ class Experiment:
             )
         scores = self.finish(outcome.reason, outcome.progress).scores if self.world.first else {}
         return Run(self.folder.path, self.world.share(scores))
+
+    def _check_disk(self, progress: Progress) -> None:
+        """Say what the run will need of the disk; refuse to begin where not even one checkpoint fits."""
+        if not self.world.first:
+            return
+        training, last = self.recipe.training, self.pace.limits.last
+        if training.minutes is not None:
+            last = min(last, progress.step + round(UPDATES_A_MINUTE * training.minutes))
+        beside = sum(map(len, self.vocabularies.files().values()))
+        if preparation.shortlisted(self.recipe, self.corpus):
+            beside += len(self.prepared.shortlist())
+        logs = events.most_bytes(max(0, last - progress.step), training.validations)
+        self.keeper.check_disk(logs=logs, beside=beside, begun=progress.step > 0)
 
     def agreed(self) -> bool:
         """Whether any process was asked to stop."""
@@ -445,7 +460,8 @@ class Experiment:
         better = loop.is_best(progress, scores)
         self.report(
             "validation", step=progress.step, epoch=progress.epoch, seconds=progress.seconds, wall=progress.wall,
-            pairs=progress.pairs, of=len(self.judge.pairs), better=better, sample=sample, **scores,
+            pairs=progress.pairs, of=len(self.judge.pairs), seen=progress.tokens, better=better, sample=sample,
+            **scores,
         )  # fmt: skip
         return scores
 

@@ -200,10 +200,10 @@ class Probe(Experiment):
 
     def memory(self) -> tuple[int, int]:
         """Bytes that the probe has taken at most, and what a run is expected to take."""
-        peak, training = machine.peak_memory(), self.recipe.training
+        peak = machine.peak_memory()
         weights = 4 * sum(parameter.numel() for parameter in self.model.parameters())
         working = max(0, peak - self.idle - 3 * weights)  # gradients and both moments do not depend on the batch
-        return peak, round(peak + working * (1 / self.smaller - 1) + (training.average + 1) * weights)
+        return peak, round(peak + working * (1 / self.smaller - 1) + 3 * weights)  # candidates for the finished model
 
 
 def probe(
@@ -258,7 +258,7 @@ def foresee(trial: Probe, run: RunFolder, *, pair: float, startup: float, load: 
         subwords=(source, target), parameters=weights // 4, tokens_per_second=tokens / update, update=update,
         epochs=work["updates"] / passes, startup=startup, memory=memory,
         expected_memory=expected_memory, available_memory=machine.available_memory(),
-        disk=files * (max(2, training.average) + 1) + weights, available_disk=shutil.disk_usage(place).free,
+        disk=trial.keeper.disk().need, available_disk=shutil.disk_usage(place).free,
         load=load, **work,
     )  # fmt: skip
 

@@ -24,7 +24,7 @@ from jumok.data.corpora import Pair
 from jumok.data.phrasebook import Phrase
 from jumok.errors import UnknownName, UsageError
 from jumok.evaluate import evaluate
-from jumok.events import Event, history
+from jumok.events import Event, history, read_losses
 from jumok.experiment import Experiment
 from jumok.models import section
 from jumok.recipe import Recipe
@@ -80,12 +80,17 @@ class Trained:
 
     @cached_property
     def events(self) -> list[Event]:
-        return history(self.folder / "events.jsonl")
+        return list(history(self.folder / "events.jsonl"))
+
+    @cached_property
+    def updates(self) -> list[dict[str, float]]:
+        """Every update: step, epoch, loss, rate, norm, tokens."""
+        return list(read_losses(self.folder / "losses.tsv"))
 
     @property
     def losses(self) -> list[tuple[int, float]]:
         """Update and training loss."""
-        return [(event["step"], event["loss"]) for event in self.events if event["event"] == "step"]
+        return [(int(update["step"]), update["loss"]) for update in self.updates]
 
     @property
     def validations(self) -> list[dict[str, Any]]:

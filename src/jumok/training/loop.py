@@ -101,6 +101,7 @@ def train(
             report(
                 step=step, epoch=epoch, loss=loss, rate=rate, norm=norm, tokens=tokens, seconds=progress.seconds,
                 wall=progress.wall, horizon=progress.course.horizon, skipped=progress.skipped,
+                seen=progress.tokens,
             )  # fmt: skip
         if progress.validated < progress.step and reason != "stopped":
             check(progress, pace, validate, save, clock)

@@ -1,8 +1,9 @@
 """How a run divides its time: which update is the last, when to validate, on how many pairs, what the end takes.
 
 A run limited by steps, epochs or tokens (`ByCount`) never looks at the clock: what it may spend on validating is a
-share of its work, counted in target tokens.  A run limited by minutes (`ByClock`) looks at it at few updates, each named
-by the look before, and at the end; what it decides is kept in `Progress` and told as a `plan` event.  The clock counts seconds since the run began, over all of its attempts.
+share of its work, counted in target tokens.  A run limited by minutes (`ByClock`) looks at it at few updates, each
+named by the look before, and at the end; what it decides is kept in `Progress` and told as a `plan` event.  The clock
+counts seconds since the run began, over all of its attempts.
 """
 
 import math

@@ -24,7 +24,7 @@ SMALL = {
     "vocabulary.size": 300,
     "model.d_model": 16,
     "training.tokens_per_update": 256,
-    "training.validations": 2,
+    "training.validate_every": 2,
     "training.valid_pairs": 20,
     "decoding.extra_length": 5,
 }

@@ -158,6 +158,15 @@ def test_a_disk_that_refuses_does_not_end_a_run_until_the_third_time(tmp_path, m
         jumok.train(recipe=micro(), out=tmp_path / "b")
 
 
+def test_the_mean_of_a_stopped_runs_checkpoints_is_that_of_those_that_were_due(tmp_path):
+    with pytest.raises(Resumable):
+        run(tmp_path / "a", stop_at=10)
+    assert sorted(path.name for path in (tmp_path / "a" / "checkpoints").iterdir())[-1] == "step-00000010"
+    checkpoint.average_run(tmp_path / "a", last=2)
+    card = json.loads((tmp_path / "a" / "model" / "card.json").read_text())
+    assert card["weights"] == "mean of the checkpoints 4, 8"
+
+
 def test_a_vocabulary_of_another_attempt_is_not_used_again(tmp_path):
     with pytest.raises(Resumable):
         run(tmp_path / "a", stop_at=1)

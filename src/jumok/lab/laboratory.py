@@ -144,6 +144,8 @@ class Lab:
         changes = changes or {}
         known = section(changes.get("model.kind", "transformer")).model_fields
         usual = {**SMALL, "seed": self.seed, **changes, **self.common}
+        every = max(1, round(usual["training.steps"] / usual["training.validations"]))
+        usual.setdefault("training.validate_every", every)  # curves have their points even if that takes long
         fits = {
             key: value
             for key, value in usual.items()

@@ -1,6 +1,7 @@
 """A run as a whole: it keeps its minutes, is continued when given more, never gets worse, and can be foreseen."""
 
 import json
+import math
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from jumok.data.corpora import Pair
 from jumok.engines.options import Options
 from jumok.engines.torch_engine import TorchEngine
 from jumok.errors import DiskError, Resumable
-from jumok.events import read_events
+from jumok.events import EventLog, LossLog, TensorBoardSink, most_bytes, read_events
 from jumok.experiment import choose
 from jumok.models import build
 from jumok.training.pace import ByClock, Costs, Limits
@@ -205,35 +206,52 @@ def test_a_run_whose_model_is_gone_is_not_finished(tmp_path):
 # ------------------------------------------------------------------------------------------ disk
 
 
-def size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+def size(*folders: Path) -> int:
+    files = [path for folder in folders for path in (folder.rglob("*") if folder.is_dir() else [folder])]
+    return sum(path.stat().st_size for path in files if path.is_file())
 
 
 @pytest.mark.parametrize("average", [1, 5])
 def test_a_run_takes_no_more_of_the_disk_than_it_said_at_its_start(tmp_path, monkeypatch, average):
-    out, sizes, tidy = tmp_path / "a", [], shutil.rmtree
+    run, heard, sizes, remove = RunFolder(tmp_path / "a"), [], [], shutil.rmtree
+
+    def measure() -> None:
+        sizes.append(size(run.checkpoints, run.bundle, run.bundle.with_name("model.before")))
 
     def removing(path, **options):
-        sizes.append(size(out))  # old checkpoints are still there when the new one is whole
-        tidy(path, **options)
-
-    monkeypatch.setattr("jumok.checkpoint.shutil.rmtree", removing)
-    heard: list[dict] = []
+        measure()  # old checkpoints are still there when the new one is whole
+        remove(path, **options)
 
     def watch(event):
-        sizes.append(size(out))
-        heard.extend([event | {"before": sizes[-1]}] if event["event"] == "disk" else [])
+        measure()
+        heard.extend([event] if event["event"] == "disk" else [])
 
-    changes = {"training.average": average, "training.save_minutes": 1e-6, "training.steps": 40}
-    jumok.train(recipe=micro(**changes), out=out, sinks=[watch])
-    jumok.train(recipe=micro(**changes | {"training.steps": 60}), out=out, sinks=[watch])  # a model is replaced
-    assert len(heard) == 2
+    monkeypatch.setattr("jumok.checkpoint.shutil.rmtree", removing)
+    for steps in (40, 60):  # the second time a model is replaced
+        changes = {"training.average": average, "training.save_minutes": 1e-6, "training.steps": steps}
+        jumok.train(recipe=micro(**changes), out=run.path, sinks=[watch])
     for event in heard:
+        assert max(sizes) <= event["checkpoints"] + event["model"] == pytest.approx(max(sizes), rel=0.5)
         assert event["need"] == max(0, event["checkpoints"] + event["model"] - event["there"]) + event["logs"]
-        assert max(sizes) - event["before"] <= event["need"]
-    files = heard[0]["checkpoints"] + heard[0]["model"]
-    assert max(sizes) - heard[0]["before"] > 0.4 * files, "and not far less"
-    assert "Disk: at most" in said(out)
+    assert (heard[0]["there"], heard[1]["there"] > 0) == (0, True)
+    assert size(run.events, run.losses, run.tensorboard) <= heard[0]["logs"] + heard[1]["logs"]
+    assert said(run.path).count("Disk: at most") == 2
+
+
+def test_the_logs_of_a_long_run_are_as_large_as_was_said_at_most(tmp_path):
+    board, losses = TensorBoardSink(tmp_path / "tensorboard"), LossLog(tmp_path / "losses.tsv")
+    log = EventLog(tmp_path / "events.jsonl", [board])
+    losses.begin(0)
+    for step in range(1, 20_001):
+        values = {"step": 10**6 + step, "epoch": 12, "loss": math.pi, "rate": math.pi / 1e4, "norm": math.pi / 10}
+        values |= {"tokens": 25_000, "skipped": 0}
+        losses(**values)
+        log("step", **values | {"step": step}, seconds=math.pi * 1e5, wall=math.pi * 1e5, horizon=10**6, seen=10**9)
+    for part in (log, losses, board):
+        part.close()
+    assert size(tmp_path) <= most_bytes(20_000)
+    assert size(tmp_path) >= 0.5 * most_bytes(20_000)
+    assert most_bytes(7 * 350_000) < 200e6, "a week"
 
 
 def test_a_run_that_may_fill_the_disk_is_warned_and_one_that_cannot_save_is_refused(tmp_path, monkeypatch):

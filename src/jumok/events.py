@@ -21,7 +21,7 @@ from jumok.errors import DiskError
 Event = dict[str, Any]
 Sink = Callable[[Event], None]
 DENSE = 1_000  # updates: a log keeps so many for every doubling of the length of a run
-LINE, EVENT, OTHER = 72, 800, 1_000_000  # bytes: of the loss log, of an event here and in TensorBoard, of all the rest
+LINE, EVENT, OTHER = 72, 550, 1_000_000  # bytes: of the loss log, of an event here and in TensorBoard, of all the rest
 
 
 def recorded(step: int) -> bool:
@@ -35,7 +35,7 @@ def recorded(step: int) -> bool:
 
 def most_bytes(updates: int, validations: int = 0) -> int:
     """Bytes that the logs of a run take at most; what further attempts repeat is not counted."""
-    kept = min(updates, DENSE * (2 + (updates // DENSE).bit_length()))
+    kept = min(updates, DENSE * (1 + (updates // DENSE).bit_length()))
     return LINE * updates + EVENT * (kept + 10 * validations) + OTHER
 
 

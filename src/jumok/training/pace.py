@@ -139,7 +139,7 @@ def ration(limits: Limits, work: Costs | None = None) -> Ration:
         return whole
     total, wanted, candidates = limits.last * work.update, limits.validations - 1, limits.candidates
     budget = SHARE * total / work.pair  # in pairs
-    if limits.pairs * (wanted + candidates) <= budget:
+    if limits.pairs * ((limits.last - 1) // even + candidates) <= budget:
         return whole
     least = max(1, min(LEAST_PAIRS, limits.pairs, int(LEAST_SHARE * total / work.pair / candidates)))
     final = max(least, min(limits.pairs, int(JUDGING * budget / candidates)))

@@ -33,9 +33,7 @@ from jumok.models import build
 from jumok.recipe import Recipe
 from jumok.text.vocabulary import Vocabularies
 
-BLOCK = (
-    1 << 22
-)  # bytes of double precision that averaging holds at a time: what stays in the cache is four times as fast
+BLOCK = 1 << 22  # bytes of double precision that averaging holds at a time; more is slower, it leaves the cache
 OPTIMIZER, MEAN = "optimizer.safetensors", "mean.safetensors"
 TRAINING = (OPTIMIZER, MEAN)  # what a checkpoint needs for training to go on, and averaging does not
 FULL = 2  # newest checkpoints that training can be resumed from; older ones keep their weights alone

@@ -75,7 +75,7 @@ MICRO = {  # a recipe that trains in a second
     "model.heads": 2,
     "training.minutes": None,
     "training.steps": 6,
-    "training.validations": 3,
+    "training.validate_every": 2,
     "training.warmup": 2,
     "training.average": 2,
     "decoding.extra_length": 5,

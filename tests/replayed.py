@@ -14,10 +14,10 @@ class Replayed:
 
     def __init__(self, given: Any, folder: Path) -> None:
         self.limits, self.schedule = given.limits(), given.schedule
-        events = history(folder / "events.jsonl")
+        events = list(history(folder / "events.jsonl"))
         self.plans = {event["step"]: event for event in events if event["event"] == "plan" and "course" in event}
         self.checks = {event["step"]: event["pairs"] for event in events if event["event"] == "validation"}
-        self.last = max(event["step"] for event in events if event["event"] == "step")
+        self.last = max(event["step"] for event in events if event["event"] == "finished")
 
     def start(self, progress: Progress) -> None:
         progress.course = self.schedule.course(0)

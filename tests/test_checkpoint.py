@@ -4,6 +4,8 @@ import errno
 import json
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,9 +28,9 @@ def tensors(seed: int = 0) -> dict[str, torch.Tensor]:
     return {"a": torch.randn(3, 4, generator=generator), "b": torch.randn(5, generator=generator)}
 
 
-def save(run: RunFolder, step: int, *, keep: int = 9, best: int = 0) -> Path:
+def save(run: RunFolder, step: int, *, keep: int = 9, best: int = 0, passing: bool = False) -> Path:
     groups = {"model.safetensors": tensors(step), "optimizer.safetensors": tensors(-step)}
-    return run.save(step, groups, {"progress": {"step": step}}, keep=keep, best=best)
+    return run.save(step, groups, {"progress": {"step": step}, "passing": passing}, keep=keep, best=best)
 
 
 @pytest.fixture
@@ -96,6 +98,56 @@ def test_the_average_is_the_mean_of_each_weight_taken_in_double():
         by_hand = sum(group[name].to(torch.float64) for group in groups) / 3
         assert torch.equal(mean[name], by_hand.float())
     assert all(torch.equal(average(groups[:1])[name], groups[0][name]) for name in groups[0])
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 17, 20, 33])
+def test_averaging_files_in_blocks_gives_the_bits_of_averaging_whole_models(tmp_path, monkeypatch, count):
+    groups, paths = [], [tmp_path / f"{number}.safetensors" for number in range(count)]
+    for seed, path in enumerate(paths):
+        torch.manual_seed(seed)
+        group = {"table": torch.randn(301, 16), "one": torch.randn(1), "scalar": torch.randn(()), "row": torch.randn(7)}
+        group |= {"half": torch.randn(9, 5).bfloat16(), "deep": torch.randn(11, 4, 6), "flags": torch.rand(40) > 0.5}
+        groups.append(group | {"wide": torch.randn(3, 5_000) * 1e3})
+        save_file(groups[-1], path)
+    monkeypatch.setattr(checkpoint, "BLOCK", 8 * 1_000)
+    found, expected = checkpoint.average_files(paths, groups[0]), average(groups)
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert found[name].dtype == tensor.dtype
+        assert torch.equal(found[name], tensor), name
+
+
+AVERAGE = """
+import sys, torch
+from pathlib import Path
+from jumok import checkpoint, machine
+like = {f"w{i}": torch.zeros(2_000, 1_000) for i in range(10)}
+paths = [Path(path) for path in sys.argv[1:]]
+rss = lambda: next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("RssAnon"))
+import threading, time
+most, over = [rss()], threading.Event()
+def watch():
+    while not over.wait(0.002):
+        most.append(rss())
+before = rss()
+threading.Thread(target=watch).start()
+checkpoint.average_files(paths, like)
+over.set()
+print((max(most) - before) / 1024)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
+def test_averaging_many_files_takes_the_memory_of_one_model(tmp_path):
+    """Twelve models of 80 MB: one for the mean, and a few blocks of 4 MB."""
+    torch.manual_seed(1)
+    save_file({f"w{i}": torch.randn(2_000, 1_000) for i in range(10)}, tmp_path / "0")
+    paths = [tmp_path / str(number) for number in range(12)]
+    for path in paths[1:]:
+        path.hardlink_to(paths[0])
+    command = [sys.executable, "-c", AVERAGE, *map(str, paths)]
+    taken = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert taken < 80 + 40, "models read at once would take 960 MB, and twice that in double"
 
 
 # ------------------------------------------------------------------------------------------ whole or ignored
@@ -175,6 +227,63 @@ def test_pruning_keeps_the_newest_and_the_best(run):
     for step in (10, 20, 30, 40, 50):
         save(run, step, keep=2, best=20 if step >= 20 else 0)
     assert steps(run) == [20, 40, 50]
+
+
+def test_of_the_checkpoints_that_are_kept_the_two_newest_can_be_resumed_and_the_others_have_their_weights(run):
+    for step in (10, 20, 30, 40, 50):
+        save(run, step, keep=4, best=10)
+    files = {int(path.name[5:]): sorted(one.name for one in path.iterdir()) for path in run.steps()}
+    full = ["MANIFEST.json", "model.safetensors", "optimizer.safetensors", "state.json"]
+    thin = [name for name in full if name != "optimizer.safetensors"]
+    assert files == {10: thin, 20: thin, 30: thin, 40: full, 50: full}
+    assert [one.step for one in run.last(9)] == [50, 40, 30, 20, 10], "all of them verify"
+    assert [one.step for one in run.last(9, full=True)] == [50, 40]
+    spoil(run.checkpoints / "step-00000050", "truncated")
+    assert run.newest()[0].step == 40
+    spoil(run.checkpoints / "step-00000040", "truncated")
+    found, refused = run.newest()
+    assert found is None
+    assert "weights only" in refused[2].what
+
+
+def test_checkpoints_between_validations_never_cost_one_that_is_averaged(run):
+    for step in (10, 20, 30):
+        save(run, step, keep=3)
+        for more in (1, 2, 3):
+            save(run, step + more, keep=3, passing=True)
+    assert steps(run) == [10, 20, 30, 33]
+    assert [one.step for one in run.last(3, due=True)] == [30, 20, 10]
+    assert [one.step for one in run.last(9, full=True)] == [33, 30]
+
+
+@pytest.mark.parametrize("moment", ["before the manifest", "after the manifest", "after the first file"])
+def test_a_folder_that_loses_files_is_whole_at_every_instant(run, monkeypatch, moment):
+    folder = save(run, 1)
+    (folder / "mean.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
+    relist(folder)
+    written, unlink, gone = bundle.write_file, Path.unlink, []
+
+    def write(path, content):
+        if moment == "before the manifest":
+            raise InterruptedError
+        written(path, content)
+
+    def remove(self, missing_ok=False):
+        if moment == "after the manifest" or gone:
+            raise InterruptedError
+        gone.append(self)
+        unlink(self, missing_ok=missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bundle, "write_file", write)
+        patch.setattr(Path, "unlink", remove)
+        with pytest.raises(InterruptedError):
+            bundle.drop(folder, checkpoint.TRAINING)
+    verify(folder)
+    assert RunFolder.read(folder, full=False).step == 1
+    bundle.drop(folder, checkpoint.TRAINING)
+    assert sorted(path.name for path in folder.iterdir()) == ["MANIFEST.json", "model.safetensors", "state.json"]
+    verify(folder)
 
 
 def test_steps_beyond_eight_digits_come_last_and_strangers_are_no_checkpoints(run):

@@ -4,6 +4,7 @@ import io
 import json
 import math
 import os
+import random
 from itertools import combinations
 
 import pytest
@@ -13,7 +14,7 @@ from rich.console import Console
 
 from jumok.display import TrainingDisplay, clock
 from jumok.errors import JumokError, UnknownName
-from jumok.events import EventLog, LossLog, TensorBoardSink, read_events
+from jumok.events import EventLog, LossLog, TensorBoardSink, history, read_events, read_losses, recorded
 from jumok.keys import generator, key
 
 STEP = {"epoch": 0, "rate": 0.1, "norm": 1.0, "tokens": 50, "horizon": 100, "skipped": 0}
@@ -116,6 +117,96 @@ def test_a_loss_log_that_is_cut_back_and_goes_on_has_the_bytes_of_one_that_was_n
     assert again.sync() == whole.sync()
     assert (tmp_path / "whole.tsv").read_bytes() == (tmp_path / "broken.tsv").read_bytes()
     assert not LossLog(tmp_path / "broken.tsv").begin(10**6)  # a checkpoint that knows of more than there is
+
+
+def test_logs_keep_a_thousand_updates_of_every_doubling_and_sinks_hear_all_of_them(tmp_path):
+    heard: list[int] = []
+    log = EventLog(tmp_path / "events.jsonl", [lambda event: heard.append(event["step"])])
+    for step in range(1, 9_001):
+        log("step", step=step)
+    log("validation", step=8_999)
+    log.close()
+    assert heard == [*range(1, 9_001), 8_999]
+    kept = [event["step"] for event in read_events(tmp_path / "events.jsonl") if event["event"] == "step"]
+    expected = [*range(1, 2_000), *range(2_000, 4_000, 2), *range(4_000, 8_000, 4), *range(8_000, 9_001, 8)]
+    assert kept == expected
+    assert sum(1 for event in read_events(tmp_path / "events.jsonl") if event["event"] == "validation") == 1
+    assert sum(map(recorded, range(1, 1_000_001))) < 12_000
+
+
+def test_tensorboard_gets_the_updates_that_the_log_keeps(tmp_path):
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+    sink = TensorBoardSink(tmp_path)
+    for step in (1_999, 2_000, 2_001, 2_002):
+        sink({"event": "step", "time": 2.0, "step": step, "seconds": 0.5, "loss": 2.5} | STEP)
+    sink({"event": "validation", "time": 3.0, "step": 2_001} | VALIDATION)
+    sink.close()
+    [file] = os.listdir(tmp_path)
+    records = list(EventFileLoader(str(tmp_path / file)).Load())
+    assert [record.step for record in records if record.summary.value] == [1_999, 2_000, 2_002, 2_001]
+
+
+def test_a_line_of_the_loss_log_is_short_and_its_loss_exact(tmp_path):
+    log, rng = LossLog(tmp_path / "losses.tsv"), random.Random(1)
+    log.begin(0)
+    losses = [rng.uniform(1, 9) for _ in range(1_000)]
+    for step, loss in enumerate(losses, start=350_000):
+        log(step=step, epoch=12, loss=loss, rate=loss / 3e4, norm=loss / 7, tokens=1_987, skipped=0)
+    log.close()
+    found = list(read_losses(tmp_path / "losses.tsv"))
+    assert [row["loss"] for row in found] == losses
+    assert [row["norm"] for row in found] == pytest.approx([loss / 7 for loss in losses], rel=1e-8)
+    assert (tmp_path / "losses.tsv").stat().st_size / 1_000 < 62
+
+
+def test_a_loss_log_of_an_earlier_version_is_read_and_gone_on_with(tmp_path):
+    path = tmp_path / "losses.tsv"
+    before = "step\tepoch\tloss\trate\tnorm\ttokens\tskipped\n1\t0\t2.5\t0.00033333333333333335\tnan\t9\t1\n"
+    path.write_text(before)
+    log = LossLog(path)
+    assert log.begin(len(before))
+    log(step=2, epoch=0, loss=1 / 3, rate=1 / 3_000, norm=math.nan, tokens=9, skipped=2)
+    log.close()
+    assert path.read_text() == before + f"2\t0\t{1 / 3!r}\t0.000333333333\tnan\t9\t2\n"
+    assert [row["skipped"] for row in read_losses(path)] == [1, 2]
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("begin"), st.integers(0, 9)),
+            st.tuples(st.sampled_from(["step", "checkpoint"]), st.integers(0, 12)),
+            st.just(("stage", None)),
+        ),
+        max_size=40,
+    )
+)
+def test_the_history_of_a_run_is_that_of_a_reader_who_forgets_what_is_repeated(tmp_path_factory, told):
+    path = tmp_path_factory.mktemp("log") / "events.jsonl"
+    events = [{"event": kind, "number": number, **({} if step is None else {"step": step})}
+              for number, (kind, step) in enumerate(told)]  # fmt: skip
+    path.write_text("".join(json.dumps(event) + "\n" for event in events))
+    remembered: list[dict] = []
+    for event in events:
+        if event["event"] == "begin":
+            remembered = [one for one in remembered if one.get("step", 0) <= event["step"]]
+        remembered.append(event)
+    assert list(history(path)) == remembered
+
+
+def test_reading_a_long_history_takes_no_memory(tmp_path):
+    import tracemalloc
+
+    path = tmp_path / "events.jsonl"
+    line = json.dumps({"event": "step", "step": 1, "text": "x" * 100}) + "\n"
+    path.write_text(line * 40_000)
+    tracemalloc.start()
+    count = sum(1 for _ in history(path))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert count == 40_000
+    assert peak < 1_000_000, "4.8 MB of text, and several times that as events"
 
 
 def test_tensorboard_gets_the_numbers_of_steps_and_validations(tmp_path):

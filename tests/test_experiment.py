@@ -1,6 +1,8 @@
 """A run as a whole: it keeps its minutes, is continued when given more, never gets worse, and can be foreseen."""
 
 import json
+import math
+import shutil
 import subprocess
 import sys
 import time
@@ -15,8 +17,8 @@ from jumok.checkpoint import RunFolder
 from jumok.data.corpora import Pair
 from jumok.engines.options import Options
 from jumok.engines.torch_engine import TorchEngine
-from jumok.errors import Resumable
-from jumok.events import read_events
+from jumok.errors import DiskError, Resumable
+from jumok.events import EventLog, LossLog, TensorBoardSink, most_bytes, read_events
 from jumok.experiment import choose
 from jumok.models import build
 from jumok.training.pace import ByClock, Costs, Limits
@@ -199,6 +201,76 @@ def test_a_run_whose_model_is_gone_is_not_finished(tmp_path):
     (tmp_path / "a" / "model" / "card.json").unlink()
     run(tmp_path / "a")
     assert files(tmp_path / "a")["model/model.safetensors"] == before["model/model.safetensors"]
+
+
+# ------------------------------------------------------------------------------------------ disk
+
+
+def size(*folders: Path) -> int:
+    files = [path for folder in folders for path in (folder.rglob("*") if folder.is_dir() else [folder])]
+    return sum(path.stat().st_size for path in files if path.is_file())
+
+
+@pytest.mark.parametrize("average", [1, 5])
+def test_a_run_takes_no_more_of_the_disk_than_it_said_at_its_start(tmp_path, monkeypatch, average):
+    run, heard, sizes, remove = RunFolder(tmp_path / "a"), [], [], shutil.rmtree
+
+    def measure() -> None:
+        sizes.append(size(run.checkpoints, run.bundle, run.bundle.with_name("model.before")))
+
+    def removing(path, **options):
+        measure()  # old checkpoints are still there when the new one is whole
+        remove(path, **options)
+
+    def watch(event):
+        measure()
+        heard.extend([event] if event["event"] == "disk" else [])
+
+    monkeypatch.setattr("jumok.checkpoint.shutil.rmtree", removing)
+    for steps in (40, 60):  # the second time a model is replaced
+        changes = {"training.average": average, "training.save_minutes": 1e-6, "training.steps": steps}
+        jumok.train(recipe=micro(**changes), out=run.path, sinks=[watch])
+    for event in heard:
+        assert max(sizes) <= event["checkpoints"] + event["model"] == pytest.approx(max(sizes), rel=0.5)
+        assert event["need"] == max(0, event["checkpoints"] + event["model"] - event["there"]) + event["logs"]
+    assert (heard[0]["there"], heard[1]["there"] > 0) == (0, True)
+    assert size(run.events, run.losses, run.tensorboard) <= heard[0]["logs"] + heard[1]["logs"]
+    assert said(run.path).count("Disk: at most") == 2
+
+
+def test_the_logs_of_a_long_run_are_as_large_as_was_said_at_most(tmp_path):
+    board, losses = TensorBoardSink(tmp_path / "tensorboard"), LossLog(tmp_path / "losses.tsv")
+    log = EventLog(tmp_path / "events.jsonl", [board])
+    losses.begin(0)
+    for step in range(1, 20_001):
+        values = {"step": 10**6 + step, "epoch": 12, "loss": math.pi, "rate": math.pi / 1e4, "norm": math.pi / 10}
+        values |= {"tokens": 25_000, "skipped": 0}
+        losses(**values)
+        log("step", **values | {"step": step}, seconds=math.pi * 1e5, wall=math.pi * 1e5, horizon=10**6, seen=10**9)
+    for part in (log, losses, board):
+        part.close()
+    assert size(tmp_path) <= most_bytes(20_000)
+    assert size(tmp_path) >= 0.5 * most_bytes(20_000)
+    assert most_bytes(7 * 350_000) < 200e6, "a week"
+
+
+def test_a_run_that_may_fill_the_disk_is_warned_and_one_that_cannot_save_is_refused(tmp_path, monkeypatch):
+    real = shutil.disk_usage
+
+    def usage(free):
+        return lambda path: real(path)._replace(free=free)
+
+    monkeypatch.setattr("jumok.keeping.shutil.disk_usage", usage(300_000))
+    run(tmp_path / "a")
+    assert any("may become full" in event["text"] for event in told(tmp_path / "a", "note"))
+    monkeypatch.setattr("jumok.keeping.shutil.disk_usage", usage(1_000))
+    with pytest.raises(DiskError, match="not even one checkpoint fits") as refused:
+        run(tmp_path / "b")
+    assert "--out" in refused.value.hint
+    assert not RunFolder(tmp_path / "b").steps()
+    monkeypatch.undo()
+    run(tmp_path / "c")
+    assert not any("may become full" in event["text"] for event in told(tmp_path / "c", "note"))
 
 
 # ------------------------------------------------------------------------------------------ validation

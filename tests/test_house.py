@@ -23,7 +23,7 @@ ROOT = Path(package.__file__).parent
 # Every import in jumok points strictly down this table (bottom first).  To move a module, move it here first.
 ARCHITECTURE = [
     {"errors", "caches", "processes"},
-    {"native"},
+    {"native", "locks"},
     {"config", "text", "nn", "events", "metrics", "viz", "keys", "machine", "document"},
     {"models"},
     {"recipe"},
@@ -56,6 +56,7 @@ NO_TORCH = {
     "weights",
     "positions",
     "caches",
+    "locks",
     "interop",
     "translator",
     "evaluate",

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from jumok.data.batches import Batch, Place
 from jumok.training import loop
-from jumok.training.pace import SHARE, ByClock, ByCount, Costs, Limits, Progress, allot
+from jumok.training.pace import LEAST_SHARE, SHARE, ByClock, ByCount, Costs, Limits, Progress, allot, ration
 from jumok.training.schedule import Course, Schedule
 
 PEAK = 1e-3
@@ -85,7 +85,7 @@ class World:
             self.spend(self.checkpoint + 0.5)  # export and leave
         return outcome
 
-    def drive(self, pace, progress: Progress, stop_at: int) -> loop.Outcome:
+    def drive(self, pace, progress: Progress, stop_at: int, save_seconds: float = math.inf) -> loop.Outcome:
         team = SimpleNamespace(train=lambda: None, update=self.team_update, model=None)
         one = torch.ones(1, 1, dtype=torch.long)
         batch = Batch(one, one, one, torch.arange(1), 1)
@@ -97,7 +97,7 @@ class World:
         return loop.train(
             team, ((Place(0, i), batch) for i in range(10**6)), pace, progress, seed=1, accumulate=1,
             largest_gradient=1.0, mean=None, report=report, validate=self.validate, save=self.save,
-            stop=lambda: progress.step >= stop_at, clock=self.clock,
+            stop=lambda: progress.step >= stop_at, clock=self.clock, save_seconds=save_seconds,
         )  # fmt: skip
 
 
@@ -279,6 +279,22 @@ def test_a_run_limited_by_count_does_not_care_about_the_clock(limits):
     assert seen[0][1] == [15, 30, 45, 60]
 
 
+@pytest.mark.parametrize("update", [0.4, 48.0])
+def test_a_checkpoint_is_never_older_than_the_seconds_between_two_and_changes_nothing_else(update):
+    limits, told = Limits(steps=6_000, pairs=5, validate_every=2_500), []
+    for seconds in (math.inf, 900.0):
+        world, progress = World(lambda n: update, checkpoint=12.0), Progress()
+        world.drive(ByCount(limits, SCHEDULE), progress, 10**9, seconds)
+        told.append((world.rates, [step for step, _, _ in world.validations], progress.course, progress.tokens))
+    assert told[0] == told[1]
+    gaps = [after["wall"] - before["wall"] for before, after in pairwise([{"wall": 8.0}, *world.saved])]
+    assert max(gaps) <= 900.0
+    assert len(world.saved) >= world.steps[-1]["wall"] / 900.0
+    passing = [saved["step"] for saved in world.saved if saved["validated"] < saved["step"]]
+    assert set(passing).isdisjoint({2_500, 5_000, 6_000})
+    assert 0 < len(passing) == len(world.saved) - 3
+
+
 def test_scores_on_other_pairs_do_not_compare():
     for pairs, best in ((130, -1.0), (1_000, 50.0)):
         progress = Progress(step=9, pairs=pairs, best_bleu=50.0, best_step=5, waited=3)
@@ -322,6 +338,61 @@ def test_what_is_allotted_is_there_and_fits_the_share_unless_even_the_least_does
         assert found.pairs <= max(least, before) or end <= 2 * SHARE * seconds
     else:
         assert end + count * each <= SHARE * seconds * (1 + 1e-9)
+
+
+@given(
+    steps=st.integers(1, 10**7), validations=st.integers(1, 300), pairs=st.integers(1, 5_000),
+    candidates=st.integers(1, 4), pair=st.floats(1.0, 10_000.0), update=st.floats(16.0, 1e6),
+)  # fmt: skip
+def test_a_run_by_count_spends_a_few_per_cent_of_its_counted_work_on_validating(
+    steps, validations, pairs, candidates, pair, update
+):
+    limits = Limits(steps=steps, pairs=pairs, validations=validations, candidates=candidates)
+    asked, found = ration(limits), ration(limits, Costs(pair=pair, update=update))
+    before = (steps - 1) // found.every  # validations before the last
+    assert before <= max(0, (steps - 1) // asked.every)
+    assert 1 <= found.pairs <= found.final <= pairs
+    judged = found.final * (candidates - 1) + (found.final if found.pairs < found.final else 0)
+    work, total = pair * ((before + 1) * found.pairs + judged), steps * update
+    if before:
+        assert work <= SHARE * total * (1 + 1e-9)
+    else:  # even a short run is validated at its end, on 50 pairs if they are no fifth of its work
+        assert work <= max(SHARE * total, min(LEAST_SHARE * total, 50 * pair * candidates), pair * candidates)
+
+
+def test_what_fits_the_counted_work_is_what_the_recipe_asks_for():
+    paper = Limits(steps=100_000, pairs=2_000, validations=100, candidates=2)
+    assert ration(paper, Costs(pair=90.0, update=25_000)) == ration(paper)
+    assert ration(paper).every == 1_000
+
+
+def test_twenty_updates_are_validated_once_and_validate_every_means_what_it_says():
+    limits, work = Limits(steps=20, pairs=1_000, validations=20, candidates=2), Costs(pair=45.0, update=2_048)
+    assert ration(limits).every == 1
+    assert (ration(limits, work).every, ration(limits, work).pairs) == (20, 50)
+    chosen = ration(replace(limits, validate_every=3), work)
+    assert (chosen.every, chosen.pairs, chosen.final) == (3, 1_000, 1_000)
+    world = World()
+    world.drive(ByCount(limits, SCHEDULE, work), Progress(), 10**9)
+    assert [(step, pairs) for step, pairs, _ in world.validations] == [(20, 50)]
+
+
+def test_a_run_begun_with_another_rule_goes_on_with_it_and_more_steps_are_rationed_anew():
+    limits, work = Limits(steps=200, pairs=1_000, validations=20, candidates=2), Costs(pair=45.0, update=2_048)
+    first, progress = World(), Progress()
+    first.drive(ByCount(limits, SCHEDULE), progress, 55)  # before there was counted work
+    second, saved = World(), Progress.from_json(first.saved[-1])
+    second.drive(ByCount(limits, SCHEDULE, work), saved, 10**9)
+    assert [step for step, _, _ in first.validations + second.validations] == list(range(10, 201, 10))
+    assert {pairs for _, pairs, _ in second.validations} == {1_000}
+    assert ByCount(limits, SCHEDULE, work).final(saved) == 1_000
+    third, longer = World(), replace(limits, steps=300)
+    third.drive(ByCount(longer, SCHEDULE, work), saved, 10**9)
+    chosen = ration(longer, work)
+    assert chosen.pairs < 1_000
+    assert {(step % chosen.every == 0 or step == 300, pairs) for step, pairs, _ in third.validations} == {
+        (True, chosen.pairs)
+    }
 
 
 @given(

@@ -510,3 +510,15 @@ def test_a_prepared_folder_trains_with_its_own_vocabulary(made, tmp_path):
         choose(prepared=str(tmp_path / "p"), changes={"vocabulary.size": 500})
     told = json.loads((tmp_path / "p" / "prepared.json").read_text())
     assert told["pairs"] == PAIRS
+
+
+def test_two_that_prepare_the_same_folder_do_not_meet(made, tmp_path, monkeypatch):
+    from jumok import locks
+
+    monkeypatch.setattr(locks, "WAIT", 0.1)
+    with locks.lock(tmp_path / "p.work", "the prepared data"):
+        child = subprocess.run(command(made, tmp_path / "p"), capture_output=True, text=True)
+    assert child.returncode == 2
+    assert "the prepared data" in child.stderr
+    assert str(os.getpid()) in child.stderr
+    subprocess.run(command(made, tmp_path / "p"), check=True, capture_output=True)

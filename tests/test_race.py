@@ -24,7 +24,7 @@ SMALL = {
     "vocabulary.size": 300,
     "model.d_model": 16,
     "training.tokens_per_update": 256,
-    "training.validations": 2,
+    "training.validate_every": 2,
     "training.valid_pairs": 20,
     "decoding.extra_length": 5,
 }
@@ -91,7 +91,8 @@ def test_sentences_of_a_length_have_just_that_length():
 
 
 def test_speed_is_that_of_a_usual_update_whatever_validations_take():
-    steps = [{"event": "step", "tokens": 100, "seconds": seconds} for seconds in (1.0, 2.0, 3.0, 60.0, 61.0)]
+    times = enumerate((1.0, 2.0, 3.0, 60.0, 61.0))
+    steps = [{"event": "step", "step": step, "tokens": 100, "seconds": seconds} for step, seconds in times]
     assert speed(steps) == pytest.approx(100.0)
     assert speed(steps[:1]) == 0.0
 

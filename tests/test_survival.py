@@ -81,9 +81,9 @@ class Place:
             shutil.copytree(self.folder / "whole", out, ignore=away)
         return out
 
-    def finish(self, out: Path) -> None:
+    def finish(self, out: Path, *more: str) -> None:
         """Continue a run to its end, which must be that of the run that was never interrupted."""
-        ended = self.train(out)
+        ended = self.train(out, *more)
         assert ended.code == 0, ended.err
         assert sums(out) == self.whole
         steps = [event["step"] for event in history(out / "events.jsonl") if event["event"] == "step"]
@@ -186,6 +186,49 @@ def test_killed_at_the_edge_of_an_epoch_a_run_ends_with_the_same_bytes(place, ke
         assert place.train(out, kill_at=("jumok.training.loop:account", update)).signal == signal.SIGKILL
         place.finish(out)
     kept("T1", "kill -9 around the edge of an epoch, then continued", count=3)
+
+
+OFTEN, SELDOM = ("--set", "training.save_minutes=0.000001"), ("--set", "training.save_minutes=60")
+
+
+def test_killed_after_a_checkpoint_made_by_the_clock_a_run_ends_with_the_bytes_of_one_without_any(place, kept):
+    for update in (6, 12, 21):
+        out = place.fresh()
+        assert place.train(out, *OFTEN, kill_at=("jumok.training.loop:account", update)).signal == signal.SIGKILL
+        place.finish(out, *(OFTEN if update == 12 else SELDOM))
+        begins = [event["step"] for event in read_events(out / "events.jsonl") if event["event"] == "begin"]
+        assert begins == [0, update - 1], "it continued from the checkpoint of the update before"
+        dues = sorted(path.name for path in (place.folder / "whole" / "checkpoints").iterdir())
+        assert sorted(path.name for path in (out / "checkpoints").iterdir()) == dues
+    what = "kill -9 after checkpoints made by the clock, continued with and without; beside a run without any"
+    kept("T1", what, count=3, figures="0 bytes differ, same checkpoints kept")
+    kept("T2", "updates made again after kill -9, with a checkpoint by the clock before", count=3, figures="1")
+
+
+THIN = {
+    "before the manifest forgets the optimiser": ["rename|*/step-00000008/MANIFEST.json|1|kill-before"],
+    "after the manifest has forgotten it": ["rename|*/step-00000008/MANIFEST.json|1|kill-after"],
+    "after the optimiser is gone": ["unlink|*/step-00000008/optimizer.safetensors|1|kill-after"],
+    "after the running mean is gone": ["unlink|*/step-00000008/mean.safetensors|1|kill-after"],
+}
+
+
+@pytest.mark.parametrize("name", THIN)
+def test_killed_while_an_old_checkpoint_is_cut_down_to_its_weights_a_run_ends_with_the_same_bytes(place, kept, name):
+    from jumok.checkpoint import RunFolder
+
+    many = ("--set", "training.average=4")
+    whole, out = place.fresh(), place.fresh()
+    assert place.train(whole, *many).code == 0
+    assert place.train(out, *many, faults=THIN[name]).signal == signal.SIGKILL
+    assert [one.step for one in RunFolder(out).last(9)] == [24, 16, 8], "every folder is whole"
+    assert [one.step for one in RunFolder(out).last(9, full=True)][:2] == [24, 16]
+    assert place.train(out, *many).code == 0
+    assert sums(out) == sums(whole)
+    folders = sorted((out / "checkpoints").iterdir())
+    full = [(path / "optimizer.safetensors").exists() for path in folders]
+    assert full == [False] * (len(folders) - 2) + [True, True]
+    kept("T3", "kill -9 while old checkpoints are cut down to their weights", count=1, figures="0 bytes differ")
 
 
 @pytest.mark.parametrize("pattern", ["*/vocabulary.model", "*/data/prepared", "*/shortlist.safetensors"])

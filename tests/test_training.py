@@ -18,7 +18,7 @@ import jumok
 from jumok import checkpoint, recipes
 from jumok.config import UNCLEANED, TrainingConfig
 from jumok.data import phrasebook
-from jumok.data.batches import Batch, Noise, Place, ahead, pad
+from jumok.data.batches import Batch, Batches, Noise, Place, ahead, pad
 from jumok.errors import DiskError, JumokError, Resumable, UsageError
 from jumok.events import read_events
 from jumok.experiment import Experiment
@@ -156,6 +156,15 @@ def test_a_disk_that_refuses_does_not_end_a_run_until_the_third_time(tmp_path, m
         jumok.train(recipe=micro(), out=tmp_path / "b")
 
 
+def test_the_mean_of_a_stopped_runs_checkpoints_is_that_of_those_that_were_due(tmp_path):
+    with pytest.raises(Resumable):
+        run(tmp_path / "a", stop_at=10)
+    assert sorted(path.name for path in (tmp_path / "a" / "checkpoints").iterdir())[-1] == "step-00000010"
+    checkpoint.average_run(tmp_path / "a", last=2)
+    card = json.loads((tmp_path / "a" / "model" / "card.json").read_text())
+    assert card["weights"] == "mean of the checkpoints 4, 8"
+
+
 def test_a_vocabulary_of_another_attempt_is_not_used_again(tmp_path):
     with pytest.raises(Resumable):
         run(tmp_path / "a", stop_at=1)
@@ -181,6 +190,37 @@ def test_epochs_end_a_run(tmp_path):
     events = [event for event in read_events(tmp_path / "a" / "events.jsonl") if event["event"] == "step"]
     assert events[-1]["epoch"] == 2
     assert all(event["epoch"] < 2 for event in events[:-1])
+
+
+def test_a_run_of_twenty_steps_is_not_validated_twenty_times_and_says_so(tmp_path):
+    changes = {"training.steps": 20, "training.validate_every": None, "training.valid_pairs": 2_000}
+    folder = run(tmp_path / "a", **changes)
+    events = list(read_events(folder / "events.jsonl"))
+    validations = [event for event in events if event["event"] == "validation"]
+    assert [event["step"] for event in validations] == [20]
+    assert validations[0]["pairs"] < validations[0]["of"]
+    said = [event["text"] for event in events if event["event"] == "stage" and "Validating" in event["text"]]
+    assert len(said) == 1
+    assert f"on {validations[0]['pairs']} of {validations[0]['of']} pairs" in said[0]
+    with pytest.raises(Resumable):
+        run(tmp_path / "b", stop_at=7, **changes)
+    again = run(tmp_path / "b", **changes)
+    for name in ("losses.tsv", "model/model.safetensors"):
+        assert (folder / name).read_bytes() == (again / name).read_bytes()
+
+
+@pytest.mark.parametrize("limit", [{"training.epochs": 2}, {"training.tokens": 3_000}], ids=str)
+def test_batches_are_counted_once_in_a_run_however_often_it_is_resumed(tmp_path, monkeypatch, limit):
+    counted, count = [], Batches.count
+    monkeypatch.setattr(Batches, "count", lambda self, epoch: counted.append(epoch) or count(self, epoch))
+    changes = {"training.steps": 10_000, **limit}
+    for stop_at in (3, 5):
+        with pytest.raises(Resumable):
+            run(tmp_path / "a", stop_at=stop_at, **changes)
+    parts = run(tmp_path / "a", **changes)
+    assert counted == [0]
+    whole = run(tmp_path / "b", **changes)
+    assert (whole / "losses.tsv").read_bytes() == (parts / "losses.tsv").read_bytes()
 
 
 def test_until_bleu_ends_a_run(tmp_path):

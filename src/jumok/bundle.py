@@ -158,6 +158,17 @@ def make_whole(place: Path, fill: Callable[[Path], None]) -> None:
             shutil.rmtree(rest, ignore_errors=True)
 
 
+def drop(folder: Path, names: Collection[str]) -> None:
+    """Remove these files from a whole folder, which stays whole: first the manifest forgets them, then they go."""
+    listed = manifest(folder)
+    kept = {name: told for name, told in listed.items() if name not in names}
+    if len(kept) < len(listed):
+        write_file(folder / MANIFEST, json.dumps(kept, indent=1).encode())
+        sync(folder)
+    for name in names:
+        (folder / name).unlink(missing_ok=True)
+
+
 def tidy(folder: Path) -> None:
     """Put right what a process that was killed has left: a folder that was being replaced is there again."""
     for before in folder.glob("*.before"):

@@ -14,7 +14,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,6 +33,10 @@ from jumok.models import build
 from jumok.recipe import Recipe
 from jumok.text.vocabulary import Vocabularies
 
+BLOCK = 1 << 22  # bytes of double precision that averaging holds at a time; more is slower, it leaves the cache
+OPTIMIZER, MEAN = "optimizer.safetensors", "mean.safetensors"
+TRAINING = (OPTIMIZER, MEAN)  # what a checkpoint needs for training to go on, and averaging does not
+FULL = 2  # newest checkpoints that training can be resumed from; older ones keep their weights alone
 TYPES = {
     "F64": torch.float64,
     "F32": torch.float32,
@@ -60,13 +64,20 @@ def write_whole(place: Path, tensors: Mapping[str, Mapping[str, Tensor]], files:
 
 def read_tensors(path: Path, expected: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
     """The tensors of a safetensors file; with `expected` names, shapes and types must be just these."""
+    with _open(path, expected) as file:
+        return {name: file.get_tensor(name) for name in sorted(file.keys())}
+
+
+@contextmanager
+def _open(path: Path, expected: Mapping[str, Tensor] | None) -> Iterator[Any]:
+    """An open safetensors file; with `expected` names, shapes and types are just these.  Nothing is read yet."""
     try:
         check_header(path)
         with safe_open(str(path), framework="pt") as file:
-            names = set(file.keys())
             if expected is not None:
+                names = set(file.keys())
                 compare({name: _outline(file.get_slice(name)) for name in names}, expected, where=f"in {path}")
-            return {name: file.get_tensor(name) for name in sorted(names)}
+            yield file
     except (SafetensorError, OSError) as error:
         raise ModelFileError(f"cannot read the weights: {error}", where=f"in {path}") from None
 
@@ -105,10 +116,33 @@ def set_weights(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
 
 def average(groups: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """The mean of several models' weights, in double (section 6.1: the last 5 checkpoints of base, 20 of big)."""
-    return {
-        name: torch.stack([group[name].double() for group in groups]).mean(dim=0).to(first.dtype)
-        for name, first in groups[0].items()
-    }
+    return {name: _mean([group[name] for group in groups]) for name in groups[0]}
+
+
+def average_files(paths: Sequence[Path], expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The same bits from safetensors files, read a few rows at a time.
+
+    Memory holds the mean and at most `BLOCK` bytes of the models, however many there are.
+    """
+    with ExitStack() as stack:
+        files = [stack.enter_context(_open(path, expected)) for path in paths]
+        mean = {}
+        for name, like in expected.items():
+            if like.numel() * 8 * len(files) <= BLOCK:
+                mean[name] = _mean([file.get_tensor(name) for file in files])
+                continue
+            slices = [file.get_slice(name) for file in files]
+            mean[name] = torch.empty(like.shape, dtype=like.dtype)
+            rows = max(1, BLOCK // (8 * len(files) * like[0].numel()))
+            for start in range(0, len(like), rows):
+                stop = min(len(like), start + rows)
+                mean[name][start:stop] = _mean([part[start:stop] for part in slices])
+        return mean
+
+
+def _mean(tensors: Sequence[Tensor]) -> Tensor:
+    """The mean of tensors of one shape, in double; each element is the same in a part as in the whole."""
+    return torch.stack([tensor.double() for tensor in tensors]).mean(dim=0).to(tensors[0].dtype)
 
 
 @dataclass(frozen=True)
@@ -188,9 +222,9 @@ class RunFolder:
     def save(
         self, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any], *, keep: int, best: int
     ) -> Path:
-        """Write a checkpoint, then drop all but the newest `keep` and the best.
+        """Write a checkpoint, then drop all but the newest `keep` and the best; older ones keep their weights alone.
 
-        Those of a stop between two validations go first, so that the others are those of a run that never stopped.
+        Those made between two validations go first, so that the others are those of a run that never stopped.
         """
         place = self.checkpoints / f"step-{step:08d}"
         told = {"format": bundle.FORMAT, **state}
@@ -200,27 +234,37 @@ class RunFolder:
         kept = keep if place in passing else keep - 1
         for path in [*(passing - {place}), *old[: max(0, len(old) - kept)]]:
             shutil.rmtree(path, ignore_errors=True)
+        for path in [path for path in self.steps() if step_of(path) <= step][:-FULL]:
+            with suppress(ModelFileError, OSError):  # a damaged one stays as it is; nobody will read it
+                bundle.drop(path, TRAINING)
         return place
 
     def passing(self) -> Iterator[Path]:
-        """Checkpoints that were not due: saved because somebody stopped the run."""
+        """Checkpoints that were not due: saved because the run was stopped, or because time had passed."""
         for path in self.steps():
             with suppress(ModelFileError):
                 if read_json(path / "state.json").get("passing"):
                     yield path
 
     def newest(self) -> tuple[Checkpoint | None, list[JumokError]]:
-        """The newest checkpoint that verifies, and why each newer one was refused."""
+        """The newest checkpoint that verifies and can be resumed, and why each newer one was refused."""
         refused: list[JumokError] = []
-        found = self.last(1, refused=refused)
+        found = self.last(1, refused=refused, full=True)
         return (found[0] if found else None), refused
 
     def last(
-        self, count: int, *, until: int | None = None, due: bool = False, refused: list[JumokError] | None = None
+        self,
+        count: int,
+        *,
+        until: int | None = None,
+        due: bool = False,
+        full: bool = False,
+        refused: list[JumokError] | None = None,
     ) -> list[Checkpoint]:
         """The newest `count` checkpoints that verify, newest first; why others do not is added to `refused`.
 
-        With `due`, only those that every run of the recipe has, stopped or not.
+        With `due`, only those that every run of the recipe has, stopped or not; with `full`, only those that training
+        can be resumed from.
         """
         found: list[Checkpoint] = []
         for folder in reversed(self.steps()):
@@ -229,7 +273,7 @@ class RunFolder:
             if until is not None and step_of(folder) > until:
                 continue
             try:
-                one = self.read(folder)
+                one = self.read(folder, full=full)
                 found += [] if due and one.state.get("passing") else [one]
             except ModelFileError as error:
                 if refused is not None:
@@ -237,10 +281,14 @@ class RunFolder:
         return found
 
     @staticmethod
-    def read(folder: Path) -> Checkpoint:
-        """A checkpoint whose files are those of its manifest."""
-        optional = ["mean.safetensors"] if os.path.lexists(folder / "mean.safetensors") else []
-        verify(folder, ("model.safetensors", "optimizer.safetensors", "state.json", *optional))
+    def read(folder: Path, *, full: bool = True) -> Checkpoint:
+        """A checkpoint whose files are those of its manifest; `full`, it has all that training needs to go on."""
+        listed = verify(folder, (WEIGHTS, "state.json"))
+        if full and OPTIMIZER not in listed:
+            what = f"{bundle.MANIFEST} does not list {OPTIMIZER}: this checkpoint has kept its weights only"
+            raise ModelFileError(what, where=f"in {folder}")
+        if full and MEAN not in listed and os.path.lexists(folder / MEAN):
+            raise ModelFileError(f"{bundle.MANIFEST} does not list {MEAN}", where=f"in {folder}")
         state = read_json(folder / "state.json")
         check_format(state, folder / "state.json")
         progress = state.get("progress")
@@ -293,7 +341,7 @@ def average_run(path: str | Path, *, last: int, out: Path | None = None) -> Path
     """Make a model from the mean of a run's last whole checkpoints, in RUN/model unless `out` is given."""
     run = RunFolder(path)
     refused: list[JumokError] = []
-    whole = run.last(last, refused=refused)
+    whole = run.last(last, due=True, refused=refused) or run.last(last)
     if not whole:
         raise (
             refused[0]
@@ -303,7 +351,7 @@ def average_run(path: str | Path, *, last: int, out: Path | None = None) -> Path
     recipe = run.recipe()
     vocabularies = Vocabularies.load(run.path, breaks=recipe.vocabulary.breaks)
     expected = weights(build(recipe.model, len(vocabularies.source), len(vocabularies.target), device="meta"))
-    mean = average([one.tensors("model.safetensors", expected) for one in whole])
+    mean = average_files([one.folder / WEIGHTS for one in whole], expected)
     card = maker(recipe) | {
         "weights": f"mean of the checkpoints {', '.join(str(one.step) for one in reversed(whole))}",
         "vocabulary": vocabularies.digest,

@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from jumok import bundle, checkpoint
+from jumok.bundle import WEIGHTS
 from jumok.checkpoint import Checkpoint, RunFolder
 from jumok.errors import ModelFileError
 from jumok.training.optim import RunningMean
@@ -104,16 +105,18 @@ def candidates(
     Where validations saw a part of the pairs only (not the `whole`), the best of them is a guess: last weights first.
     """
     expected = checkpoint.weights(model)
-    last = {name: value.clone() for name, value in expected.items()}
     other = [] if progress.best_step in (0, progress.step) else folder.last(1, until=progress.best_step)
-    best = [(f"checkpoint {one.step}", one.tensors("model.safetensors", expected)) for one in other]
-    yield best[0] if whole and best else (f"checkpoint {progress.step}", last)
+    best = ((f"checkpoint {one.step}", one.tensors(WEIGHTS, expected)) for one in other)
+    if not (whole and other):  # the model has its last weights now, and will have others
+        yield f"checkpoint {progress.step}", {name: value.clone() for name, value in expected.items()}
+    else:
+        yield next(best)
     if earlier is not None:
         yield earlier.candidate(folder, model)
     if mean is not None:
         yield "running mean", {name: mean.tensors[name].clone() for name in expected}
-    kept = [one.tensors("model.safetensors", expected) for one in folder.last(average, until=progress.step, due=True)]
+    kept = folder.last(average, until=progress.step, due=True)
     if len(kept) > 1:
-        yield f"mean of the last {len(kept)} checkpoints", checkpoint.average(kept)
-    if not whole:
-        yield from best
+        mean_of_files = checkpoint.average_files([one.folder / WEIGHTS for one in kept], expected)
+        yield f"mean of the last {len(kept)} checkpoints", mean_of_files
+    yield from best

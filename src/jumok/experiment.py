@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 import jumok
-from jumok import bundle, checkpoint, ending, machine, native, preparation
+from jumok import bundle, checkpoint, ending, events, machine, native, preparation
 from jumok.beginning import choose, inherit
 from jumok.checkpoint import RunFolder
 from jumok.config import UNCLEANED
@@ -33,6 +33,7 @@ from jumok.events import EventLog, LossLog, Silence, Sink, TensorBoardSink
 from jumok.interop.ctranslate2_library import obstacle
 from jumok.keeping import Keeper
 from jumok.keys import key
+from jumok.locks import lock
 from jumok.metrics import quality
 from jumok.models import build
 from jumok.recipe import Recipe
@@ -40,12 +41,13 @@ from jumok.text.vocabulary import Vocabularies, Vocabulary
 from jumok.training import loop, optim
 from jumok.training.distributed import ALONE, Agreed, World
 from jumok.training.objectives import objective_of
-from jumok.training.pace import ByClock, ByCount, Costs, Limits, Pace, Progress
+from jumok.training.pace import ByClock, ByCount, Costs, Limits, Pace, Progress, ration
 from jumok.training.schedule import Course, Schedule
 from jumok.training.team import Stopped, Team
 from jumok.translator import Translator
 from jumok.validation import judge_of, spread
 
+UPDATES_A_MINUTE = 1_200  # at most: what logs are told to take in a run that is limited by minutes
 WRITING = 1.5e8  # bytes a second that a disk takes, until the first checkpoint has shown it
 
 
@@ -129,8 +131,14 @@ class Experiment:
         self.known: dict[tuple[str, int], dict[str, float]] = {}  # scores by name of the weights and number of pairs
 
     def run(self) -> Run:
-        """Everything from text to finished model."""
+        """Everything from text to finished model; no other process may use the folder meanwhile."""
         machine.keep_memory()
+        if not self.world.first:  # rank 0 holds the lock for all
+            return self._run()
+        with lock(self.folder.path, "the run", note=lambda text: self.report("note", text=text)):
+            return self._run()
+
+    def _run(self) -> Run:
         try:
             if bundle.is_older(self.folder.path):
                 self.recipe = self.recipe.change(UNCLEANED)
@@ -232,6 +240,7 @@ class Experiment:
         name = self.recipe.name
         self.report("begin", recipe=name, parameters=parameters, step=progress.step, version=jumok.__version__)
         self.pace = self.paced(progress)
+        self._check_disk(progress)
         pace, stop = (self.pace, self.stop) if self.world.size == 1 else (Agreed(self.pace, self.world), self.agreed)
         try:
             outcome = self.drive(pace, progress, stop)
@@ -247,6 +256,19 @@ class Experiment:
             )
         scores = self.finish(outcome.reason, outcome.progress).scores if self.world.first else {}
         return Run(self.folder.path, self.world.share(scores))
+
+    def _check_disk(self, progress: Progress) -> None:
+        """Say what the run will need of the disk; refuse to begin where not even one checkpoint fits."""
+        if not self.world.first:
+            return
+        training, last = self.recipe.training, self.pace.limits.last
+        if training.minutes is not None:
+            last = min(last, progress.step + round(UPDATES_A_MINUTE * training.minutes))
+        beside = sum(map(len, self.vocabularies.files().values()))
+        if preparation.shortlisted(self.recipe, self.prepared.is_text):
+            beside += len(self.prepared.shortlist())
+        logs = events.most_bytes(max(0, last - progress.step), training.validations)
+        self.keeper.check_disk(logs=logs, beside=beside, begun=progress.step > 0)
 
     def agreed(self) -> bool:
         """Whether any process was asked to stop."""
@@ -300,6 +322,7 @@ class Experiment:
                 report=self.updated,
                 validate=self.validate,
                 save=self.save,
+                save_seconds=60.0 * self.recipe.training.save_minutes,
                 stop=stop,
                 clock=self.clock,
             )
@@ -315,23 +338,42 @@ class Experiment:
     def paced(self, progress: Progress) -> Pace:
         """By count or by clock; epochs and tokens are told as steps, too, so that the schedule can end with them."""
         training, limits = self.recipe.training, self.limits()
+        if training.epochs is not None or training.tokens is not None:  # counted once in a run: it takes minutes
+            progress.batches = progress.batches or self.feed.count(0)
         if training.epochs is not None:
-            expected = -(-training.epochs * self.feed.count(0) // self.accumulate)
+            expected = -(-training.epochs * progress.batches // self.accumulate)
             limits = replace(limits, expected=min(training.steps, expected))
         if training.tokens is not None:
-            each = (self.store.tokens()[1] + len(self.store)) / self.feed.count(0) * self.accumulate
+            each = (self.store.tokens()[1] + len(self.store)) / progress.batches * self.accumulate
             limits = replace(limits, expected=min(limits.last, max(1, round(training.tokens / each))))
         candidates = 1 + (training.average > 1) + (self.mean is not None) + (self.earlier is not None)
         compared = 1 if self.earlier is None else 2
         limits = replace(limits, pairs=len(self.judge.pairs), candidates=candidates, compared=compared)
         if training.minutes is None:
-            return ByCount(limits, self.schedule)
+            if progress.step == 0:
+                self._tell_ration(limits)
+            return ByCount(limits, self.schedule, self.counted_work())
         self.promise(training.minutes * 60.0, progress)
         self.model.eval()
         costs = Costs(pair=self.judge.seconds_a_pair(), checkpoint=self.keeper.size() / WRITING)
         return ByClock(
             limits, self.schedule, costs, clock=self.clock, report=lambda **values: self.report("plan", **values)
         )
+
+    def _tell_ration(self, limits: Limits) -> None:
+        """Say so where a run validates less than the recipe asks for."""
+        chosen = ration(limits, self.counted_work())
+        if chosen == ration(limits):
+            return
+        often = f"every {chosen.every:,} updates" if chosen.every < limits.last else "once, at the end,"
+        self.stage(
+            f"Validating {often} on {chosen.pairs:,} of {limits.pairs:,} pairs, so that nearly all work is "
+            "training; --set training.validate_every=N validates every N updates on all of them"
+        )
+
+    def counted_work(self) -> Costs:
+        """Counted work of an update and of validating on one pair, in target tokens."""
+        return Costs(pair=self.judge.work(), update=self.recipe.training.tokens_per_update)
 
     def promise(self, seconds: float, progress: Progress) -> None:
         """Set when the run will be over: the minutes of an interrupted run go on, those of a finished one are new."""
@@ -423,7 +465,8 @@ class Experiment:
         better = loop.is_best(progress, scores)
         self.report(
             "validation", step=progress.step, epoch=progress.epoch, seconds=progress.seconds, wall=progress.wall,
-            pairs=progress.pairs, of=len(self.judge.pairs), better=better, sample=sample, **scores,
+            pairs=progress.pairs, of=len(self.judge.pairs), seen=progress.tokens, better=better, sample=sample,
+            **scores,
         )  # fmt: skip
         return scores
 
@@ -495,9 +538,9 @@ class Experiment:
 
 
 def comparable(recipe: Recipe) -> dict[str, Any]:
-    """A recipe without what may change between a stop and its continuation: the limits."""
+    """A recipe without what may change between a stop and its continuation: the limits, and how often it is saved."""
     values = recipe.model_dump()
-    for name in ("steps", "epochs", "tokens", "minutes", "until_bleu", "patience"):
+    for name in ("steps", "epochs", "tokens", "minutes", "until_bleu", "patience", "save_minutes"):
         del values["training"][name]
     return values
 

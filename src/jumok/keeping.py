@@ -1,22 +1,40 @@
 """What a run keeps of itself: checkpoints and the loss log, saved, found again, and compared with where it is now."""
 
+import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from torch import Tensor, nn
 
 import jumok
 from jumok import checkpoint, ending
-from jumok.checkpoint import Checkpoint, RunFolder
+from jumok.checkpoint import FULL, Checkpoint, RunFolder
 from jumok.errors import DiskError, JumokError, ModelFileError, UsageError
 from jumok.events import LossLog, Silence
 from jumok.training.distributed import World
 from jumok.training.optim import Optimizer, RunningMean
 from jumok.training.pace import Progress
 
+SMALL, HEADER = 16_384, 600  # bytes of a checkpoint besides its values: manifest and state; names of each weight
 UNSAVED_LIMIT = 3  # checkpoints in a row that a disk may refuse
+
+
+@dataclass(frozen=True)
+class Disk:
+    """Bytes on the disk of a run: what it takes at most, what is there already, and what is free."""
+
+    checkpoints: int
+    model: int
+    logs: int
+    there: int
+    free: int
+
+    @property
+    def need(self) -> int:
+        """What it may take beyond what is there."""
+        return max(0, self.checkpoints + self.model - self.there) + self.logs
 
 
 @dataclass
@@ -122,5 +140,43 @@ class Keeper:
 
     def size(self) -> int:
         """Bytes of a checkpoint: weights, two moments of each, and their running mean if there is one."""
-        values = sum(tensor.numel() for tensor in checkpoint.weights(self.model).values())
-        return 4 * values * (3 if self.mean is None else 4)
+        return self._weights() * (3 if self.mean is None else 4)
+
+    def _weights(self) -> int:
+        return 4 * sum(tensor.numel() for tensor in checkpoint.weights(self.model).values())
+
+    def disk(self, *, logs: int = 0, beside: int = 0) -> Disk:
+        """What the run takes at most; a model has `beside` its weights so many bytes, and may replace an earlier one.
+
+        There are the checkpoints that can be resumed and one that is being written; of those to average, of the best
+        and of one between validations there are the weights.
+        """
+        small = SMALL + HEADER * len(checkpoint.weights(self.model))
+        one, weights = self.size() + small, self._weights() + small
+        folders = (self.folder.checkpoints, self.folder.bundle)
+        files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+        return Disk(
+            checkpoints=(FULL + 1) * one + self.keep * weights,
+            model=2 * (weights + beside),
+            logs=logs,
+            there=sum(path.stat().st_size for path in files),
+            free=shutil.disk_usage(self.folder.path.absolute()).free,
+        )
+
+    def check_disk(self, *, logs: int, beside: int, begun: bool) -> None:
+        """Say what the run will take and what is free; a run that could not save a single checkpoint does not begin."""
+        disk, one = self.disk(logs=logs, beside=beside), self.size()
+        need, free = spell_bytes(disk.need), spell_bytes(disk.free)
+        self.report("disk", **asdict(disk), need=disk.need)
+        self.report("stage", text=f"Disk: at most {need} more for checkpoints, model and logs; {free} free")
+        where, hint = f"in {self.folder.path}", "try: another --out, or free some space"
+        if disk.free < one and not begun:
+            what = f"not even one checkpoint fits on the disk: it takes {spell_bytes(one)}, and {free} are free"
+            raise DiskError(what, where=where, hint=hint)
+        if disk.free < disk.need:
+            self.report("note", text=f"the disk may become full {where}; {hint}, or --set training.average=1")
+
+
+def spell_bytes(size: int) -> str:
+    """A number of bytes as 3.2 GB or 15 MB."""
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB" if size >= 1e7 else f"{size / 1e6:.1f} MB"

@@ -30,7 +30,7 @@ from jumok.experiment import WRITING, Experiment
 from jumok.recipe import Recipe
 from jumok.text.files import PACKED
 from jumok.text.lines import write_lines
-from jumok.training.pace import SHARE, ByCount, Costs, Limits, Progress, allot
+from jumok.training.pace import SHARE, ByCount, Costs, Limits, Progress, allot, ration
 
 PAIRS = 30_000  # that the probe learns its vocabulary from and trains on
 READING, UPDATING = 5.0, 8.0  # seconds
@@ -238,10 +238,10 @@ class Probe(Experiment):
 
     def memory(self) -> tuple[int, int]:
         """Bytes that the probe has taken at most, and what a run is expected to take."""
-        peak, training = machine.peak_memory(), self.recipe.training
+        peak = machine.peak_memory()
         weights = 4 * sum(parameter.numel() for parameter in self.model.parameters())
         working = max(0, peak - self.idle - 3 * weights)  # gradients and both moments do not depend on the batch
-        return peak, round(peak + working * (1 / self.smaller - 1) + (training.average + 1) * weights)
+        return peak, round(peak + working * (1 / self.smaller - 1) + 3 * weights)  # candidates for the finished model
 
 
 def probe(
@@ -289,25 +289,27 @@ def foresee(trial: Probe, run: RunFolder, *, pair: float, startup: float, load: 
     limits = replace(trial.limits(), pairs=len(trial.judge.pairs), candidates=1 + (training.average > 1))
     if training.epochs is not None:
         limits = replace(limits, expected=round(training.epochs * passes))
-    work = divided(limits, costs, training.minutes, startup)
+    work = divided(limits, costs, training.minutes, startup, trial.counted_work())
     place = next(folder for folder in (run.path.absolute(), *run.path.absolute().parents) if folder.exists())
     return Plan(
         recipe=trial.recipe.name, minutes=training.minutes, pairs=trial.count, counted=trial.counted,
         subwords=(source, target), parameters=weights // 4, tokens_per_second=tokens / update, update=update,
         epochs=work["updates"] / passes, startup=startup, memory=memory,
         expected_memory=expected_memory, available_memory=machine.available_memory(),
-        disk=files * (max(2, training.average) + 1) + weights, available_disk=shutil.disk_usage(place).free,
+        disk=trial.keeper.disk().need, available_disk=shutil.disk_usage(place).free,
         load=load, **work,
     )  # fmt: skip
 
 
-def divided(limits: Limits, costs: Costs, minutes: float | None, startup: float) -> dict[str, Any]:
-    """Updates, validations and seconds of a run."""
+def divided(
+    limits: Limits, costs: Costs, minutes: float | None, startup: float, work: Costs | None = None
+) -> dict[str, Any]:
+    """Updates, validations and seconds of a run; `work` is counted where minutes do not limit it."""
     if minutes is None:
-        every = limits.validate_every or max(1, round(limits.last / limits.validations))
-        validations, each = -(-limits.last // every), costs.pair * limits.pairs
+        rationed = ration(limits, work)
+        pairs, updates = rationed.pairs, limits.last
+        validations, each = -(-limits.last // rationed.every), costs.pair * pairs
         seconds = startup + limits.last * costs.update + validations * (each + costs.checkpoint)
-        pairs, updates = limits.pairs, limits.last
     else:
         seconds = minutes * 60.0
         allotment = allot(seconds, costs, limits)

@@ -25,7 +25,7 @@ from jumok.data.corpora import Pair
 from jumok.data.phrasebook import Phrase
 from jumok.errors import UnknownName, UsageError
 from jumok.evaluate import evaluate
-from jumok.events import Event, history
+from jumok.events import Event, history, read_losses
 from jumok.experiment import Experiment
 from jumok.models import section
 from jumok.recipe import Recipe
@@ -81,12 +81,17 @@ class Trained:
 
     @cached_property
     def events(self) -> list[Event]:
-        return history(self.folder / "events.jsonl")
+        return list(history(self.folder / "events.jsonl"))
+
+    @cached_property
+    def updates(self) -> list[dict[str, float]]:
+        """Every update: step, epoch, loss, rate, norm, tokens."""
+        return list(read_losses(self.folder / "losses.tsv"))
 
     @property
     def losses(self) -> list[tuple[int, float]]:
         """Update and training loss."""
-        return [(event["step"], event["loss"]) for event in self.events if event["event"] == "step"]
+        return [(int(update["step"]), update["loss"]) for update in self.updates]
 
     @property
     def validations(self) -> list[dict[str, Any]]:
@@ -140,6 +145,8 @@ class Lab:
         changes = changes or {}
         known = section(changes.get("model.kind", "transformer")).model_fields
         usual = {**UNCLEANED, **SMALL, "seed": self.seed, **changes, **self.common}
+        every = max(1, round(usual["training.steps"] / usual["training.validations"]))
+        usual.setdefault("training.validate_every", every)  # curves have their points even if that takes long
         fits = {
             key: value
             for key, value in usual.items()

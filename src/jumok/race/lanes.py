@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,10 +37,10 @@ class Lane(NamedTuple):
     def finished(self) -> bool:
         return ending.finished(RunFolder(self.folder)) is not None
 
-    def history(self) -> list[Event]:
+    def history(self) -> Iterator[Event]:
         """What happened in the run, attempts that were cut short without what was repeated."""
         path = self.folder / "events.jsonl"
-        return history(path) if path.is_file() else []
+        return history(path) if path.is_file() else iter(())
 
     @property
     def memory(self) -> int | None:
@@ -110,13 +110,14 @@ def new_events(path: Path, seen: int) -> Iterator[Event]:
             yield event
 
 
-def curve(events: Sequence[Event]) -> list[dict[str, Any]]:
+def curve(events: Iterable[Event]) -> list[dict[str, Any]]:
     """Every validation of a run: minutes, target tokens so far, scores."""
     tokens, found = 0, []
     for event in events:
         if event["event"] == "step":
             tokens += event["tokens"]
         elif event["event"] == "validation":
+            tokens = event.get("seen", tokens)  # logs from before have no total, but every update
             scores = {name: event[name] for name in ("loss", "bleu", "accuracy") if event.get(name) is not None}
             found.append({"minutes": event["wall"] / 60, "tokens": tokens, "step": event["step"], **scores})
     return found

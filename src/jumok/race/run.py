@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from itertools import islice, pairwise
 from pathlib import Path
@@ -124,7 +124,7 @@ def measured(
     tick()
     say(f"measuring {lane.contender.name}")
     model = Translator.load(lane.folder, engine="torch")  # the one engine that runs all kinds of models
-    events, card = lane.history(), model.card
+    card = model.card
     sources = [pair.source for pair in pairs]
     found = {
         "name": lane.contender.name,
@@ -133,8 +133,8 @@ def measured(
         "seed": model.recipe.seed,
         "parameters": sum(tensor.numel() for tensor in weights(model.model).values()),
         "memory": lane.memory,
-        "curve": curve(events),
-        "training_tokens_per_second": speed(events),
+        "curve": curve(lane.history()),
+        "training_tokens_per_second": speed(lane.history()),
         "minutes": card["minutes"],
         "steps": card["steps"],
         "weights": card["weights"],
@@ -148,14 +148,14 @@ def measured(
     return found
 
 
-def speed(events: Sequence[dict[str, Any]]) -> float:
+def speed(events: Iterable[dict[str, Any]]) -> float:
     """Target tokens a second of a usual update."""
-    steps = [event for event in events if event["event"] == "step"]
-    taken = [later["seconds"] - event["seconds"] for event, later in pairwise(steps)]
+    steps = [(one["step"], one["seconds"], one["tokens"]) for one in events if one["event"] == "step"]
+    taken = [(later[1] - one[1]) / (later[0] - one[0]) for one, later in pairwise(steps)]  # logs leave updates out
     if not taken:
         return 0.0
     usual = statistics.median(taken)  # an update after a validation has the validation's time, too
-    return statistics.mean(event["tokens"] for event in steps) / usual if usual > 0 else 0.0
+    return statistics.mean(tokens for _, _, tokens in steps) / usual if usual > 0 else 0.0
 
 
 def samples(model: Translator, pairs: Sequence[Pair]) -> list[dict[str, str]]:

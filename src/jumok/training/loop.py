@@ -56,23 +56,30 @@ def train(
     validate: Callable[[Progress], dict[str, float]],
     save: Callable[[Progress], None],
     stop: Callable[[], bool],
+    save_seconds: float = math.inf,
     dropout: Callable[[int], float] = lambda epoch: 1.0,
     clock: Callable[[], float] = time.monotonic,
 ) -> Outcome:
     """Update until a limit is reached or `stop` says so; the last state is always saved.
 
+    Checkpoints are made with every validation, and once `save_seconds` have passed without one.  The latter depend on
+    the clock, so nothing may depend on them.
     What `stop` cuts short counts as never begun: an update, or a validation, which the resumed run begins with.
     """
     outside = clock() - progress.seconds
-    saved = progress.step
+    saved, last = progress.step, clock()  # the update and the time of the newest checkpoint
+    taken = 0.0  # seconds of the last update: a checkpoint must not wait for another one that would be too long
     pace.start(progress)
     try:
         while True:
             if progress.validated < progress.step and pace.due(progress):
                 check(progress, pace, validate, save, clock)
-                saved = progress.step
+                saved, last = progress.step, progress.wall
             if (reason := ended(pace, progress, stop)) is not None:
                 break
+            if saved != progress.step and clock() + taken - last >= save_seconds:
+                keep(progress, save, clock)
+                saved, last = progress.step, progress.wall
             began = clock()
             team.train()
             step = progress.step + 1
@@ -89,10 +96,12 @@ def train(
                 mean.update(team.model, step)
             progress.wall = clock()
             progress.seconds = progress.wall - outside
-            pace.updated(progress, progress.wall - began)
+            taken = progress.wall - began
+            pace.updated(progress, taken)
             report(
                 step=step, epoch=epoch, loss=loss, rate=rate, norm=norm, tokens=tokens, seconds=progress.seconds,
                 wall=progress.wall, horizon=progress.course.horizon, skipped=progress.skipped,
+                seen=progress.tokens,
             )  # fmt: skip
         if progress.validated < progress.step and reason != "stopped":
             check(progress, pace, validate, save, clock)
@@ -122,6 +131,13 @@ def check(
     saving = clock() - validated
     progress.spent += saving
     pace.judged(progress, validated - began, saving)
+
+
+def keep(progress: Progress, save: Callable[[Progress], None], clock: Callable[[], float]) -> None:
+    """Save between two validations."""
+    began = clock()
+    save(progress)
+    progress.spent += clock() - began
 
 
 def account(progress: Progress, loss: float, norm: float, tokens: int, batches: Sequence[Batch]) -> None:

@@ -1,8 +1,9 @@
 """How a run divides its time: which update is the last, when to validate, on how many pairs, what the end takes.
 
-A run limited by steps or epochs never looks at the clock (`ByCount`).  A run limited by minutes (`ByClock`) looks at it
-at few updates, each named by the look before, and at the end; what it decides is kept in `Progress` and told as a
-`plan` event.  The clock counts seconds since the run began, over all of its attempts.
+A run limited by steps, epochs or tokens (`ByCount`) never looks at the clock: what it may spend on validating is a
+share of its work, counted in target tokens.  A run limited by minutes (`ByClock`) looks at it at few updates, each
+named by the look before, and at the end; what it decides is kept in `Progress` and told as a `plan` event.  The clock
+counts seconds since the run began, over all of its attempts.
 """
 
 import math
@@ -14,7 +15,7 @@ from typing import Any, Protocol
 
 from jumok.training.schedule import Course, Schedule
 
-SHARE = 0.06  # of the minutes, for all that is not an update: validating, saving, choosing and exporting the model
+SHARE = 0.06  # of the minutes, or of the counted work, for all that is not an update: validating, choosing the model
 JUDGING = 0.6  # of this share, at most, for choosing the finished model on the whole validation set
 FEW = (5, 2)  # validations that a short run wants before its last; their number of pairs follows from it
 LEAST_PAIRS, LEAST_SHARE = 50, 0.2  # even a run too short for it validates on so many, if that is no more of its time
@@ -42,6 +43,7 @@ class Progress:
     waited: int = 0  # validations since something got better
     course: Course = field(default_factory=Course)
     every: int = 0  # updates between validations, where they are counted
+    batches: int = 0  # in the first epoch, where that was counted
     pairs: int = 0  # of a validation; 0 until it is decided
     validated: int = 0  # the update of the last validation
     due: int = 0  # the update of the next one, where the clock decides; 0 is the last
@@ -107,17 +109,61 @@ def validate_on(pairs: int, progress: Progress) -> None:
     progress.pairs = pairs
 
 
-class ByCount:
-    """Steps or epochs limit the run: everything follows from the limits, nothing from the clock."""
+@dataclass
+class Costs:
+    """Seconds, as measured last; guessed or probed before that.  `ByCount` has target tokens in place of seconds."""
 
-    def __init__(self, limits: Limits, schedule: Schedule) -> None:
-        self.limits, self.schedule = limits, schedule
+    pair: float  # to validate on one pair
+    checkpoint: float = 0.0  # to save one, or to export the model
+    update: float = 0.0
+
+
+@dataclass(frozen=True)
+class Ration:
+    """What a run limited by count does besides updates."""
+
+    every: int  # updates between validations; there is always one at the end
+    pairs: int  # of each validation
+    final: int  # pairs on which candidates for the finished model are judged
+
+
+def ration(limits: Limits, work: Costs | None = None) -> Ration:
+    """Everything the limits ask for, or as much of it as `SHARE` of the work of all updates pays for.
+
+    What does not fit is cut in this order: validations down to a few, their pairs down to `LEAST_PAIRS`, then the rest
+    of the validations but the last.  Without `work`, or with `validate_every`, nothing is cut.
+    """
+    even = max(1, round(limits.last / limits.validations))
+    whole = Ration(limits.validate_every or even, limits.pairs, limits.pairs)
+    if work is None or limits.validate_every is not None:
+        return whole
+    total, wanted, candidates = limits.last * work.update, limits.validations - 1, limits.candidates
+    budget = SHARE * total / work.pair  # in pairs
+    if limits.pairs * ((limits.last - 1) // even + candidates) <= budget:
+        return whole
+    least = max(1, min(LEAST_PAIRS, limits.pairs, int(LEAST_SHARE * total / work.pair / candidates)))
+    final = max(least, min(limits.pairs, int(JUDGING * budget / candidates)))
+    rest = max(0.0, budget - final * candidates)
+    affordable = [int(rest / (min(wanted, few) + 1)) for few in FEW]
+    pairs = next((min(count, final) for count in affordable if count >= least), final)
+    count = min(wanted, int(rest / pairs) - (pairs < final))  # the last one is paid for if it judges a candidate
+    return Ration(-(-limits.last // (max(0, count) + 1)), pairs, final)
+
+
+class ByCount:
+    """Steps, epochs or tokens limit the run: everything follows from the limits and from `work`, the counted work of an
+    update and of validating on one pair; nothing follows from the clock."""
+
+    def __init__(self, limits: Limits, schedule: Schedule, work: Costs | None = None) -> None:
+        self.limits, self.schedule, self.work = limits, schedule, work
 
     def start(self, progress: Progress) -> None:
-        progress.course = self.schedule.course(self.limits.last)
-        even = max(1, round(self.limits.last / self.limits.validations))
-        progress.every, progress.until = self.limits.validate_every or even, 0.0
-        validate_on(self.limits.pairs, progress)
+        """Decide when to validate; a run that goes on to the same end goes on as it was decided when it began."""
+        begun = progress.every > 0 and progress.pairs > 0 and progress.course.horizon == self.limits.last
+        chosen = ration(self.limits, self.work)
+        progress.course, progress.until = self.schedule.course(self.limits.last), 0.0
+        progress.every = progress.every if begun and self.limits.validate_every is None else chosen.every
+        validate_on(min(progress.pairs, self.limits.pairs) if begun else chosen.pairs, progress)
 
     def over(self, progress: Progress) -> bool:
         return False
@@ -133,16 +179,8 @@ class ByCount:
         return True
 
     def final(self, progress: Progress) -> int:
-        return self.limits.pairs
-
-
-@dataclass
-class Costs:
-    """Seconds, as measured last; guessed or probed before that."""
-
-    pair: float  # to validate on one pair
-    checkpoint: float  # to save one, or to export the model
-    update: float = 0.0
+        """All pairs where validations see all of them, else what was rationed."""
+        return self.limits.pairs if progress.pairs == self.limits.pairs else ration(self.limits, self.work).final
 
 
 @dataclass(frozen=True)

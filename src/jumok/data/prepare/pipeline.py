@@ -36,6 +36,8 @@ from jumok.data.prepare.stage import Report, Stage
 from jumok.data.store import Filters
 from jumok.errors import DataError, DiskError
 from jumok.keys import key
+from jumok.locks import FILE as LOCK
+from jumok.locks import lock
 from jumok.recipe import Recipe
 from jumok.text.columnar import is_columnar, units
 from jumok.text.files import must_be_file
@@ -70,7 +72,8 @@ def prepare(
         return found
     job = Job(recipe, trained, validating, place, report, vocabularies, tick)
     try:
-        return job.run(workers)
+        with lock(job.work, "the prepared data", note=lambda text: report("note", text=text)):
+            return find(place, recipe, trained, vocabularies) or job.run(workers)
     except OSError as error:
         what, hint = f"cannot write what is prepared: {error.strerror or error}", "try: df -h; free some space"
         raise DiskError(what, where=f"in {place.parent}", hint=hint) from None
@@ -147,9 +150,11 @@ class Job:
         plan["excluded"] = [_stamp(path) for path in self._excluded_files()]
         known = self.work / PLAN
         if not known.is_file() or json.loads(known.read_bytes()) != plan:
-            shutil.rmtree(self.work, ignore_errors=True)
+            for path in self.work.iterdir():
+                if path.name != LOCK:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
             for name in (work.PARTS, work.SHARDS):
-                (self.work / name).mkdir(parents=True)
+                (self.work / name).mkdir()
             bundle.write_file(known, json.dumps(plan).encode())
 
     def _excluded_files(self) -> list[str]:

@@ -177,9 +177,9 @@ def tried(lab: Lab, row: str, changes: Mapping[str, Any], sentences: int, *, tra
         "bleu": judged.bleu,
         "parameters": sum(weights.numel() for weights in run.model.model.parameters()),
         "minutes": steps[-1]["seconds"] / 60,
-        "tokens": sum(event["tokens"] for event in steps),
+        "tokens": round(sum(update["tokens"] for update in run.updates)),
         "epochs": steps[-1]["epoch"],
-        "loss": sum(event["loss"] for event in steps[-50:]) / len(steps[-50:]),
+        "loss": sum(update["loss"] for update in run.updates[-50:]) / len(run.updates[-50:]),
     }
     kept.parent.mkdir(parents=True, exist_ok=True)
     write_file(kept, json.dumps(numbers).encode())

@@ -67,7 +67,7 @@ def equation() -> list[dict[str, Any]]:
 def tried(lab: Lab, warmup: int) -> dict[str, Any]:
     """One run: what it learnt, and the rate of every update."""
     run = deep(lab, f"warm-up {warmup}", warmup)
-    rates = [event["rate"] for event in run.events if event["event"] == "step"]
+    rates = [update["rate"] for update in run.updates]
     thin = max(1, len(rates) // 60)
     return learnt(run) | {
         "warmup": warmup,

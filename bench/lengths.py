@@ -4,10 +4,10 @@
     bench/lengths --recipe base --rounds 2
     bench/lengths --recipe base --lengths 32 --symbols 32000
 
-Every measurement is a process of its own, so that its peak memory is its own.  It makes updates of the recipe's size from
-sentences that all have the same number of random subwords on both sides (END comes on top, as `data.longest` counts), with
-the recipe's model, dropout, optimiser and workers.  A round measures every length once; rates are medians over the rounds,
-a ratio is the median of the ratios within each round.
+Every measurement is a process of its own, so that its peak memory is its own.  It makes updates of the recipe's size
+from sentences that all have the same number of random subwords on both sides (END comes on top, as `data.longest`
+counts), with the recipe's model, dropout, optimiser and workers.  A round measures every length once; rates are medians
+over the rounds, a ratio is the median of the ratios within each round.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@
 Every measurement is a process of its own, so that its peak memory is its own.  It makes updates of the recipe's size
 from sentences that all have the same number of random subwords on both sides (END comes on top, as `data.longest`
 counts), with the recipe's model, dropout, optimiser and workers.  A round measures every length once; rates are medians
-over the rounds, a ratio is the median of the ratios within each round.
+over the rounds, a ratio is the median of the ratios within each round.  Where other programs are busy, compare the
+rates per second of processor time; `disturbed` is the share of updates during which they were.
 """
 
 from __future__ import annotations
@@ -85,6 +86,7 @@ def measure(
     return {
         "length": length,
         "tokens_per_second": figures["target_tokens_per_second_median"],
+        "tokens_per_core_second": statistics.median(u.work.target / (u.user + u.system) for u in watch.counted),
         "seconds_per_update": figures["seconds_per_update_median"],
         "updates": len(watch.timed),
         "disturbed": len(watch.timed) - len(watch.clean),
@@ -106,18 +108,19 @@ def measure_apart(length: int, given: argparse.Namespace) -> dict[str, Any]:
 
 def table(rounds: Sequence[Sequence[dict[str, Any]]]) -> list[str]:
     """Medians over the rounds as a Markdown table; every round has the same lengths, the first is the reference."""
-    lines = ["| subwords | target tokens/s | of the first | seconds per update | peak memory | disturbed |"]
-    lines.append("|---:|---:|---:|---:|---:|---:|")
+    lines = ["| subwords | target tokens/s | of the first | per second of a core | of the first | seconds per update "]
+    lines[0] += "| peak memory | disturbed |"
+    lines.append("|---:" * 8 + "|")
     for place, first in enumerate(rounds[0]):
-        found = [each[place] for each in rounds]
-        rate = statistics.median(one["tokens_per_second"] for one in found)
-        ratio = statistics.median(each[place]["tokens_per_second"] / each[0]["tokens_per_second"] for each in rounds)
+        found, cells = [each[place] for each in rounds], []
+        for rate in ("tokens_per_second", "tokens_per_core_second"):
+            ratio = statistics.median(each[place][rate] / each[0][rate] for each in rounds)
+            cells += [f"{statistics.median(one[rate] for one in found):,.0f}", f"{ratio:.0%}"]
         seconds = statistics.median(one["seconds_per_update"] for one in found)
         memory = max(one["peak_memory"] for one in found) / 1e9
         disturbed = sum(one["disturbed"] for one in found) / sum(one["updates"] for one in found)
-        lines.append(
-            f"| {first['length']:,} | {rate:,.0f} | {ratio:.0%} | {seconds:.3f} | {memory:.2f} GB | {disturbed:.0%} |"
-        )
+        cells += [f"{seconds:.3f}", f"{memory:.2f} GB", f"{disturbed:.0%}"]
+        lines.append(f"| {first['length']:,} | {' | '.join(cells)} |")
     return lines
 
 

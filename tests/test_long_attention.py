@@ -131,6 +131,15 @@ def test_up_to_256_tokens_nothing_depends_on_the_path_for_long_sentences(length,
 
 
 @compiled
+@pytest.mark.parametrize(("queries", "keys"), [(1, 1), (30, 256), (256, 250), (257, 9), (9, 257), (1_024, 1_024)])
+def test_weights_are_kept_where_queries_and_keys_are_at_most_256_and_elsewhere_one_number_per_query(queries, keys):
+    begins = [torch.arange(3) * count for count in (queries, keys)]
+    how = fused.Attending(2, 5, 8, 8, *fused.at(*begins, None, None), 40, 80, 80, False, fused.LONGEST, 1.0)
+    each = -(-keys // 8) * 8 if max(queries, keys) <= 256 else 1
+    assert native.library().attention_kept(ctypes.byref(how)) == 2 * 5 * queries * each
+
+
+@compiled
 @pytest.mark.parametrize("length", [1, 7, 40, 257, 300])
 def test_weights_kept_and_weights_computed_again_give_the_same_numbers(length, monkeypatch):
     model = model_of(**BOTH)

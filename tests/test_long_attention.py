@@ -82,6 +82,17 @@ def test_a_long_query_that_may_look_nowhere_gets_zeros_and_gives_no_gradient():
 
 
 @compiled
+def test_a_long_target_whose_source_is_padding_alone_has_the_numbers_of_the_layers():
+    model = model_of(dropout=0.0, **BOTH)
+    source, target = tokens(2, 5, 300)
+    source[1] = PAD
+    ours, theirs = (answer(one, source, target) for one in (model, layered(model)))
+    torch.testing.assert_close(ours[0], theirs[0], **CLOSE)
+    for name, gradient in theirs[1].items():
+        torch.testing.assert_close(ours[1][name], gradient, atol=2e-3, rtol=2e-3, msg=name)
+
+
+@compiled
 def test_scores_far_apart_neither_overflow_nor_vanish_in_long_sentences():
     torch.manual_seed(0)
     module = SelfAttention(16, 2, 8, 8, score="dot", bias=False)

@@ -78,7 +78,7 @@ static void scatter_rows(float *to, int64_t stride, const float *from, const flo
     if (turns) rotate(to, stride, to, stride, turns, rows, K, -1.0f);
 }
 
-/* C (M, N) += A B, where B is rows from … from + K - 1 of a matrix of `all` rows that was packed whole. */
+/* C (M, N) = A B, or C += A B where `more`; B is rows from … from + K - 1 of a matrix of `all` rows that was packed whole. */
 static void multiply_rows(float *C, int64_t width, matrix A, const float *packed, int64_t all, int64_t from, int64_t M, int64_t K,
                           int64_t N, int more) {
     for (int64_t n = 0; n < N; n += BROAD)
@@ -116,18 +116,18 @@ void long_attention(float *out, float *logs, const float *q, const float *k, con
 
 /* What the backward pass reads and writes of one head: rows as they are used, packed whole, and gradients so far. */
 typedef struct {
-    float *queries, *packed_queries, *packed_gradient, *along; /* (T, K), its panels, those of the gradient, (T) */
-    float *keys, *turned, *turned_values, *packed_keys;        /* of one block of keys */
-    float *weights, *ds;                                       /* (QUERIES, KEYS + APART) */
-    float *dq, *dk, *dv;                                       /* (T, K), and of one block of keys */
+    float *queries, *packed_queries, *gradient, *packed_gradient, *along; /* (T, K), its panels; (T, E), its panels; (T) */
+    float *keys, *turned, *turned_values, *packed_keys; /* of one block of keys */
+    float *weights, *ds;                                /* (QUERIES, KEYS + APART) */
+    float *dq, *dk, *dv;                                /* (T, K), and of one block of keys */
 } workspace;
 
 /* Weights and gradients of scores of some queries and the `keys` keys from `first` on. */
-static void recompute(const workspace *b, const head *h, const float *gradient, const float *logs, int64_t from, int64_t count,
-                      int64_t first, int64_t keys) {
+static void recompute(const workspace *b, const head *h, const float *logs, int64_t from, int64_t count, int64_t first,
+                      int64_t keys) {
     int64_t ld = KEYS + APART, end = panels(keys);
     multiply(b->weights, ld, (matrix){b->queries + from * h->K, h->K, 1}, b->turned, count, h->K, end, NULL, 0);
-    multiply(b->ds, ld, (matrix){gradient + from * h->out_stride, h->out_stride, 1}, b->turned_values, count, h->E, end, NULL, 0);
+    multiply(b->ds, ld, (matrix){b->gradient + from * h->E, h->E, 1}, b->turned_values, count, h->E, end, NULL, 0);
     for (int64_t r = 0; r < count; r++) {
         float *w = b->weights + r * ld, *d = b->ds + r * ld, log = logs[from + r], along = b->along[from + r];
         int64_t open = MAX(0, MIN(keys, seen_before(h, from + r + 1) - first));
@@ -142,14 +142,14 @@ static void recompute(const workspace *b, const head *h, const float *gradient, 
 
 static workspace workspace_for(const head *h) {
     int64_t T = h->T, K = h->K, E = h->E, ld = KEYS + APART;
-    return (workspace){room(T * K),     room(T * panels(K)), room(T * panels(E)), room(T),
-                   room(KEYS * K),  room(KEYS * K),      room(KEYS * E),      room(KEYS * panels(K)),
-                   room(QUERIES * ld), room(QUERIES * ld), zeros(T * K), room(KEYS * K), room(KEYS * E)};
+    return (workspace){room(T * K),        room(T * panels(K)), room(T * E),    room(T * panels(E)),   room(T),
+                       room(KEYS * K),     room(KEYS * K),      room(KEYS * E), room(KEYS * panels(K)),
+                       room(QUERIES * ld), room(QUERIES * ld),  zeros(T * K),   room(KEYS * K),        room(KEYS * E)};
 }
 
 static void clear(workspace b) {
-    free(b.queries), free(b.packed_queries), free(b.packed_gradient), free(b.along), free(b.keys), free(b.turned);
-    free(b.turned_values), free(b.packed_keys), free(b.weights), free(b.ds), free(b.dq), free(b.dk), free(b.dv);
+    free(b.queries), free(b.packed_queries), free(b.gradient), free(b.packed_gradient), free(b.along), free(b.keys);
+    free(b.turned), free(b.turned_values), free(b.packed_keys), free(b.weights), free(b.ds), free(b.dq), free(b.dk), free(b.dv);
 }
 
 void long_attention_backward(float *dq, float *dk, float *dv, const float *gradient, const float *out, const float *logs,
@@ -158,8 +158,9 @@ void long_attention_backward(float *dq, float *dk, float *dv, const float *gradi
     workspace b = workspace_for(h);
     gather_rows(b.queries, q, h->q_stride, h->turns, T, K, h->factor);
     pack(b.packed_queries, (matrix){b.queries, K, 1}, T, K);
-    pack(b.packed_gradient, (matrix){gradient, h->out_stride, 1}, T, E);
-    for (int64_t t = 0; t < T; t++) b.along[t] = dot(gradient + t * h->out_stride, out + t * h->out_stride, E);
+    gather_rows(b.gradient, gradient, h->out_stride, NULL, T, E, 1.0f);
+    pack(b.packed_gradient, (matrix){b.gradient, E, 1}, T, E);
+    for (int64_t t = 0; t < T; t++) b.along[t] = dot(b.gradient + t * E, out + t * h->out_stride, E);
     for (int64_t first = 0; first < h->S; first += KEYS) {
         int64_t all = MIN(KEYS, h->S - first), keys = MAX(0, MIN(all, h->seen - first));
         const float *turns = h->turns ? h->turns + first * 2 * K : NULL;
@@ -172,7 +173,7 @@ void long_attention_backward(float *dq, float *dk, float *dv, const float *gradi
         for (int64_t from = h->causal ? first / QUERIES * QUERIES : 0; keys && from < T; from += QUERIES) {
             int64_t count = MIN(QUERIES, T - from), open = MIN(keys, seen_before(h, from + count) - first);
             if (open <= 0) continue;
-            recompute(&b, h, gradient, logs, from, count, first, open);
+            recompute(&b, h, logs, from, count, first, open);
             multiply_rows(b.dq + from * K, K, (matrix){b.ds, ld, 1}, b.packed_keys, all, 0, count, open, K, 1);
             multiply_rows(b.dk, K, (matrix){b.ds, 1, ld}, b.packed_queries, T, from, open, count, K, 1);
             multiply_rows(b.dv, E, (matrix){b.weights, 1, ld}, b.packed_gradient, T, from, open, count, E, 1);

@@ -149,6 +149,16 @@ def test_an_update_of_one_long_sentence_uses_all_cores_and_an_update_of_short_on
 
 
 @compiled
+def test_three_long_sentences_are_divided_between_two_workers_over_the_batches_or_the_cores():
+    team, three = Observed(2), batch_with(300, 290, 280)
+    team.run(three, three)
+    assert sorted((worker, sentences) for worker, sentences, _ in team.seen) == [(0, 1), (0, 2), (1, 1), (1, 2)]
+    team.seen.clear()
+    team.run(three)
+    assert team.seen == [(0, 3, 2)]
+
+
+@compiled
 @pytest.mark.parametrize("lengths", [[300], [300, 7], [300, 280, 270, 3, 4]], ids=str)
 def test_long_sentences_give_the_same_bytes_every_time_and_the_numbers_of_one_worker(lengths):
     def run(workers, **changes):

@@ -30,6 +30,7 @@ from jumok.training.objectives import Objective
 from jumok.training.optim import Optimizer
 
 NEVER: Callable[[], bool] = lambda: False  # noqa: E731 - nobody asks to stop
+FEW = 3  # sentences per worker from which an uneven division costs little
 LOOK = 0.2  # seconds between looks at who asks to stop
 T = TypeVar("T")
 Model = TypeVar("Model", bound=nn.Module)
@@ -82,17 +83,16 @@ class Team(Generic[Model]):
         tokens = sum(batch.tokens for batch in batches)
         for matrix in self.packed:
             matrix.expire()
-        left, everybody = threading.Event(), self.workers * self.world.size
+        left = threading.Event()
 
         def work(me: int) -> tuple[float, int]:
             total, predictions, number_of_all = 0.0, 0, self.world.rank * self.workers + me
             self.gradients[me].begin()
             for turn, (batch, number) in enumerate(zip(batches, keys, strict=True)):
-                few = few_long(batch, everybody)
-                share = batch.share((number_of_all + turn * few) % everybody, everybody)
-                if share.tokens and not left.is_set():
+                share, threads = self.portion(batch, me, turn, single=len(batches) == 1)
+                if share and share.tokens and not left.is_set():
                     self.dropouts[me].start(key(number, "worker", number_of_all), dropout)
-                    with self.threads(self.workers if few and len(batches) == len(batch.rows) == 1 else 1):
+                    with self.threads(threads):
                         loss, count = self.objectives[me](share)
                         loss.backward()
                     total, predictions = total + loss.item(), predictions + count
@@ -133,6 +133,18 @@ class Team(Generic[Model]):
         both = [(loss, int(count)) for loss, count in losses.tolist()]
         return both, [self.optimizer.gather(part, everybody) for part in range(everybody)]
 
+    def portion(self, batch: Batch, me: int, turn: int, *, single: bool) -> tuple[Batch | None, int]:
+        """What a worker takes of an update's batch number `turn`, if anything, and how many threads it may use for it.
+
+        Where long sentences cannot be divided evenly, the larger portions go to other workers each turn; the `single`
+        batch of an update goes to the first worker of each process, which then uses all cores.
+        """
+        number, everybody = self.world.rank * self.workers + me, self.workers * self.world.size
+        uneven = is_uneven(batch, everybody)
+        if uneven and single:
+            return (batch.share(self.world.rank, self.world.size), self.workers) if me == 0 else (None, 1)
+        return batch.share((number + turn * uneven) % everybody, everybody), 1
+
     @contextmanager
     def threads(self, count: int) -> Iterator[None]:
         """Let the calling worker use more than its own core, while the others have nothing to do."""
@@ -159,12 +171,10 @@ class Team(Generic[Model]):
             torch.set_num_threads(threads)
 
 
-def few_long(batch: Batch, workers: int) -> bool:
-    """Whether a batch has fewer sentences than there are workers, and long ones, so that idle workers would be costly.
-
-    Such batches go to other workers each turn; if an update has only one sentence, its worker uses all cores.
-    """
-    return len(batch.rows) < workers and max(batch.source.shape[1], batch.target.shape[1]) > fused.LONGEST
+def is_uneven(batch: Batch, workers: int) -> bool:
+    """Whether a batch has so few and so long sentences that some workers would wait for the others."""
+    sentences, longest = len(batch.rows), max(batch.source.shape[1], batch.target.shape[1])
+    return sentences % workers > 0 and sentences < FEW * workers and longest > fused.LONGEST
 
 
 class Gradients:

@@ -78,7 +78,7 @@ def test_with_an_empty_source_it_is_a_language_model(variant):
 
 
 @every
-@pytest.mark.parametrize("length", [40, 300])  # 300 is more than the kernels of attention take
+@pytest.mark.parametrize("length", [40, 300])  # 300: attention weights are computed again, not kept
 def test_kernels_in_training_give_the_states_and_gradients_of_plain_double(variant, length):
     source = pad([[8 + i % 15 for i in range(length)], [9, 10]], after=END)
     target = pad([[11, 12], [8 + i % 13 for i in range(20)]], before=START)

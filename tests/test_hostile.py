@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from jumok import bundle, checkpoint, ending, recipes
+from jumok import bundle, checkpoint, ending, machine, recipes
 from jumok.checkpoint import RunFolder
 from jumok.data.store import Store
 from jumok.errors import JumokError, ModelFileError, UsageError
 from jumok.interop.ctranslate2 import export_bundle
 from jumok.models import build
+from jumok.native import searching
 from jumok.recipe import Recipe
 from jumok.text import pieces
 from jumok.text.vocabulary import Vocabulary
@@ -164,8 +165,8 @@ def test_an_optimizer_state_larger_than_its_model_s_is_not_read(own_micro):
 
 
 def test_a_search_that_would_take_all_memory_is_refused(micro, monkeypatch):
-    real = os.sysconf
-    monkeypatch.setattr(os, "sysconf", lambda name: 1_000 if name == "SC_PHYS_PAGES" else real(name))  # 4 MB
+    monkeypatch.setattr(machine, "available_memory", lambda: 4 << 20)
+    monkeypatch.setattr(searching, "SMALL", 0)
     for engine in ("native", "torch"):
         with pytest.raises(UsageError, match=r"a beam of 1000 over [0-9,]+ subwords takes"):
             Translator.load(micro, engine=engine).translate("a", beam=1_000, extra_length=100)

@@ -22,9 +22,9 @@ ROOT = Path(package.__file__).parent
 
 # Every import in jumok points strictly down this table (bottom first).  To move a module, move it here first.
 ARCHITECTURE = [
-    {"errors", "caches", "processes"},
+    {"errors", "caches", "processes", "machine"},
     {"native", "locks"},
-    {"config", "text", "nn", "events", "metrics", "viz", "keys", "machine", "document"},
+    {"config", "text", "nn", "events", "metrics", "viz", "keys", "document"},
     {"models"},
     {"recipe"},
     {"bundle"},

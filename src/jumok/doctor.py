@@ -81,9 +81,9 @@ def arithmetic(here: machine.Machine) -> list[Finding]:
 
 def kernels() -> tuple[str, Literal["fine", "poor"]]:
     """Whether the C kernels are there."""
-    if native.library() is not None:
+    if (problem := native.problem()) is None:
         return "compiled for this processor", "fine"
-    return "none, so training is slower (try: apt-get install gcc, or your system's equivalent)", "poor"
+    return f"none, so training is slower: {problem} (try: apt-get install gcc, or your system's equivalent)", "poor"
 
 
 def devices() -> str:

@@ -237,6 +237,8 @@ class Experiment:
             f"Training {parameters / 1e6:.1f} million parameters on {self.device} ({torch.get_num_threads()} threads); "
             + (obstacle(self.recipe.model) or "this recipe exports to CTranslate2")
         )
+        if self.device.type == "cpu" and (problem := native.problem()):
+            self.report("note", text=f"training without the C kernels, which is slower: {problem}")
         name = self.recipe.name
         self.report("begin", recipe=name, parameters=parameters, step=progress.step, version=jumok.__version__)
         self.pace = self.paced(progress)

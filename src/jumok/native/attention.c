@@ -1,4 +1,6 @@
-/* Attention between short sentences, straight from packed projections, and the way back. */
+/* Attention straight from packed projections, and its backward pass.
+ *
+ * Short sentences keep their weights for the backward pass; long ones are handed to long_attention.c. */
 #include "kernels.h"
 #include "vectors.h"
 
@@ -65,47 +67,61 @@ static lines placed(float *scratch, const float *from, int64_t stride, const flo
     return (lines){scratch, K};
 }
 
-/* One head of one sentence: how many queries and keys it has, how many of the keys are seen, and where all of it is. */
+/* One head of one sentence: how many queries and keys it has, how many of the keys are seen, whether it is a long one, and where
+ * all of it is. */
 typedef struct {
-    int64_t T, S, P, seen, to_q, to_k, to_v, to_out, to_weights;
+    int64_t T, S, P, seen, is_long, to_q, to_k, to_v, to_out, to_kept;
 } place;
 
-/* Where the weights of each sentence begin (B + 1), and the longest of all sentences. */
-static int64_t *weights_of(const attending *a, int64_t *T, int64_t *S) {
+static inline int is_long(const attending *a, int64_t queries, int64_t keys) { return MAX(queries, keys) > a->longest; }
+
+/* Where what is kept of each sentence begins (B + 1), and the largest numbers of queries and keys of the short sentences. */
+static int64_t *kept_of(const attending *a, int64_t *T, int64_t *S) {
     int64_t *begin = malloc(sizeof(int64_t) * (size_t)(a->B + 1));
     *T = *S = begin[0] = 0;
     for (int64_t b = 0; b < a->B; b++) {
         int64_t queries = a->queries[b + 1] - a->queries[b], keys = a->keys[b + 1] - a->keys[b];
-        begin[b + 1] = begin[b] + a->H * queries * padded(keys);
-        *T = MAX(*T, queries), *S = MAX(*S, keys);
+        int apart = is_long(a, queries, keys);
+        begin[b + 1] = begin[b] + a->H * queries * (apart ? 1 : padded(keys));
+        if (!apart) *T = MAX(*T, queries), *S = MAX(*S, keys);
     }
     return begin;
 }
 
-int64_t attention_weights(const attending *a) {
-    int64_t T, S, *begin = weights_of(a, &T, &S), size = begin[a->B];
+int64_t attention_kept(const attending *a) {
+    int64_t T, S, *begin = kept_of(a, &T, &S), size = begin[a->B];
     free(begin);
     return size;
 }
 
 static place find(const attending *a, const int64_t *begin, int64_t bh) {
     int64_t b = bh / a->H, h = bh % a->H, q = a->queries[b], k = a->keys[b];
-    int64_t T = a->queries[b + 1] - q, S = a->keys[b + 1] - k, P = padded(S);
-    return (place){T, S, P, a->lengths ? a->lengths[b] : S, q * a->q_stride + h * a->K, k * a->k_stride + h * a->K,
-                   k * a->v_stride + h * a->E, (q * a->H + h) * a->E, begin[b] + h * T * P};
+    int64_t T = a->queries[b + 1] - q, S = a->keys[b + 1] - k, P = padded(S), apart = is_long(a, T, S);
+    return (place){T, S, P, a->lengths ? a->lengths[b] : S, apart, q * a->q_stride + h * a->K, k * a->k_stride + h * a->K,
+                   k * a->v_stride + h * a->E, (q * a->H + h) * a->E, begin[b] + h * T * (apart ? 1 : P)};
 }
 
-/* out (N, H·E) = softmax(factor q kᵀ) v, every sentence by itself; weights (H, T, padded S) of each sentence are kept for the
- * way back.  A query that may look nowhere gets zeros. */
-void attention(float *out, float *weights, const float *q, const float *k, const float *v, const attending *a) {
-    int64_t T, S, *begin = weights_of(a, &T, &S), K = a->K, E = a->E;
+static head head_of(const attending *a, const place *p) {
+    return (head){p->T, p->S, p->seen, a->K, a->E, a->q_stride, a->k_stride, a->v_stride, a->H * a->E, a->causal, a->turns,
+                  a->factor};
+}
+
+/* out (N, H·E) = softmax(factor q kᵀ) v, every sentence by itself; of each short sentence the weights (H, T, padded S) are kept
+ * for the backward pass, of each long one what long_attention.c keeps (H, T).  A query that may look nowhere gets zeros. */
+void attention(float *out, float *kept, const float *q, const float *k, const float *v, const attending *a) {
+    int64_t T, S, *begin = kept_of(a, &T, &S), K = a->K, E = a->E;
 #pragma omp parallel
     {
         float *turned = room(K * padded(S)), *scratch = room((T + S) * K);
 #pragma omp for schedule(static)
         for (int64_t bh = 0; bh < a->B * a->H; bh++) {
             place p = find(a, begin, bh);
-            float *w = weights + p.to_weights;
+            float *w = kept + p.to_kept;
+            if (p.is_long) {
+                head h = head_of(a, &p);
+                long_attention(out + p.to_out, w, q + p.to_q, k + p.to_k, v + p.to_v, &h);
+                continue;
+            }
             lines queries = placed(scratch, q + p.to_q, a->q_stride, a->turns, p.T, K);
             lines keys = placed(scratch + p.T * K, k + p.to_k, a->k_stride, a->turns, p.S, K);
             transpose(turned, p.P, keys.at, keys.stride, p.S, K);
@@ -119,17 +135,23 @@ void attention(float *out, float *weights, const float *q, const float *k, const
     free(begin);
 }
 
-/* Gradients of `attention`: dq, dk, dv are written with the strides of q, k, v. */
-void attention_backward(float *dq, float *dk, float *dv, const float *gradient, const float *weights, const float *q,
-                        const float *k, const float *v, const attending *a) {
-    int64_t T, S, *begin = weights_of(a, &T, &S), K = a->K, E = a->E;
+/* Gradients of `attention`: dq, dk, dv are written with the strides of q, k, v; `out` is what it gave. */
+void attention_backward(float *dq, float *dk, float *dv, const float *gradient, const float *out, const float *kept,
+                        const float *q, const float *k, const float *v, const attending *a) {
+    int64_t T, S, *begin = kept_of(a, &T, &S), K = a->K, E = a->E;
 #pragma omp parallel
     {
         float *turned = room(E * padded(S)), *ds = room(T * padded(S)), *scratch = room((T + S) * K);
 #pragma omp for schedule(static)
         for (int64_t bh = 0; bh < a->B * a->H; bh++) {
             place p = find(a, begin, bh);
-            const float *g = gradient + p.to_out, *w = weights + p.to_weights;
+            const float *g = gradient + p.to_out, *w = kept + p.to_kept;
+            if (p.is_long) {
+                head h = head_of(a, &p);
+                long_attention_backward(dq + p.to_q, dk + p.to_k, dv + p.to_v, g, out + p.to_out, w, q + p.to_q, k + p.to_k,
+                                        v + p.to_v, &h);
+                continue;
+            }
             transpose(turned, p.P, v + p.to_v, a->v_stride, p.S, E);
             product(ds, p.P, g, a->H * E, 1, turned, p.P, p.T, p.P, E, 1.0f);
             for (int64_t t = 0; t < p.T; t++) {

@@ -59,8 +59,9 @@ static void settle(sheet *s, int64_t p, const int64_t *labels, float smoothing, 
     }
 }
 
-/* Loss and gradients of some rows: dx (rows, I), and what they add to turned (P, I, BROAD) and dbias. */
-static double some_rows(sheet *s, float *dx, float *turned, float *dbias, const float *x, const float *forward,
+/* Loss and gradients of some rows: dx (rows, I), and what they add to dbias and, where `more`, to turned (P, I, BROAD), which
+ * is otherwise written. */
+static double some_rows(sheet *s, float *dx, float *turned, int more, float *dbias, const float *x, const float *forward,
                         const float *back, const float *bias, const int64_t *labels, int64_t I, float smoothing,
                         float *strips) {
     double loss = 0.0;
@@ -83,7 +84,7 @@ static double some_rows(sheet *s, float *dx, float *turned, float *dbias, const 
         for (int64_t q = p; q < p + group; q++) {
             settle(s, q, labels, smoothing, dbias);
             for (int64_t i = 0; i < I; i += HIGH)
-                tile(turned + (q * I + i) * BROAD, BROAD, strips + i / HIGH * high, STRIP, 0, panel_of(s, q), rows, NULL, 1,
+                tile(turned + (q * I + i) * BROAD, BROAD, strips + i / HIGH * high, STRIP, 0, panel_of(s, q), rows, NULL, more,
                      MIN(HIGH, I - i));
         }
         for (int64_t n = 0; n < I; n += BROAD)
@@ -99,41 +100,81 @@ static double some_rows(sheet *s, float *dx, float *turned, float *dbias, const 
     return loss;
 }
 
-/* The sum of the losses of x (N, I) with W (V, I); dx is written, dweight and dbias are added to; the biases may be NULL. */
-double output_loss(float *dx, float *dweight, float *dbias, const float *x, const float *weight, const float *bias,
-                   const int64_t *labels, int64_t N, int64_t I, int64_t V, float smoothing) {
-    int64_t P = panels(V) / BROAD, others = omp_get_max_threads() - 1, size = P * BROAD * (I + 1);
+/* W (V, I) as both products read it: panels of symbols for the logits, then panels of columns for dx. */
+int64_t output_packed_size(int64_t I, int64_t V) { return panels(V) * (I + panels(I)); }
+
+void output_pack(float *packed, const float *weight, int64_t I, int64_t V) {
+    int64_t symbols = panels(V);
+    float *back = packed + symbols * I;
+    pack(packed, (matrix){weight, 1, I}, I, V);
+    for (int64_t n = 0; n < I; n += BROAD) {
+        float *to = back + n * symbols;
+        pack(to, (matrix){weight + n, I, 1}, V, MIN(BROAD, I - n));
+        memset(to + V * BROAD, 0, sizeof(float) * (size_t)((symbols - V) * BROAD));
+    }
+}
+
+/* What each thread works with: the gradient of W, turned (P, I, BROAD), and of the bias (P, BROAD); logits; sums; strips of x. */
+typedef struct {
+    float *turned, *biases, *logits, *sums, *strips;
+} share;
+
+/* Where the five parts of a share begin, and where it ends. */
+static void divide(int64_t at[6], int64_t I, int64_t V) {
+    int64_t symbols = panels(V);
+    int64_t sizes[5] = {symbols * I, symbols, ROWS * symbols, 3 * ROWS * WIDE, (I + HIGH) * ROWS + LANES};
+    at[0] = 0;
+    for (int i = 0; i < 5; i++) at[i + 1] = at[i] + (sizes[i] + 15) / 16 * 16;
+}
+
+static share share_at(float *scratch, int64_t thread, const int64_t at[6]) {
+    float *own = scratch + thread * at[5];
+    return (share){own + at[0], own + at[1], own + at[2], own + at[3], own + at[4]};
+}
+
+/* How many numbers of scratch `output_loss` needs when this thread calls it. */
+int64_t output_scratch(int64_t I, int64_t V) {
+    int64_t at[6];
+    divide(at, I, V);
+    return at[5] * omp_get_max_threads();
+}
+
+/* The sum of the losses of x (N, I) with the packed matrix; dx is written, dweight and dbias are added to; the biases may be
+ * NULL.  What lies in `scratch` before does not matter. */
+double output_loss(float *dx, float *dweight, float *dbias, const float *x, const float *packed, const float *bias,
+                   const int64_t *labels, float *scratch, int64_t N, int64_t I, int64_t V, float smoothing) {
+    int64_t P = panels(V) / BROAD, threads = omp_get_max_threads(), at[6];
     double loss = 0.0, *losses = calloc((size_t)(N / ROWS + 1), sizeof(double));
-    float *forward = room(P * BROAD * I), *back = zeros(P * BROAD * panels(I)), *shift = room(P * BROAD);
-    float *first = zeros(size), *partial = zeros(size * others); /* turned (P, I, BROAD), then the bias's (P, BROAD) */
+    float *shift = room(P * BROAD);
+    int *begun = calloc((size_t)threads, sizeof(int));
+    divide(at, I, V);
+    share first = share_at(scratch, 0, at);
     for (int64_t v = 0; v < P * BROAD; v++) shift[v] = v >= V ? -INFINITY : bias ? bias[v] : 0.0f;
-    pack(forward, (matrix){weight, 1, I}, I, V);
-    for (int64_t n = 0; n < I; n += BROAD) pack(back + n * P * BROAD, (matrix){weight + n, I, 1}, V, MIN(BROAD, I - n));
 #pragma omp parallel
     {
-        int64_t most = MIN(ROWS, MAX(N, 1));
-        float *share = share_of(partial, size), *turned = share ? share : first, *biases = turned + P * BROAD * I;
-        float *panels = room(most * P * BROAD), *sums = room(3 * most * WIDE), *strips = room((I + HIGH) * most + LANES);
+        int64_t me = omp_get_thread_num();
+        share own = share_at(scratch, me, at);
+        memset(own.biases, 0, sizeof(float) * (size_t)(P * BROAD));
 #pragma omp for schedule(static)
         for (int64_t from = 0; from < N; from += ROWS) {
             int64_t rows = MIN(ROWS, N - from);
-            sheet s = {rows, V, P, panels, sums, sums + rows * WIDE, sums + 2 * rows * WIDE};
-            losses[from / ROWS] = some_rows(&s, dx + from * I, turned, dbias ? biases : NULL, x + from * I, forward, back, shift,
-                                            labels + from, I, smoothing, strips);
+            sheet s = {rows, V, P, own.logits, own.sums, own.sums + rows * WIDE, own.sums + 2 * rows * WIDE};
+            losses[from / ROWS] = some_rows(&s, dx + from * I, own.turned, begun[me], dbias ? own.biases : NULL, x + from * I,
+                                            packed, packed + P * BROAD * I, shift, labels + from, I, smoothing, own.strips);
+            begun[me] = 1;
         }
-        free(panels);
-        free(sums);
-        free(strips);
     }
-    add_up(first, size, partial, size, others);
-    for (int64_t v = 0; v < V; v += BROAD) add_panel(dweight + v * I, first + v * I, I, MIN(BROAD, V - v));
-    for (int64_t v = 0; dbias && v < V; v++) dbias[v] += first[P * BROAD * I + v];
+    for (int64_t t = 1; t < threads; t++) {
+        if (!begun[t]) continue;
+        share other = share_at(scratch, t, at);
+        add_up(first.turned, P * BROAD * I, other.turned, 0, 1);
+        add_up(first.biases, P * BROAD, other.biases, 0, 1);
+    }
+    for (int64_t v = 0; begun[0] && v < V; v += BROAD) add_panel(dweight + v * I, first.turned + v * I, I, MIN(BROAD, V - v));
+    for (int64_t v = 0; dbias && begun[0] && v < V; v++) dbias[v] += first.biases[v];
     for (int64_t i = 0; i < N; i += ROWS) loss += losses[i / ROWS];
     free(losses);
-    free(forward);
-    free(back);
     free(shift);
-    free(first);
-    free(partial);
+    free(begun);
     return loss;
 }

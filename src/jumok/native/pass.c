@@ -11,7 +11,7 @@ enum kind { OWN, OTHER, NET }; /* self-attention, attention over the source, fee
 
 /* What Python hands over; pairs of weights stand in the order in which `plan` reads them. */
 typedef struct {
-    int64_t layers[2], D, H, K, E, F, pre, B, grid;       /* grid: the width of the targets with their padding */
+    int64_t layers[2], D, H, K, E, F, pre, B, grid, longest; /* grid: the width of the targets with their padding */
     const int64_t *starts[2], *ids[2], *places[2];        /* first row of each sentence (B + 1); id and position of each row */
     const float *positions[2], *turns;                    /* added to embeddings, or NULL; rotary angles, or NULL */
     const float *const *weights;
@@ -28,7 +28,7 @@ typedef struct {
 } pair;
 
 /* A sub-layer, from x to out, and what it keeps: what the first matrix `made` of x (and that of the encoder's output, `memory`),
- * attention weights and what they `mixed`; in a post-norm model, the sum before the norm. */
+ * what attention `kept` and what it `mixed`; in a post-norm model, the sum before the norm. */
 typedef struct {
     enum kind kind;
     int64_t side, high, deep; /* widths of what the first matrix makes and of what the last one reads */
@@ -36,7 +36,7 @@ typedef struct {
     uint64_t key;
     float rate;
     const float *x;
-    float *mean, *scale, *made, *memory, *weights, *mixed, *sum, *out;
+    float *mean, *scale, *made, *memory, *kept, *mixed, *sum, *out;
 } sublayer;
 
 /* The norm behind the last layer of a pre-norm stack; elsewhere out is x. */
@@ -58,7 +58,7 @@ typedef struct {
 static attending looking(const task *t, const sublayer *s) {
     int64_t from = s->kind == OTHER ? ENCODER : s->side, behind = s->kind == OTHER ? t->H * (t->K + t->E) : s->high;
     return (attending){t->B,     t->H,   t->K,   t->E,   t->starts[s->side], t->starts[from],       NULL, s->kind == OWN ? t->turns : NULL,
-                       s->high, behind, behind, s->side == DECODER && s->kind == OWN, t->factor};
+                       s->high, behind, behind, s->side == DECODER && s->kind == OWN, t->longest, t->factor};
 }
 
 /* Keys among what an attention's matrices made; values stand behind them. */
@@ -105,7 +105,7 @@ static course plan(const task *t, float *kept) {
             if (kind == OTHER) s->memory = place_for(kept, used, c.rows[ENCODER] * t->H * (t->K + t->E));
             if (kind != NET) {
                 attending a = looking(t, s);
-                s->weights = place_for(kept, used, attention_weights(&a));
+                s->kept = place_for(kept, used, attention_kept(&a));
                 s->mixed = place_for(kept, used, N * s->deep);
             }
             s->sum = t->pre ? NULL : place_for(kept, used, N * t->D);
@@ -137,7 +137,7 @@ static void forth(const task *t, const course *c, const sublayer *s) {
     if (s->kind != NET) {
         attending a = looking(t, s);
         const float *keys = keys_of(t, s, s->made, s->memory);
-        attention(s->mixed, s->weights, s->made, keys, keys + t->H * t->K, &a);
+        attention(s->mixed, s->kept, s->made, keys, keys + t->H * t->K, &a);
         y = s->mixed;
     }
     linear(t->pre ? s->out : s->sum, y, s->last.a, s->last.b, s->x, NULL, NULL, NULL, NULL, N, s->deep, D, 0.0f, 0, s->key,
@@ -203,7 +203,7 @@ static void back(const task *t, const course *c, const sublayer *s, desk *d) {
         attending a = looking(t, s);
         const float *keys = keys_of(t, s, s->made, s->memory);
         float *to = keys_of(t, s, d->made, d->keys);
-        attention_backward(d->made, to, to + t->H * t->K, d->y, s->weights, s->made, keys, keys + t->H * t->K, &a);
+        attention_backward(d->made, to, to + t->H * t->K, d->y, s->mixed, s->kept, s->made, keys, keys + t->H * t->K, &a);
         made = d->made;
     }
     if (s->kind == OTHER) { /* the last layer's comes first; `memory` begins with zeros */

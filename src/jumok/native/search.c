@@ -19,6 +19,7 @@ typedef struct {
     const float *matrix;                         /* (V, D): what a shortlist is taken from, or NULL */
     const int64_t *list_begins, *list, *common;  /* tokens that a source token may turn into, and those of all */
     int64_t commons, same; /* same: both sides have one vocabulary, and a token may turn into itself */
+    int64_t threads;                             /* groups that may be searched at once */
     int64_t *ids, *sizes;                        /* (B, best, most), (B, best): 0 where there is none */
     float *gains, *totals;                       /* (B, best, most), (B, best) */
 } quest;
@@ -309,7 +310,7 @@ static void translate(const stack *e, const stack *d, const quest *q, int64_t fi
 /* All sentences, in groups of a few rows: enough for the products, few enough for a short list and an even end. */
 void search_run(const stack *e, const stack *d, const quest *q) {
     int64_t each = MAX(1, GROUP / q->W), groups = (q->B + each - 1) / each;
-#pragma omp parallel
+#pragma omp parallel num_threads((int)MAX(1, MIN(omp_get_max_threads(), q->threads)))
     {
         int64_t *list = q->matrix ? malloc(sizeof(int64_t) * (size_t)d->output.out) : NULL;
         char *seen = q->matrix ? calloc((size_t)d->output.out, 1) : NULL;

@@ -184,7 +184,7 @@ def packed(
     """Attended values (B, T, H·E) straight from packed projections, or None where there is no kernel for them."""
     keys = first.shape[1] if second is None else second.shape[1]
     turns = None if rotary is None else rotary.turns(0, keys)
-    lib = fused.takes_attention(sizes, keys, first, turns) if isinstance(score, DotScore) else None
+    lib = fused.takes_attention(sizes, first, turns) if isinstance(score, DotScore) else None
     if lib is None:
         return None
     lengths = None if padding is None else padding.lengths

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from jumok import native
 
 Context = Any  # torch's FunctionCtx, which takes any attribute
-LONGEST = 256  # keys: beyond them torch's own tiled kernel is faster
+LONGEST = 256  # queries or keys; longer sentences compute their attention weights again instead of keeping them
 
 
 def kernels(*tensors: Tensor | None) -> ctypes.CDLL | None:
@@ -333,7 +333,7 @@ class Attending(ctypes.Structure):
     _fields_ = [
         *((name, ctypes.c_int64) for name in ("rows", "heads", "d_k", "d_v")),
         *((name, ctypes.c_void_p) for name in ("queries", "keys", "lengths", "turns")),
-        *((name, ctypes.c_int64) for name in ("q_stride", "k_stride", "v_stride", "causal")),
+        *((name, ctypes.c_int64) for name in ("q_stride", "k_stride", "v_stride", "causal", "longest")),
         ("factor", ctypes.c_float),
     ]
 
@@ -357,24 +357,24 @@ class Attention(torch.autograd.Function):
         ctx.begins = (sentences * queries, sentences * keys)
         how = Attending(
             batch, heads, d_k, d_v, *at(*ctx.begins, lengths, turns), first.shape[-1], behind.shape[-1],
-            behind.shape[-1], causal, scale,
+            behind.shape[-1], causal, LONGEST, scale,
         )  # fmt: skip
         out = first.new_empty(batch, queries, heads * d_v)
-        weights = first.new_empty(batch, heads, queries, -(-keys // 8) * 8)
-        lib.attention(*at(out, weights), *places(first, second, sizes), ctypes.byref(how))
-        ctx.save_for_backward(first, second, weights, lengths, turns)
+        kept = first.new_empty(lib.attention_kept(ctypes.byref(how)))
+        lib.attention(*at(out, kept), *places(first, second, sizes), ctypes.byref(how))
+        ctx.save_for_backward(first, second, out, kept, lengths, turns)
         ctx.rest = (sizes, how, lib)
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        first, second, weights, _, _ = ctx.saved_tensors
+        first, second, out, kept, _, _ = ctx.saved_tensors
         sizes, how, lib = ctx.rest
         gradient, dfirst = gradient.contiguous(), torch.empty_like(first)
         dsecond = None if second is None else torch.empty_like(second)
         lib.attention_backward(
-            *places(dfirst, dsecond, sizes), *at(gradient, weights), *places(first, second, sizes), ctypes.byref(how)
+            *places(dfirst, dsecond, sizes), *at(gradient, out, kept), *places(first, second, sizes), ctypes.byref(how)
         )
         return dfirst, dsecond, None, None, None, None, None, None
 
@@ -387,7 +387,7 @@ def places(first: Tensor, second: Tensor | None, sizes: tuple[int, int, int]) ->
     return [first.data_ptr(), keys, keys + heads * d_k * behind.element_size()]
 
 
-def takes_attention(sizes: tuple[int, int, int], keys: int, *tensors: Tensor | None) -> ctypes.CDLL | None:
+def takes_attention(sizes: tuple[int, int, int], *tensors: Tensor | None) -> ctypes.CDLL | None:
     """The kernels, if they are made for these sizes."""
     _, d_k, d_v = sizes
-    return kernels(*tensors) if keys <= LONGEST and d_k % 8 == 0 and d_v % 8 == 0 else None
+    return kernels(*tensors) if d_k % 8 == 0 and d_v % 8 == 0 else None

@@ -6,6 +6,9 @@ and then its gradient, so the backward pass only scales what the forward pass al
 Shapes   N tokens · D model width · V vocabulary
 """
 
+import ctypes
+import threading
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -21,6 +24,52 @@ def softmax_gradient(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor
     total = logits.sub_(top).exp_().sum(dim=1, keepdim=True)
     logits.div_(total).sub_(uniform).scatter_add_(1, label, logits.new_full((), smoothing - 1).expand_as(label))
     return (total.log() + top - target).sum(dtype=torch.float64)
+
+
+class PackedMatrix:
+    """An output matrix in the layout of the kernel: packed at its first use and valid until `expire` is called.
+
+    Workers whose replicas share their weights share one; the first that needs it packs, the others wait for it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._packed: Tensor | None = None
+        self._valid = False
+
+    def expire(self) -> None:
+        """Pack again at the next use, because the weights have changed; the memory is used again."""
+        self._valid = False
+
+    def of(self, weight: Tensor, lib: ctypes.CDLL) -> Tensor:
+        """The packed weight (V, D)."""
+        symbols, width = weight.shape
+        with self._lock:
+            if self._packed is None:
+                self._packed = weight.new_empty(lib.output_packed_size(width, symbols))
+            if not self._valid:
+                lib.output_pack(*at(self._packed, weight), width, symbols)
+                self._valid = True
+            return self._packed
+
+
+class OutputBuffers:
+    """What one worker's output layer reuses from one batch to the next: the packed matrix and scratch memory.
+
+    Training puts one on each parameter as `buffers` while its weights do not change (training/team.py).
+    """
+
+    def __init__(self, packed: PackedMatrix | None = None) -> None:
+        self.packed = packed or PackedMatrix()
+        self._scratch: Tensor | None = None
+
+    def scratch(self, weight: Tensor, lib: ctypes.CDLL) -> Tensor:
+        """Memory for a call of the kernel from this thread."""
+        symbols, width = weight.shape
+        size = lib.output_scratch(width, symbols)
+        if self._scratch is None or len(self._scratch) < size:
+            self._scratch = weight.new_empty(size)
+        return self._scratch
 
 
 class FusedCrossEntropy(torch.autograd.Function):
@@ -41,7 +90,10 @@ class FusedCrossEntropy(torch.autograd.Function):
         (dw, told), (db, bias_told) = room(weight), room(bias)
         assert dw is not None
         if weight.is_contiguous() and (lib := kernels(x, weight)):
-            loss += lib.output_loss(*at(dx, dw, db, x, weight, bias, labels), *x.shape, len(weight), smoothing)
+            buffers = getattr(weight, "buffers", None) or OutputBuffers()
+            packed, scratch = buffers.packed.of(weight, lib), buffers.scratch(weight, lib)
+            addresses = at(dx, dw, db, x, packed, bias, labels, scratch)
+            loss += lib.output_loss(*addresses, *x.shape, len(weight), smoothing)
         else:
             for start in range(0, len(x), rows):
                 part = x[start : start + rows]

@@ -31,7 +31,7 @@ Pair = tuple[Tensor | None, Tensor | None]
 class Task(ctypes.Structure):
     _fields_ = [
         ("layers", LONG * 2),
-        *((name, LONG) for name in ("d_model", "heads", "d_k", "d_v", "d_ff", "pre", "rows", "grid")),
+        *((name, LONG) for name in ("d_model", "heads", "d_k", "d_v", "d_ff", "pre", "rows", "grid", "longest")),
         *((name, POINTER * 2) for name in ("starts", "ids", "places", "positions")),
         *((name, POINTER) for name in ("turns", "weights", "gradients", "keys", "rates")),
         *((name, FLOAT) for name in ("factor", "scale", "eps")),
@@ -108,14 +108,13 @@ class Whole:
     ) -> Tensor | None:
         """Hidden states (B, T, D), zero at padding; `real` (B, ·) tells, for both sides, what is none.
 
-        None where the kernels cannot: another precision or device, weights that do not lie in rows, a sentence that is
-        too long for them.  Positions are fixed.
+        None where the kernels cannot: another precision or device, or weights that are not contiguous.  Positions are
+        fixed.
         """
         parameters = self.parameters()
         lib = fused.kernels(*parameters, *positions)
-        longest = max(source.shape[1], target.shape[1])
         lie = all(one is None or one.is_contiguous() for one in parameters)
-        if lib is None or not lie or longest > fused.LONGEST:
+        if lib is None or not lie:
             return None
         out: Tensor = Pass.apply(self, (source, target), real, positions, lib, *parameters)
         return out
@@ -132,7 +131,7 @@ class Whole:
             layers=(len(self.encoder.layers), len(self.decoder.layers)), d_model=self.decoder.table.shape[1],
             heads=attention.heads, d_k=attention.d_k, d_v=attention.d_v, d_ff=len(net.inner.weight),
             pre=isinstance(first.attention_path, PreNorm), rows=len(target), grid=target.shape[1],
-            factor=attention.score.scale, scale=self.decoder.scale, eps=norm.eps,
+            longest=fused.LONGEST, factor=attention.score.scale, scale=self.decoder.scale, eps=norm.eps,
         )  # fmt: skip
         job = Job(task, [])
         tables = (self.encoder.table, self.decoder.table)

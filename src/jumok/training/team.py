@@ -3,7 +3,8 @@
 A core that works alone never waits for another inside an update, and its matrices stay in its own cache; two threads
 that share every small operation meet some thousand times an update, and a busy machine makes each meeting long.  Every
 worker has a replica of the model that shares its weights and owns its gradients.  Which worker takes which sentence and
-in which order gradients are added is fixed, so a run depends on the number of workers and on nothing else.
+in which order gradients are added is fixed, so a run depends on the number of workers and on nothing else.  The packed
+output matrix is shared by all workers of an update.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from __future__ import annotations
 import copy
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 import torch
@@ -22,11 +24,13 @@ from jumok.data.batches import Batch
 from jumok.keys import key
 from jumok.nn import fused
 from jumok.nn.layers import Dropouts
+from jumok.nn.loss import OutputBuffers, PackedMatrix
 from jumok.training.distributed import ALONE, World
 from jumok.training.objectives import Objective
 from jumok.training.optim import Optimizer
 
 NEVER: Callable[[], bool] = lambda: False  # noqa: E731 - nobody asks to stop
+FEW = 3  # sentences per worker from which an uneven division costs little
 LOOK = 0.2  # seconds between looks at who asks to stop
 T = TypeVar("T")
 Model = TypeVar("Model", bound=nn.Module)
@@ -50,7 +54,8 @@ class Team(Generic[Model]):
         self.model, self.optimizer, self.workers, self.world = model, optimizer, workers, world
         self.models = [model, *(replica(model) for _ in range(workers - 1))]
         self.objectives = [objective(one) for one in self.models]
-        self.gradients = [Gradients(list(one.parameters())) for one in self.models]
+        self.packed = [PackedMatrix() for _ in model.parameters()]  # of all replicas, which have the same weights
+        self.gradients = [Gradients(list(one.parameters()), self.packed) for one in self.models]
         self.dropouts = [Dropouts(one) for one in self.models]
         threads = 1 if workers > 1 else torch.get_num_threads()
         self.pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(threads,))
@@ -76,17 +81,20 @@ class Team(Generic[Model]):
         A loss or gradient that is not finite changes nothing.  `Stopped` may be raised as long as nothing has changed.
         """
         tokens = sum(batch.tokens for batch in batches)
-        left, everybody = threading.Event(), self.workers * self.world.size
+        for matrix in self.packed:
+            matrix.expire()
+        left = threading.Event()
 
         def work(me: int) -> tuple[float, int]:
             total, predictions, number_of_all = 0.0, 0, self.world.rank * self.workers + me
             self.gradients[me].begin()
-            for batch, number in zip(batches, keys, strict=True):
-                share = batch.share(number_of_all, everybody)
-                if share.tokens and not left.is_set():
+            for turn, (batch, number) in enumerate(zip(batches, keys, strict=True)):
+                share, threads = self.portion(batch, me, turn, single=len(batches) == 1)
+                if share and share.tokens and not left.is_set():
                     self.dropouts[me].start(key(number, "worker", number_of_all), dropout)
-                    loss, count = self.objectives[me](share)
-                    loss.backward()
+                    with self.threads(threads):
+                        loss, count = self.objectives[me](share)
+                        loss.backward()
                     total, predictions = total + loss.item(), predictions + count
             return total, predictions
 
@@ -125,6 +133,30 @@ class Team(Generic[Model]):
         both = [(loss, int(count)) for loss, count in losses.tolist()]
         return both, [self.optimizer.gather(part, everybody) for part in range(everybody)]
 
+    def portion(self, batch: Batch, me: int, turn: int, *, single: bool) -> tuple[Batch | None, int]:
+        """What a worker takes of an update's batch number `turn`, if anything, and how many threads it may use for it.
+
+        Where long sentences cannot be divided evenly, the larger portions go to other workers each turn; the `single`
+        batch of an update goes to the first worker of each process, which then uses all cores.
+        """
+        number, everybody = self.world.rank * self.workers + me, self.workers * self.world.size
+        uneven = is_uneven(batch, everybody)
+        if uneven and single:
+            return (batch.share(self.world.rank, self.world.size), self.workers) if me == 0 else (None, 1)
+        return batch.share((number + turn * uneven) % everybody, everybody), 1
+
+    @contextmanager
+    def threads(self, count: int) -> Iterator[None]:
+        """Let the calling worker use more than its own core, while the others have nothing to do."""
+        if count == 1:
+            yield
+            return
+        torch.set_num_threads(count)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(1)
+
     def together(self, job: Callable[[int], T], stop: Callable[[], bool] = NEVER) -> list[T]:
         """job(0), job(1), … at the same time, each on one core; one worker alone uses all threads of torch."""
         threads = torch.get_num_threads()
@@ -139,11 +171,21 @@ class Team(Generic[Model]):
             torch.set_num_threads(threads)
 
 
-class Gradients:
-    """The gradients of one replica: kernels add theirs to one stretch of memory, the others come from autograd."""
+def is_uneven(batch: Batch, workers: int) -> bool:
+    """Whether a batch has so few and so long sentences that some workers would wait for the others."""
+    sentences, longest = len(batch.rows), max(batch.source.shape[1], batch.target.shape[1])
+    return sentences % workers > 0 and sentences < FEW * workers and longest > fused.LONGEST
 
-    def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
+
+class Gradients:
+    """The gradients of one replica: kernels add theirs to one stretch of memory, the others come from autograd.
+
+    `packed`, if given, has a `PackedMatrix` for each parameter; whoever changes the weights expires it.
+    """
+
+    def __init__(self, parameters: Sequence[nn.Parameter], packed: Sequence[PackedMatrix] = ()) -> None:
         self.parameters = list(parameters)
+        self.buffers = [OutputBuffers(matrix) for matrix in packed]
         self.flat = torch.zeros(0)
         self.rooms: list[Tensor] = []
         if fused.kernels(*parameters):
@@ -157,12 +199,15 @@ class Gradients:
         self.flat.zero_()
         for parameter, room in zip(self.parameters, self.rooms, strict=False):
             parameter.into = room  # type: ignore[attr-defined]
+        for parameter, buffers in zip(self.parameters, self.buffers, strict=False):
+            parameter.buffers = buffers  # type: ignore[attr-defined]
 
     def end(self) -> list[Tensor]:
         """What was added up, one for each parameter; from here on autograd hears of every gradient again."""
         found = []
         for parameter in self.parameters:
             room, other = parameter.__dict__.pop("into", None), parameter.grad
+            parameter.__dict__.pop("buffers", None)
             parameter.grad = None
             if room is None:
                 room = torch.zeros_like(parameter) if other is None else other.contiguous()

@@ -9,7 +9,7 @@ import lzma
 import os
 import unicodedata
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import zstandard
@@ -334,7 +334,7 @@ BAD = {
         target=gzip.compress(TARGET, mtime=0), found={"compressed": (1, 0)}, reads="is gzip data",
         where="train.de, line 1, byte 0", fixed="is gzip data",
     ),
-    "a folder": refused(lambda path: path.mkdir(), "is a folder"),
+    "an empty folder": replace(refused(lambda path: path.mkdir(), "is a folder"), reads="no text in the folder"),
     "a pipe": refused(lambda path: os.mkfifo(path), "is a pipe"),
     "a device that never ends": refused(lambda path: path.symlink_to("/dev/full"), "is a device"),
     "nobody may read it": refused(SOURCE, "you may not read", unreadable=True),

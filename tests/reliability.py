@@ -15,7 +15,8 @@ from pathlib import Path
 
 PROMISES = {
     "T1": "Killed at any instant, training resumes and ends with the same bytes",
-    "T2": "At most one checkpoint interval, of at most 15 minutes, is repeated; in an epoch each pair is seen as often as its corpus's share says",
+    "T2": "At most one checkpoint interval, of at most 15 minutes, is repeated; "
+    "in an epoch each pair is seen as often as its corpus's share says",
     "T3": "A checkpoint on disk is whole or ignored; a full disk never destroys the last good one",
     "T4": "A loss or gradient that is not finite is skipped, counted and shown",
     "T5": "SIGTERM or Ctrl-C in any phase: saved and gone within 10 seconds",

@@ -23,8 +23,8 @@ def little(tmp_path_factory) -> Lab:
 
 @pytest.fixture(scope="module")
 def learning(tmp_path_factory) -> Lab:
-    """A lab in which letters are reversed, now and then without a mistake, after two seconds."""
-    changes = {"data.pairs": 4_000, "model.encoder_layers": 1, "model.decoder_layers": 1, "training.steps": 250}
+    """A lab in which letters are reversed, now and then without a mistake, after three seconds."""
+    changes = {"data.pairs": 4_000, "model.encoder_layers": 1, "model.decoder_layers": 1, "training.steps": 400}
     small = {"model.d_model": 32, "model.d_ff": 64, "model.heads": 2, "training.peak": 1e-2, "training.warmup": 50}
     return Lab(tmp_path_factory.mktemp("learning"), common=MICRO | changes | small)
 

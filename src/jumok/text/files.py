@@ -182,7 +182,7 @@ def _gunzip(stream: IO[bytes]) -> Iterator[Callable[[int], bytes]]:
     def read(size: int) -> bytes:
         try:
             return unpacked.read(size)
-        except isal_zlib.error as error:
+        except isal_zlib.error as error:  # type: ignore[misc, unused-ignore]  # known where isal is installed
             raise zlib.error(str(error)) from error
 
     with igzip.IGzipFile(fileobj=stream, mode="rb") as unpacked:

@@ -29,7 +29,6 @@ import sentencepiece
 from jumok.errors import DiskError
 from jumok.processes import die_with_parent, module_command
 from jumok.text.pieces import without_inputs
-from jumok.text.seeds import repeated_parts
 
 PAD, UNKNOWN, START, END = 0, 1, 2, 3
 RESERVED = ("<sep>", "<cls>", "<mask>", "<extra>")  # ids 4 … 7
@@ -85,6 +84,8 @@ def _learn(words: list[tuple[str, int]], size: int, kind: str, folder: Path, *, 
     coverage = 1.0 if 2 * characters < size - SPECIALS - 256 else 0.9995
     more: dict[str, Any] = {}
     if kind == "unigram":
+        from jumok.text.seeds import repeated_parts  # with numpy, which only learning needs
+
         most = max(SEEDS, 10 * size)
         seeds = repeated_parts([word for word, _ in words], [count for _, count in words], most=most)
         (folder / "seeds.tsv").write_bytes("".join(f"{part}\t{count}\n" for part, count in seeds).encode())

@@ -372,3 +372,49 @@ def test_a_plan_by_count_tells_how_long_it_takes():
 )
 def test_times_are_spelt_in_the_unit_that_fits(seconds, text):
     assert plan.spell(seconds) == text
+
+
+# ---------------------------------------------------------------------- auto
+
+
+def test_the_recipe_that_fits_grows_with_the_corpus_and_with_the_time():
+    from jumok import recipes
+
+    assert recipes.fitting(29_000, 15, 2) == "tiny"
+    assert recipes.fitting(29_000, 10**5, 64) == "tiny"  # few pairs
+    assert recipes.fitting(2_000_000, 30, 2) == "tiny"  # little time
+    assert recipes.fitting(200_000, 600, 2) == "small"
+    assert recipes.fitting(200_000, 60, 16) == "small"
+    assert recipes.fitting(4_500_000, 10_000, 8) == "base"
+    assert recipes.fitting(10**8, None, 2) == "tiny"
+
+
+def test_pairs_are_estimated_from_the_first_megabyte(tmp_path):
+    from jumok.config import DataConfig
+    from jumok.data.corpora import estimate_pairs
+    from jumok.text.lines import write_lines
+
+    lines = [f"sentence number {n} of a longer text" for n in range(80_000)]
+    for name in ("a.en", "a.de", "b.en.gz", "b.de.gz"):
+        write_lines(tmp_path / name, lines)
+    plain = DataConfig(source=str(tmp_path / "a.en"), target=str(tmp_path / "a.de"))
+    assert estimate_pairs(plain) == pytest.approx(80_000, rel=0.05)
+    assert estimate_pairs(DataConfig(corpus="copy", pairs=700)) == 700
+    assert estimate_pairs(DataConfig(source="nowhere.en", target="nowhere.de")) == 0
+    assert 0 < estimate_pairs(DataConfig(source=str(tmp_path / "b.en.gz"), target=str(tmp_path / "b.de.gz"))) < 10**6
+
+
+def test_auto_in_a_folder_that_holds_a_run_is_that_run(tmp_path, monkeypatch):
+    from jumok.beginning import choose, settle
+
+    monkeypatch.chdir(tmp_path)
+    run(tmp_path / "runs" / "small")
+    asked = {"corpus": "copy", "recipe": "auto", "minutes": 600.0}
+    settled, place, said = settle(None, asked)
+    assert place == Path("runs/small")
+    assert choose(**settled).model == micro().model
+    assert "that of the run in" in said
+    _, place, said = settle(None, {**asked, "corpus": "reverse"})
+    assert place is None
+    assert "chosen for about" in said
+    assert settle("elsewhere", {"recipe": "tiny"}) == ({"recipe": "tiny"}, Path("elsewhere"), "")

@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
-from jumok import bundle, checkpoint, recipes
+from jumok import bundle, checkpoint, machine, recipes
 from jumok.bundle import Bundle
+from jumok.config import DataConfig
 from jumok.data import corpora
 from jumok.data.prepare import folder
 from jumok.errors import UsageError
@@ -21,7 +22,7 @@ def choose(
     source: str | None = None,
     target: str | None = None,
     *,
-    recipe: str | Recipe = "tiny",
+    recipe: str | Recipe = recipes.AUTO,
     minutes: float | None = None,
     steps: int | None = None,
     epochs: int | None = None,
@@ -33,8 +34,13 @@ def choose(
 ) -> Recipe:
     """A recipe with the user's text and limits; further keywords are keys of its data section.
 
-    Another `model` comes with its own section; sizes are those of the run that is begun with, if there is one.
+    Another `model` comes with its own section; sizes are those of the run that is begun with, if there is one.  The
+    recipe "auto" is the one that fits the number of pairs, the minutes and the cores.
     """
+    if recipe == recipes.AUTO:
+        asked = {"source": source, "target": target, **data}
+        plain = model is None and begin is None and data.get("text") is None and data.get("prepared") is None
+        recipe = recipes.fitting(_count(asked), minutes, machine.cores()) if plain else "tiny"
     chosen = recipes.get(recipe) if isinstance(recipe, str) else recipe
     if model is not None and model != chosen.model.kind:
         chosen = chosen.change({"model.kind": model, "name": f"{chosen.name}-{model}"})
@@ -54,6 +60,45 @@ def choose(
         wanted["training.steps"] = 10**9 if steps is None else steps
     wanted |= changes or {}
     return _as_prepared(chosen.change(wanted), wanted) if data.get("prepared") is not None else chosen.change(wanted)
+
+
+def _count(asked: dict[str, Any]) -> int:
+    """About how many pairs were named."""
+    given = {
+        name: str(value) if isinstance(value, Path) else value for name, value in asked.items() if value is not None
+    }
+    try:
+        return corpora.estimate_pairs(DataConfig.model_validate(given))
+    except ValueError:  # pydantic's, which `choose` says in words
+        return 0
+
+
+def settle(out: str | Path | None, choices: dict[str, Any]) -> tuple[dict[str, Any], Path | None, str]:
+    """Choices and folder of a run whose recipe is to be chosen: in a folder that holds a run it is that run's.
+
+    Without a folder, a run on the same text under the name of any recipe is continued.  The last value says what was
+    chosen, if anything was.
+    """
+    if choices.get("recipe", recipes.AUTO) != recipes.AUTO:
+        return choices, None if out is None else Path(out), ""
+    fresh = choose(**choices)
+    places = [Path("runs") / name for name in recipes.NAMED] if out is None else [Path(out)]
+    for place in places:
+        if (place / "recipe.toml").is_file() and bundle.checkpoints(place):
+            saved = bundle.saved_recipe(place)
+            if out is not None or _texts(saved.data) == _texts(corpora.public(fresh.data)):
+                return choices | {"recipe": saved}, place, f"Recipe {saved.name}: that of the run in {place}"
+    pairs = _count({name: choices.get(name) for name in (*TEXTS, "source", "target", "corpus", "columns")})
+    about = f"about {pairs:,} pairs, " if pairs else ""
+    minutes = fresh.training.minutes
+    time = f"{minutes:g} minutes, " if minutes is not None else ""
+    said = f"Recipe {fresh.name}: chosen for {about}{time}{machine.cores()} cores (--recipe NAME takes another)"
+    return choices | {"recipe": recipes.AUTO}, None if out is None else Path(out), said
+
+
+def _texts(data: DataConfig) -> list[Any]:
+    """What names the training text."""
+    return [getattr(data, name) for name in ("corpus", "source", "target", "table", "text", "corpora", "prepared")]
 
 
 def _as_prepared(recipe: Recipe, asked: dict[str, Any]) -> Recipe:

@@ -140,7 +140,7 @@ def train(
     columns: Columns = None,
     exclude: Excluded = None,
     valid_text: Annotated[File, option("FILE", "Or a text; the last tenth of --text if not given.")] = None,
-    recipe: Annotated[str, option("NAME", "demo, tiny, small, base, big, table3-… or a .toml file.")] = "tiny",
+    recipe: Annotated[str, option("NAME", "auto, demo, tiny, small, base, big, table3-… or a .toml file.")] = "auto",
     model: Annotated[str | None, option("NAME", MODELS)] = None,
     begin: Annotated[str | None, option("RUN", "Begin with what fits of a finished run's weights.", "--from")] = None,
     out: Annotated[Path | None, option("FOLDER", "Folder of the run. Default: runs/RECIPE.")] = None,
@@ -182,7 +182,7 @@ def train(
     }  # fmt: skip
     with watching() as (sinks, stop):  # from here on signals are heard, also while torch is being loaded
         from jumok import experiment, machine
-        from jumok.beginning import gather
+        from jumok.beginning import choose, gather
         from jumok.training.distributed import join
 
         choices |= gather(
@@ -195,7 +195,10 @@ def train(
         if plan:
             from jumok.plan import probe
 
-            print("\n".join(probe(experiment.choose(**choices), out, device=device, began=began).lines()))
+            settled, place, said = experiment.settle(out, choices)
+            print(
+                "\n".join([*filter(None, [said]), *probe(choose(**settled), place, device=device, began=began).lines()])
+            )
             return
         world = join(os.environ, device)
         choices |= {"stop": stop, "began": began, "exact": exact, "world": world}

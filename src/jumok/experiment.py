@@ -20,7 +20,7 @@ from torch import Tensor
 
 import jumok
 from jumok import bundle, checkpoint, ending, events, machine, native, preparation
-from jumok.beginning import choose, inherit
+from jumok.beginning import choose, inherit, settle
 from jumok.checkpoint import RunFolder
 from jumok.config import UNCLEANED
 from jumok.data import corpora, lexicon
@@ -86,10 +86,12 @@ def train(
     where it could not end with the bytes of a run that was never interrupted.  Several processes train together in a
     `world` (training/distributed.py).
     """
-    recipe = choose(source, target, minutes=minutes, begin=begin, **choices)
+    asked = {"source": source, "target": target, "minutes": minutes, "begin": begin, **choices}
+    asked, out, said = settle(out, asked)
+    recipe = choose(**asked)
     out = out or Path("runs") / recipe.name
     common: dict[str, Any] = {"device": device, "sinks": sinks, "stop": stop, "began": began, "exact": exact}
-    common |= {"more": minutes is not None, "world": world}
+    common |= {"more": minutes is not None, "world": world, "said": said}
     if begin is None:
         return Experiment(recipe, out, **common).run()
     found = bundle.read(begin)
@@ -114,9 +116,11 @@ class Experiment:
         world: World = ALONE,
         vocabularies: Vocabularies | Vocabulary | None = None,
         inherit: Callable[[Any], None] = lambda model: None,
+        said: str = "",
     ) -> None:
-        """`vocabularies` are learnt from the text unless given; `inherit` may set the weights of the new model."""
-        self.recipe, self.folder = recipe, RunFolder(out)
+        """`vocabularies` are learnt from the text unless given; `inherit` may set the weights of the new model; `said`
+        is a line for the start."""
+        self.recipe, self.folder, self.said = recipe, RunFolder(out), said
         self.given, self.inherit = vocabularies, inherit
         self.device, self.stop = torch.device(device), stop
         self.world = world
@@ -146,6 +150,8 @@ class Experiment:
             self.asked = corpora.without_stdin(given, self.folder.data)  # addresses may hold what no file may
             self.recipe = self.recipe.model_copy(update={"data": corpora.public(self.asked)})
             self.world.in_turn(self._claim_folder)
+            if self.said:
+                self.stage(self.said)
             if (done := self.already()) is not None:
                 return done
             if self.world.first:

@@ -41,7 +41,6 @@ FEW_EPOCHS, MANY_UPDATES = 3.0, 20_000  # fewer passes over the text teach littl
 GOOD_EPOCHS = 10.0
 SMALLER = {"big": "base", "base": "small", "small": "tiny"}
 GB = 1e9
-TYPICAL_PACKING = 3.0  # bytes of text in a packed byte
 LEARNING = 6.0  # times as long, at most, as from the probe's pairs: a vocabulary is learnt from a bounded sample
 ASSEMBLING = 1.0  # seconds for a model and its optimiser, whatever the text
 
@@ -163,7 +162,7 @@ class Probe(Experiment):
         else:
             size = 0
         packed = any(path.endswith(tuple(PACKED)) for path in corpus.files)
-        whole = sum(os.path.getsize(path) for path in corpus.files) * (TYPICAL_PACKING if packed else 1.0)
+        whole = sum(os.path.getsize(path) for path in corpus.files) * (corpora.PACKING if packed else 1.0)
         self.count += count if not size else max(count, round(count * whole / size))
         self.tried += len(pairs)
         if not corpus.inputs or corpus.is_text:

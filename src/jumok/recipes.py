@@ -121,6 +121,23 @@ def table_3(row: str) -> Recipe:
 NAMED: dict[str, Callable[[], Recipe]] = {"demo": demo, "tiny": tiny, "small": small, "base": base, "big": big}
 
 
+AUTO = "auto"  # the recipe that fits the corpus, the time and the machine
+SIZES = (  # the largest whose corpus and time (minutes times cores) are at least these; tiny fits everything
+    ("base", 1_000_000, 20_000.0),
+    ("small", 60_000, 480.0),
+)
+
+
+def fitting(pairs: int, minutes: float | None, cores: int) -> str:
+    """The name of the recipe for so many pairs, minutes and cores; without minutes, those of tiny.
+
+    A net of N weights wants some 20 N tokens before a larger one is worth its time.  That many minutes times cores are
+    about 100 for tiny, 1,000 for small and 40,000 for base on the machines we know (LOG.md).
+    """
+    work = (tiny().training.minutes or 0.0 if minutes is None else minutes) * cores
+    return next((name for name, most, least in SIZES if pairs >= most and work >= least), "tiny")
+
+
 def names() -> list[str]:
     """Every shipped recipe."""
     return [*NAMED, *(f"table3-{row}" for row in TABLE_3)]

@@ -19,15 +19,18 @@ from typing import Any, BinaryIO, NamedTuple
 
 from jumok.config import CorpusConfig, DataConfig
 from jumok.data import passages
-from jumok.errors import DataError, DiskError, UnknownName, UsageError
+from jumok.errors import DataError, DiskError, JumokError, UnknownName, UsageError
 from jumok.text import addresses, sources
 from jumok.text.addresses import is_address, local_name, redact
-from jumok.text.columnar import is_columnar
+from jumok.text.columnar import is_columnar, units
+from jumok.text.files import PACKED, blocks
 from jumok.text.lines import digest as digest_files
 from jumok.text.lines import is_table, read_lines, read_pairs, read_table
 from jumok.text.remote import fetch
 from jumok.text.tables import Columns, has_header, parse_columns, row_parser
 
+LOOKED = 1 << 20  # bytes of a file that tell how long its lines are
+PACKING = 3.0  # bytes of text in a packed byte, about
 REMEMBERED = 100_000  # pairs of a corpus made here that are kept for the next walk
 
 
@@ -344,6 +347,33 @@ def _both(source: str | None, target: str | None, first: str, second: str) -> tu
     raise UsageError(
         f"--{missing} is missing: a parallel text has two sides", where=where, hint=f"try: add --{missing} FILE"
     )
+
+
+def estimate_pairs(data: DataConfig) -> int:
+    """About how many pairs the data have, from the sizes of the files and their first lines; 0 if nobody can tell."""
+    if data.corpus is not None:
+        return data.pairs
+    try:
+        trained, _ = resolve_all(data, seed=1)
+        return sum(_estimate(corpus) for corpus in trained)
+    except (JumokError, OSError):  # whoever reads the text says what is wrong with it
+        return 0
+
+
+def _estimate(corpus: Corpus) -> int:
+    if corpus.is_text or corpus.addresses:
+        return 0
+    total = 0
+    for paths in corpus.inputs:
+        if is_columnar(paths[0]):
+            total += sum(unit.rows for unit in units(paths[0]))
+            continue
+        path = min(paths, key=os.path.getsize)
+        content = next(blocks(path, LOOKED), b"")
+        packed = PACKING if path.lower().endswith(tuple(PACKED)) else 1.0
+        whole = os.path.getsize(path) * packed if len(content) >= LOOKED else len(content)
+        total += round(content.count(b"\n") * whole / max(1, len(content)))
+    return total
 
 
 def without_stdin(data: DataConfig, folder: Path) -> DataConfig:

@@ -37,12 +37,11 @@ READING, UPDATING = 5.0, 8.0  # seconds
 LEAST, MOST = 3, 60  # updates
 WORK = 6e10  # parameters times tokens of a batch that the probe tries at most: a few seconds
 LONG = 7 * 86_400.0  # seconds that are too long for anybody
-FEW_EPOCHS, MANY_UPDATES = 3.0, 20_000  # fewer passes over the text teach little, unless there are many updates
+FEW_EPOCHS, MANY_UPDATES = 3.0, 3_000  # fewer passes over the text teach little, unless there are many updates
 GOOD_EPOCHS = 10.0
 SMALLER = {"big": "base", "base": "small", "small": "tiny"}
 GB = 1e9
-LEARNING = 6.0  # times as long, at most, as from the probe's pairs: a vocabulary is learnt from a bounded sample
-ASSEMBLING = 1.0  # seconds for a model and its optimiser, whatever the text
+BOUNDED = 5.0  # times as long as for the probe, at most: vocabulary and shortlist are learnt from bounded samples
 
 
 @dataclass(frozen=True)
@@ -191,15 +190,18 @@ class Probe(Experiment):
             )  # fmt: skip
             return
 
-    def startup(self, before: float, seconds: float) -> float:
-        """Seconds until the first update of the real run, from `before` and those that the probe's own took."""
-        times = dict(zip([*self.stages, "end"], [*self.stages.values(), before + seconds], strict=True))
-        marks = list(times.items())
-        took = {name: marks[i + 1][1] - at for i, (name, at) in enumerate(marks[:-1])}
-        learning = sum(spent for name, spent in took.items() if name.startswith("Learning"))
+    def startup(self, before: float, end: float) -> float:
+        """Seconds until the first update of the real run, from what the stages of the probe's own preparation took.
+
+        `before` is when the text began to be looked at and `end` when the model was ready, since the probe began.
+        """
+        read, learn = self.stages.get("Reading", before), self.stages.get("Learning", before)
+        encode, joined = self.stages.get("Encoding", end), self.stages.get("corpus", end)
+        learn = min(learn, encode) if learn > before else encode  # a vocabulary that is there is not learnt
         growth = self.count / max(1, self.tried)
-        linear = (seconds - learning - ASSEMBLING) * growth / machine.cores()
-        return before + max(0.0, linear) + learning * min(growth**0.6, LEARNING) + ASSEMBLING
+        linear = ((learn - read) + (joined - encode)) * growth / machine.cores()
+        bounded = (encode - learn) * min(growth**0.6, BOUNDED) + (end - joined) * min(growth, BOUNDED)
+        return before + max(0.0, linear) + bounded
 
     def assemble(self) -> None:
         """As in a run, but an update is one batch a core, small for a large model: a `portion` of a real update."""
@@ -216,6 +218,8 @@ class Probe(Experiment):
             self.steps.append((event["seconds"], event["tokens"]))
         if event["event"] == "stage":
             self.stages[event["text"].partition(" ")[0]] = time.monotonic() - self.began
+        if event["event"] == "corpus":
+            self.stages["corpus"] = time.monotonic() - self.began
 
     def enough(self) -> bool:
         done, seconds = len(self.steps), self.steps[-1][0] if self.steps else 0.0
@@ -271,7 +275,7 @@ def probe(
             pair = trial.judge.seconds_a_pair()
         finally:
             trial.report.close()
-        startup = trial.startup(reading - began, ready - reading)
+        startup = trial.startup(reading - began, ready - began)
         return foresee(trial, run, pair=pair, startup=startup, load=load)
 
 

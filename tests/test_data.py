@@ -247,3 +247,18 @@ def test_chunks_are_bounded_in_pairs_and_in_characters():
     assert [len(chunk) for chunk in store._chunks([short] * (store.CHUNK + 5))] == [store.CHUNK, 5]
     assert [len(chunk) for chunk in store._chunks([long] * 3)] == [1, 1, 1]
     assert list(store._chunks([])) == []
+
+
+def test_repeated_lines_are_counted_whatever_their_number(monkeypatch):
+    from random import Random
+
+    from jumok.data import survey
+
+    monkeypatch.setattr(survey.Distinct, "HELD", 100)
+    monkeypatch.setattr(survey, "PAIRS", 64)
+    drawn = Random(1).choices([f"sentence {n}" for n in range(300)], k=1_000)
+    pairs = [(one, other) for one, other in zip(drawn, Random(2).sample(drawn, 1_000), strict=True)]
+    found = survey.stats(corpora.Corpus("drawn", lambda: iter(pairs), "drawn"))
+    assert found.source.repeated == found.target.repeated == 1_000 - len(set(drawn))
+    assert found.repeated == 1_000 - len(set(pairs))
+    assert found.source.to_json()["different_characters"] == len(set("".join(drawn)))

@@ -26,7 +26,8 @@ from jumok.checkpoint import Loaded, RunFolder
 from jumok.config import UNCLEANED, transformer
 from jumok.data import corpora
 from jumok.data.corpora import Corpus, Pair
-from jumok.errors import Resumable
+from jumok.data.prepare import folder as prepared_folder
+from jumok.errors import ModelFileError, Resumable
 from jumok.events import Sink
 from jumok.experiment import Experiment, Run
 from jumok.metrics import chrf_matrix
@@ -38,6 +39,7 @@ from jumok.translator import Translation, Translator
 
 BEST = 5  # translations among which the lesson is chosen
 DEEPER = 1.5  # layers of the student's encoder for each of the teacher's
+DECODED = 4_096  # stored pairs turned back to text at a time
 PEAK = 0.5  # its learning rate over the teacher's: it does not begin from nothing
 
 
@@ -109,6 +111,8 @@ class Lessons:
 
     @classmethod
     def of(cls, recipe: Recipe, teacher: Loaded, folder: Path) -> "Lessons":
+        if recipe is teacher.recipe and (found := prepared_by(teacher)) is not None:
+            return cls(teacher, folder, *found, 0.0)
         corpora.refuse_addresses(recipe.data, where=str(teacher.folder))
         train, valid = corpora.resolve(recipe.data, recipe.seed)
         share = 0.0 if valid is not None else preparation.held_out_share(recipe, sum(1 for _ in train))
@@ -124,11 +128,17 @@ class Lessons:
 
     def data(self) -> dict[str, Any]:
         """Where the student finds its text, as keys of a recipe."""
-        found: dict[str, Any] = dict.fromkeys(("data.corpus", "data.source", "data.target")) | UNCLEANED
+        found: dict[str, Any] = dict.fromkeys(("data.corpus", "data.source", "data.target", "data.prepared"))
+        found |= UNCLEANED | {"data.corpora": (), "data.exclude": (), "data.columns": None}
         found["data.table"] = str(self.table)
-        if self.valid is None or self.teacher.recipe.data.corpus is not None:
+        if self._writes_valid:
             found |= {"data.valid_source": None, "data.valid_target": None, "data.valid_table": str(self.held_out)}
         return found
+
+    @property
+    def _writes_valid(self) -> bool:
+        """Whether the validation pairs are in no file that the student could read."""
+        return self.valid is None or not self.valid.inputs
 
     def about(self) -> dict[str, Any]:
         """What the lessons depend on."""
@@ -152,7 +162,7 @@ class Lessons:
         draft.write(self._chosen(translator, draft.lines, stop))
         draft.finish()
         write_lines(self.table, self._rows(said))
-        if self.valid is None or self.teacher.recipe.data.corpus is not None:
+        if self._writes_valid:
             write_lines(self.held_out, (row(pair.source, pair.target) for pair in self._validating()))
         bundle.write_file(note, told)
         yield f"{sum(1 for _ in self.pairs()):,} sentences, each with its reference and its lesson"
@@ -180,6 +190,32 @@ class Lessons:
         if self.valid is not None:
             return iter(self.valid)
         return (pair for pair in self.train if corpora.held_out(pair.source, self.share))
+
+
+def prepared_by(teacher: Loaded) -> tuple[Corpus, Corpus] | None:
+    """The pairs that a teacher was trained and validated on, from the data that its run has prepared, if it has them.
+
+    They are clean, nothing of the text is read again, and it may be gone.
+    """
+    named = teacher.recipe.data.prepared
+    place = Path(named) if named is not None else RunFolder(teacher.folder.parent).data / preparation.FOLDER
+    try:
+        made = prepared_folder.load(place)
+    except ModelFileError:
+        return None
+    if made.vocabularies.digest != teacher.vocabularies.digest or made.is_text:
+        return None
+
+    def read() -> Iterator[tuple[str, str]]:
+        for start in range(0, len(made.store), DECODED):
+            rows = range(start, min(len(made.store), start + DECODED))
+            sources = teacher.vocabularies.source.decode_all([made.store.source[row].tolist() for row in rows])
+            targets = teacher.vocabularies.target.decode_all([made.store.target[row].tolist() for row in rows])
+            yield from zip(sources, targets, strict=True)
+
+    valid = [(pair.source, pair.target) for pair in made.valid]
+    identity = f"{made.digest}:{made.told['train']}:{made.told['left_out']}"
+    return Corpus(made.name, read, identity), Corpus(f"{made.name}, validation", lambda: iter(valid), made.digest)
 
 
 def nearest(translation: Translation, reference: str) -> str:

@@ -16,6 +16,7 @@ from jumok.data import corpora, lexicon, store
 from jumok.data.corpora import Corpus, Pair
 from jumok.data.prepare import folder, pipeline
 from jumok.data.prepare.pipeline import held_out_share
+from jumok.data.prepare.stage import Stage
 from jumok.errors import ModelFileError, Resumable, UnknownName, UsageError
 from jumok.events import EventLog, Sink
 from jumok.recipe import Recipe
@@ -58,12 +59,21 @@ class Prepared:
         """Whether a text is learnt itself, in stretches."""
         return self.made.is_text
 
-    def shortlist(self, tick: Callable[[], None] = lambda: None) -> bytes:
+    def shortlist(self, tick: Callable[[], None] = lambda: None, report: Report = lambda *_, **__: None) -> bytes:
         """What each source subword may turn into, learnt once and kept beside the token store."""
         kept = self.store.folder / lexicon.FILE
         if not kept.is_file():
+            stage, rounds = Stage(report, "shortlist", "Learning which words translate which", unit="rounds"), 0
+
+            def follow() -> None:
+                nonlocal rounds
+                tick()
+                rounds += 1
+                stage(rounds / (lexicon.ROUNDS + 1), rounds)
+
+            report("stage", text="Learning which words translate which, for fast translating")
             sizes = len(self.vocabularies.source), len(self.vocabularies.target)
-            bundle.write_file(kept, lexicon.learn(self.store, sizes, tick=tick).to_bytes())
+            bundle.write_file(kept, lexicon.learn(self.store, sizes, tick=follow).to_bytes())
         return kept.read_bytes()
 
 
@@ -98,7 +108,7 @@ def prepare(
     prepared = Prepared(made, made.vocabularies, made.store, made.valid, made.labels)
     _tell(prepared, report)
     if shortlisted(recipe, made.is_text):
-        prepared.shortlist(tick)  # now, so that its seconds are known to whoever plans the rest
+        prepared.shortlist(tick, report)  # now, so that its seconds are known to whoever plans the rest
     return prepared
 
 
@@ -150,7 +160,7 @@ def prepare_folder(
         made = pipeline.prepare(recipe, trained, validating, out, report=report, tick=tick, workers=workers)
         prepared = Prepared(made, made.vocabularies, made.store, made.valid, made.labels)
         if not made.is_text:
-            prepared.shortlist(tick)
+            prepared.shortlist(tick, report)
     source, target = made.store.tokens()
     yield f"{len(made.store):,} of {made.told['pairs']:,} pairs train ({source:,} + {target:,} subwords)"
     for reason, count in made.told["left_out"].items():

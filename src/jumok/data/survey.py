@@ -1,19 +1,62 @@
 """What is in a corpus and what is wrong with it, for `jumok data stats` and `jumok data check`, in bounded memory."""
 
-import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice, pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+
 from jumok.data.corpora import Corpus
+from jumok.data.prepare.parts import join_lines
+from jumok.data.prepare.sift import examine, mix
 from jumok.errors import DataError
 from jumok.text import lines
 from jumok.text.files import attempt
 from jumok.text.lines import Finding, is_table, read_lines, read_pairs, read_table
 
 INCURABLE = ("unreadable", "compressed", "replacement character")  # kinds of findings that --fix cannot put right
-REMEMBERED = 2_000_000  # different sentences whose hashes are kept; repetitions of later ones are not counted
+PAIRS = 1 << 13  # counted at a time
+
+
+class Distinct:
+    """Counts how many hashes came again, in bounded memory: a few million at a time, the rest in a temporary folder."""
+
+    HELD = 2_000_000
+    FILES = 64
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._held: list[np.ndarray] = []
+        self._size = 0
+        self._folder: TemporaryDirectory[str] | None = None
+
+    def add(self, hashes: np.ndarray) -> None:
+        self._held.append(hashes)
+        self._size += len(hashes)
+        self.total += len(hashes)
+        if self._size > self.HELD:
+            self._spill()
+
+    def _spill(self) -> None:
+        self._folder = self._folder or TemporaryDirectory(prefix="jumok-stats-")
+        hashes = np.sort(np.concatenate([np.empty(0, np.uint64), *self._held]))
+        edges = np.searchsorted(hashes >> np.uint64(58), np.arange(self.FILES + 1))
+        for number, (start, stop) in enumerate(pairwise(edges.tolist())):
+            with open(Path(self._folder.name) / str(number), "ab") as file:
+                file.write(hashes[start:stop].tobytes())
+        self._held, self._size = [], 0
+
+    def repeated(self) -> int:
+        """How many came that had been there."""
+        if self._folder is None:
+            return self.total - len(np.unique(np.concatenate([np.empty(0, np.uint64), *self._held])))
+        self._spill()
+        files = (Path(self._folder.name) / str(number) for number in range(self.FILES))
+        return self.total - sum(len(np.unique(np.fromfile(file, np.uint64))) for file in files)
 
 
 @dataclass
@@ -23,19 +66,28 @@ class SideStats:
     words: int = 0
     characters: int = 0
     empty: int = 0
-    repeated: int = 0
     lengths: Counter[int] = field(default_factory=Counter)  # words a line, from 256 on together
-    alphabet: Counter[str] = field(default_factory=Counter)
-    seen: set[int] = field(default_factory=set, repr=False)
+    alphabet: set[int] = field(default_factory=set)
+    seen: Distinct = field(default_factory=Distinct, repr=False)
 
-    def add(self, text: str) -> None:
-        words = len(text.split())
-        self.words += words
-        self.characters += len(text)
-        self.empty += not text.strip()
-        self.lengths[min(words, 256)] += 1
-        self.alphabet.update(text)
-        self.repeated += is_repeated(text, self.seen)
+    def add(self, texts: Sequence[str]) -> np.ndarray:
+        """Count some lines; their hashes."""
+        counts = [len(text.split()) for text in texts]
+        whole = "".join(texts)
+        self.words += sum(counts)
+        self.characters += len(whole)
+        self.empty += sum(not count for count in counts)
+        self.lengths.update(min(count, 256) for count in counts)
+        codes = np.frombuffer(whole.encode("utf-32-le", "surrogatepass"), np.uint32)
+        self.alphabet.update(np.unique(codes).tolist())
+        side = examine(join_lines(texts), as_is=True)
+        hashes = mix(side.near + side.exact)
+        self.seen.add(hashes)
+        return hashes
+
+    @property
+    def repeated(self) -> int:
+        return self.seen.repeated()
 
     def percentile(self, share: float) -> int:
         """The number of words that this share of the lines does not exceed."""
@@ -98,29 +150,20 @@ class CorpusStats:
 
 def stats(corpus: Corpus) -> CorpusStats:
     """Count everything in one pass."""
-    found = CorpusStats(corpus.name)
-    seen: set[int] = set()
-    for source, target, _ in corpus:
-        found.pairs += 1
-        found.source.add(source)
-        found.target.add(target)
-        found.identical += source == target
-        short, long = sorted((len(source), len(target)))
-        found.far += long > 3 * short and long > 20
-        found.repeated += is_repeated(f"{source}\0{target}", seen)
+    found, seen = CorpusStats(corpus.name), Distinct()
+    pairs = iter(corpus)
+    while chunk := list(islice(pairs, PAIRS)):
+        found.pairs += len(chunk)
+        hashes = found.source.add([pair.source for pair in chunk]), found.target.add([pair.target for pair in chunk])
+        seen.add(mix(hashes[0] * np.uint64(3) + hashes[1]))
+        for source, target, _ in chunk:
+            found.identical += source == target
+            short, long = sorted((len(source), len(target)))
+            found.far += long > 3 * short and long > 20
     if not found.pairs:
         raise DataError("the corpus is empty", where=f"in {corpus.name}", hint="try: jumok data check FILES")
+    found.repeated = seen.repeated()
     return found
-
-
-def is_repeated(text: str, seen: set[int]) -> bool:
-    """Whether a text was here before; keeps its hash, as long as there is room."""
-    mark = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
-    if mark in seen:
-        return True
-    if len(seen) < REMEMBERED:
-        seen.add(mark)
-    return False
 
 
 def check(files: Iterable[str]) -> list[Finding]:

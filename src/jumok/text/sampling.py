@@ -18,7 +18,7 @@ from jumok.text.words import SPACE
 
 MOST = 16  # cuts of one word to choose from, the likeliest
 LONGEST = 12  # subwords drawn together where a language has no spaces
-REMEMBERED = 50_000  # words whose cuts are kept
+REMEMBERED = 25_000  # words whose cuts are kept, and as many that were used before
 
 Ids = tuple[int, ...]
 
@@ -49,6 +49,7 @@ class Sampler:
         self._starts = {i for piece, i in self._ids.items() if piece.startswith(SPACE)}
         self._longest = max(map(len, self._ids), default=1)
         self._cuts: dict[Ids, Cuts] = {}
+        self._before: dict[Ids, Cuts] = {}  # those of a while ago, which are forgotten next
 
     def draw(self, sentences: Sequence[Sequence[int]], *, strength: float, key: int) -> list[list[int]]:
         """The sentences in other subwords; which, depends on the four arguments and on nothing else."""
@@ -78,9 +79,11 @@ class Sampler:
 
     def _choose(self, word: Ids, chance: float, strength: float) -> Ids:
         cuts = self._cuts.get(word)
+        if cuts is None and (cuts := self._before.get(word)) is not None:
+            self._cuts[word] = cuts  # used again: it outlives the next clearing
         if cuts is None:
             if len(self._cuts) >= REMEMBERED:
-                self._cuts.clear()
+                self._cuts, self._before = {}, self._cuts
             cuts = self._cuts[word] = self.cuts(word)
         return cuts.draw(chance, strength)
 

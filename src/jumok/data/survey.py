@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -50,13 +51,16 @@ class Distinct:
                 file.write(hashes[start:stop].tobytes())
         self._held, self._size = [], 0
 
+    @cached_property
     def repeated(self) -> int:
-        """How many came that had been there."""
+        """How many came that had been there; nothing can be added afterwards."""
         if self._folder is None:
             return self.total - len(np.unique(np.concatenate([np.empty(0, np.uint64), *self._held])))
         self._spill()
         files = (Path(self._folder.name) / str(number) for number in range(self.FILES))
-        return self.total - sum(len(np.unique(np.fromfile(file, np.uint64))) for file in files)
+        found = self.total - sum(len(np.unique(np.fromfile(file, np.uint64))) for file in files)
+        self._folder.cleanup()
+        return found
 
 
 @dataclass
@@ -87,7 +91,7 @@ class SideStats:
 
     @property
     def repeated(self) -> int:
-        return self.seen.repeated()
+        return self.seen.repeated
 
     def percentile(self, share: float) -> int:
         """The number of words that this share of the lines does not exceed."""
@@ -162,7 +166,7 @@ def stats(corpus: Corpus) -> CorpusStats:
             found.far += long > 3 * short and long > 20
     if not found.pairs:
         raise DataError("the corpus is empty", where=f"in {corpus.name}", hint="try: jumok data check FILES")
-    found.repeated = seen.repeated()
+    found.repeated = seen.repeated
     return found
 
 

@@ -522,3 +522,38 @@ def test_two_that_prepare_the_same_folder_do_not_meet(made, tmp_path, monkeypatc
     assert "the prepared data" in child.stderr
     assert str(os.getpid()) in child.stderr
     subprocess.run(command(made, tmp_path / "p"), check=True, capture_output=True)
+
+
+def test_a_run_begun_before_pairs_were_cleaned_goes_on_with_its_own_store(tmp_path):
+    import shutil
+
+    import jumok
+    from jumok.checkpoint import RunFolder
+    from jumok.data import store
+    from jumok.errors import Resumable
+    from tests.conftest import MICRO
+
+    recipe = recipes.tiny().change(MICRO | {"training.validate_every": 2})
+    whole = jumok.train(recipe=recipe, out=tmp_path / "whole").folder
+    steps: list[int] = []
+    watch = [lambda event: steps.append(event["step"]) if event["event"] == "step" else None]
+    with pytest.raises(Resumable):
+        jumok.train(recipe=recipe, out=tmp_path / "before", sinks=watch, stop=lambda: len(steps) >= 3)
+    run = RunFolder(tmp_path / "before")
+    made = folder.load(run.data / "prepared")
+    trained, _ = corpora.resolve_all(recipe.data, recipe.seed)
+    share = pipeline.held_out_share(recipe, 400)
+    pairs = (pair for pair in trained[0] if not corpora.held_out(pair.source, share))
+    filters = store.Filters(recipe.data.longest, recipe.data.ratio)
+    identity = f"{trained[0].digest}:{share}"
+    old = store.build(pairs, made.vocabularies, filters, run.data, identity=identity)
+    assert not old.mixed
+    shutil.rmtree(run.data / "prepared")
+    text = (run.path / "recipe.toml").read_text()
+    (run.path / "recipe.toml").write_text(re.sub(r"\[data\.clean\]\n(?:.+\n)+\n?", "", text))
+    again = jumok.train(
+        recipe=recipe.change({f"data.clean.{rule}": True for rule in ("copies", "symbols")}), out=run.path
+    )
+    assert not (run.data / "prepared").exists()
+    model = Path("model") / "model.safetensors"
+    assert (again.folder / model).read_bytes() == (whole / model).read_bytes()

@@ -303,7 +303,7 @@ def test_a_checkpoint_written_again_replaces_the_old_one(run):
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS])
-@pytest.mark.parametrize("victim", ["_sync", "write_file", "save_file"])
+@pytest.mark.parametrize("victim", ["sync", "write_file", "save_file"])
 @pytest.mark.parametrize("step", [1, 2], ids=["the same step", "another step"])
 def test_a_full_disk_never_costs_a_checkpoint_that_was_there(run, monkeypatch, code, victim, step):
     kept = save(run, 1)

@@ -23,7 +23,7 @@ from jumok.errors import DataError, DiskError, JumokError, UnknownName, UsageErr
 from jumok.text import addresses, sources
 from jumok.text.addresses import is_address, local_name, redact
 from jumok.text.columnar import is_columnar, units
-from jumok.text.files import PACKED, blocks
+from jumok.text.files import PACKED, blocks, must_be_file
 from jumok.text.lines import digest as digest_files
 from jumok.text.lines import is_table, read_lines, read_pairs, read_table
 from jumok.text.remote import fetch
@@ -365,6 +365,8 @@ def _estimate(corpus: Corpus) -> int:
         return 0
     total = 0
     for paths in corpus.inputs:
+        for path in paths:
+            must_be_file(path)  # a pipe would be waited for, and what was read of it would be gone
         if is_columnar(paths[0]):
             total += sum(unit.rows for unit in units(paths[0]))
             continue

@@ -40,7 +40,7 @@ from jumok.locks import FILE as LOCK
 from jumok.locks import lock
 from jumok.recipe import Recipe
 from jumok.text.columnar import is_columnar, units
-from jumok.text.files import must_be_file
+from jumok.text.files import PACKED, must_be_file
 from jumok.text.lines import digest as digest_files
 from jumok.text.lines import must_differ
 from jumok.text.tables import has_header
@@ -49,6 +49,8 @@ from jumok.text.vocabulary import Vocabularies, Vocabulary
 PLAN = "plan.json"
 WORKERS = 16  # at most
 VALIDATING = 100_000  # pairs of validation files that are kept
+ROOM = 2.5  # bytes of disk for a byte of text, until the store is whole
+LARGE = 1e9  # bytes that are worth a word
 ALONE = 2 << 20  # bytes of text that are prepared without workers: starting them would take longer
 
 
@@ -118,10 +120,9 @@ class Job:
         self._fetch()
         self._begin()
         size = parts.size_on_disk(path for corpus in self.trained for path in corpus.files)
-        small = size < ALONE and not any(
-            path.endswith((".gz", ".xz", ".zst")) for c in self.trained for path in c.files
-        )
+        small = size < ALONE and not self._is_packed()
         crew = min(machine.cores(), WORKERS) if workers is None else workers
+        self._tell_disk(size)
         valid, labels = self._validation()
         with Crew(0 if small or not size else crew, work.__name__, work.TABLE) as hands:
             self._read_all(hands, size, share=0.0 if self.validating else 0.1)
@@ -132,6 +133,17 @@ class Job:
         return load(self.place, breaks=self.recipe.vocabulary.breaks)
 
     # ------------------------------------------------------------------ beginning
+
+    def _is_packed(self) -> bool:
+        return any(path.endswith(tuple(PACKED)) for corpus in self.trained for path in corpus.files)
+
+    def _tell_disk(self, size: int) -> None:
+        """Say what a large preparation needs of the disk while it works, and whether it is there."""
+        needed = size * ROOM * (corpora.PACKING if self._is_packed() else 1.0)
+        free = shutil.disk_usage(self.work).free
+        if needed > min(LARGE, free):
+            text = f"Preparing takes about {needed / 1e9:.1f} GB of disk meanwhile; {free / 1e9:.1f} GB are free"
+            self.report("note" if needed > free else "stage", text=text)
 
     def _fetch(self) -> None:
         """Fetch what is behind addresses."""

@@ -328,7 +328,7 @@ def _faults(path: str | Path) -> Iterator[None]:
         except (arrow.ArrowException, UnicodeDecodeError, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
-        reason = str(error).partition("\n")[0].strip() or type(error).__name__
+            reason = str(error).partition("\n")[0].strip() or type(error).__name__
             raise DataError(
                 f"{named(path)} is not whole {kind} data ({reason})",
                 where=named(path),

@@ -557,3 +557,17 @@ def test_a_run_begun_before_pairs_were_cleaned_goes_on_with_its_own_store(tmp_pa
     assert not (run.data / "prepared").exists()
     model = Path("model") / "model.safetensors"
     assert (again.folder / model).read_bytes() == (whole / model).read_bytes()
+
+
+def test_another_validation_text_or_another_excluded_file_is_prepared_anew(tmp_path):
+    pairs = [(f"This is sentence {n} of a text.", f"Das ist der Satz {n} eines Textes.") for n in ("a", "b", "c", "d")]
+    valid = written(tmp_path, [("Quite another thing.", "Etwas ganz anderes.")], "valid")
+    (tmp_path / "test.xx").write_text("Etwas, das nirgends steht.\n")
+    recipe = small(*written(tmp_path, pairs), **{"vocabulary.size": 330, "vocabulary.at_most": True})
+    recipe = recipe.change({"data.valid_source": valid[0], "data.valid_target": valid[1]})
+    recipe = recipe.change({"data.exclude": [str(tmp_path / "test.xx")]})
+    assert len(run(recipe, tmp_path / "p").store) == 4
+    Path(valid[0]).write_text("Something else altogether.\n")
+    assert [pair.source for pair in run(recipe, tmp_path / "p").valid] == ["Something else altogether."]
+    (tmp_path / "test.xx").write_text("Das ist der Satz c eines Textes.\n")
+    assert run(recipe, tmp_path / "p").store.lines.tolist() == [1, 2, 4]

@@ -121,25 +121,33 @@ def list_dropped(folder: Path) -> Iterator[tuple[str, int, str]]:
 
 
 def find(
-    place: Path, recipe: Recipe, trained: Sequence[Corpus], given: Vocabularies | Vocabulary | None
+    place: Path,
+    recipe: Recipe,
+    trained: Sequence[Corpus],
+    beside: Sequence[str],
+    given: Vocabularies | Vocabulary | None,
 ) -> Prepared | None:
-    """What was prepared for this recipe from these texts before, if it is there and the texts have not changed."""
+    """What was prepared for this recipe from these texts before, if it is there and the texts have not changed.
+
+    `beside` are other files that it depends on: those of the validation set, and those that must not be trained on.
+    """
     try:
         told = json.loads((place / PREPARED).read_bytes())
     except (OSError, ValueError):
         return None
-    if told.get("request") != request(recipe, given) or not _same_inputs(told, trained):
+    paths = [path for corpus in trained for path in corpus.files]
+    same = _same_files(told.get("files", []), paths) and _same_files(told.get("beside", []), beside)
+    if not same or told.get("request") != request(recipe, given):
         return None
     return load(place, breaks=recipe.vocabulary.breaks)
 
 
-def _same_inputs(told: dict[str, Any], trained: Sequence[Corpus]) -> bool:
+def _same_files(entries: Sequence[dict[str, Any]], paths: Sequence[str]) -> bool:
     """Whether the files are those that were read; a file that is gone was not changed.
 
     Sizes and times say so without reading; where times differ the files are read and compared by their digests.
     """
-    known = {entry["path"]: entry for entry in told["files"]}
-    paths = [path for corpus in trained for path in corpus.files]
+    known = {entry["path"]: entry for entry in entries}
     if sorted(known) != sorted(set(paths)):
         return False
     touched = []

@@ -70,12 +70,13 @@ def prepare(
     `vocabularies` are both, or that of the source; what is not given is learnt.  `tick` is called several times a
     second and may end it all by an exception of its own.
     """
-    if (found := find(place, recipe, trained, vocabularies)) is not None:
+    beside = watched_files(recipe, validating)
+    if (found := find(place, recipe, trained, beside, vocabularies)) is not None:
         return found
     job = Job(recipe, trained, validating, place, report, vocabularies, tick)
     try:
         with lock(job.work, "the prepared data", note=lambda text: report("note", text=text)):
-            return find(place, recipe, trained, vocabularies) or job.run(workers)
+            return find(place, recipe, trained, beside, vocabularies) or job.run(workers)
     except OSError as error:
         what, hint = f"cannot write what is prepared: {error.strerror or error}", "try: df -h; free some space"
         raise DiskError(what, where=f"in {place.parent}", hint=hint) from None
@@ -98,6 +99,7 @@ class Job:
         self.is_text = any(corpus.is_text for corpus in self.trained)
         self.filters = Filters(self.recipe.data.longest, self.recipe.data.ratio, alone=self.is_text)
         self.files: list[dict[str, Any]] = []
+        self.beside: list[dict[str, Any]] = []
         self.inputs: list[dict[str, Any]] = []
         self.read: list[Read] = []
         self.left_out: Counter[str] = Counter()
@@ -159,7 +161,8 @@ class Job:
         """Make the folder of the work, or find that of an earlier attempt at the same."""
         self.files = [_stamp(path) for corpus in self.trained for path in dict.fromkeys(corpus.files)]
         plan = {"request": request(self.recipe, self.given), "files": self.files}
-        plan["excluded"] = [_stamp(path) for path in self._excluded_files()]
+        beside = watched_files(self.recipe, self.validating)
+        plan["beside"] = self.beside = [_stamp(path) | {"sha256": digest_files([path])} for path in beside]
         known = self.work / PLAN
         if not known.is_file() or json.loads(known.read_bytes()) != plan:
             for path in self.work.iterdir():
@@ -168,9 +171,6 @@ class Job:
             for name in (work.PARTS, work.SHARDS):
                 (self.work / name).mkdir()
             bundle.write_file(known, json.dumps(plan).encode())
-
-    def _excluded_files(self) -> list[str]:
-        return [*self.recipe.data.exclude, *(path for corpus in self.validating for path in corpus.files)]
 
     def _validation(self) -> tuple[list[Pair], list[int]]:
         """The pairs of the validation files, each with the number of its corpus; also what must not be trained on."""
@@ -432,7 +432,7 @@ class Job:
         bundle.write_file(beside / VALID, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode())
         digests = [entry["digest"] for entry in self.inputs if "digest" in entry]
         told = {
-            "format": FORMAT, "request": request(self.recipe, self.given), "files": self.files,
+            "format": FORMAT, "request": request(self.recipe, self.given), "files": self.files, "beside": self.beside,
             "inputs": [entry for entry in self.inputs if "first" in entry], "name": self._name(), "corpora": mixed,
             "digest": digests[0] if len(digests) == 1 else hashlib.sha256(":".join(digests).encode()).hexdigest(),
             "is_text": self.is_text, "pairs": self.pairs, "train": joined.count, "held_out": self.held,
@@ -445,6 +445,11 @@ class Job:
         beside.rename(self.place)
         bundle.sync(self.place.parent)
         shutil.rmtree(self.work, ignore_errors=True)
+
+
+def watched_files(recipe: Recipe, validating: Sequence[Corpus]) -> list[str]:
+    """Files besides the training text that a preparation depends on."""
+    return [*recipe.data.exclude, *(path for corpus in validating for path in corpus.files)]
 
 
 def held_out_share(recipe: Recipe, count: int) -> float:

@@ -571,3 +571,15 @@ def test_another_validation_text_or_another_excluded_file_is_prepared_anew(tmp_p
     assert [pair.source for pair in run(recipe, tmp_path / "p").valid] == ["Something else altogether."]
     (tmp_path / "test.xx").write_text("Das ist der Satz c eines Textes.\n")
     assert run(recipe, tmp_path / "p").store.lines.tolist() == [1, 2, 4]
+
+
+def test_a_text_that_was_only_touched_is_not_prepared_anew(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"Line {n} of a text that is learnt itself.\n" for n in range(300)))
+    recipe = choose(text=str(text), recipe="tiny", changes={"vocabulary.size": 330, "vocabulary.at_most": True})
+    first = run(recipe, tmp_path / "p")
+    os.utime(text)
+    events: list[str] = []
+    again = run(recipe, tmp_path / "p", report=lambda event, **_: events.append(event))
+    assert events == []
+    assert again.digest == first.digest

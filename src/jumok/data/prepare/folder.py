@@ -159,4 +159,4 @@ def _same_files(entries: Sequence[dict[str, Any]], paths: Sequence[str]) -> bool
         if status.st_size != entry["size"]:
             return False
         touched += [path] if status.st_mtime_ns != entry["mtime"] else []
-    return all(digest_files([path]) == known[path]["sha256"] for path in touched)
+    return all(digest_files([path]) == known[path].get("sha256") for path in touched)

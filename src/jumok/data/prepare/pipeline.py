@@ -246,7 +246,10 @@ class Job:
         if not corpus.inputs or corpus.is_text:
             for source, target, count in parts.batched(corpus.read()):
                 yield Task(0, "texts", {}, (source.encode(), target.encode())), count
-            digest = digest_files(corpus.files, tick=self.tick) if corpus.inputs else ""
+            digest = ""
+            for path in corpus.files:  # one text
+                digest = digest_files([path], tick=self.tick)
+                next(entry for entry in self.files if entry["path"] == path)["sha256"] = digest
             self.inputs.append({"corpus": number, "files": corpus.files, "digest": corpus.digest_with(digest)})
             return
         digests: list[bytes] = []

@@ -95,6 +95,15 @@ def near(text: str) -> str:
     return "".join(c for c in kept if unicodedata.category(c)[0] in "LMN")
 
 
+def test_every_code_point_is_of_the_kind_that_unicode_says():
+    from jumok.data.prepare.characters import DIGIT, FIRST_SCRIPT, kinds
+
+    table = kinds()
+    categories = [unicodedata.category(chr(code))[0] for code in range(0x110000)]
+    assert [code for code, kind in enumerate(categories) if (kind in "LM") != (table[code] >= FIRST_SCRIPT)] == []
+    assert [code for code, kind in enumerate(categories) if (kind == "N") != (table[code] == DIGIT)] == []
+
+
 TEXTS = st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=("Cs",)), max_size=12)
 
 

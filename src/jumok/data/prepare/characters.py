@@ -6,6 +6,7 @@ characters and kana are both EAST_ASIAN, because Japanese mixes them.
 
 import unicodedata
 from functools import cache
+from itertools import chain
 
 import numpy as np
 
@@ -49,7 +50,7 @@ _RANGES = {  # first and last code point of the blocks of a script
     "East Asian": [(0x2E80, 0x2FDF), (0x3005, 0x312F), (0x31A0, 0x31BF), (0x31F0, 0x31FF), (0x3400, 0x4DBF),
                    (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0xFF66, 0xFF9F), (0x1B000, 0x1B16F), (0x20000, 0x323AF)],
 }  # fmt: skip
-_CHECKED = 0x20000  # beyond, everything in a script's range is a letter and everything else is OTHER
+_ASSIGNED = (range(0x32400), range(0xE0000, 0xE0200))  # elsewhere, nothing is a letter, a digit or a space
 
 
 @cache
@@ -57,7 +58,7 @@ def kinds() -> np.ndarray:
     """The kind of every code point."""
     table = np.full(0x110000, OTHER, np.uint8)
     letters, digits, spaces = [], [], []
-    for code in range(_CHECKED):
+    for code in chain(*_ASSIGNED):
         category = unicodedata.category(chr(code))
         if category[0] in "LM":
             letters.append(code)
@@ -68,7 +69,6 @@ def kinds() -> np.ndarray:
     table[letters] = FIRST_SCRIPT + len(SCRIPTS) - 1
     is_letter = np.zeros(0x110000, bool)
     is_letter[letters] = True
-    is_letter[_CHECKED:] = True
     for number, script in enumerate(SCRIPTS[:-1]):
         for first, last in _RANGES[script]:
             part = slice(first, last + 1)

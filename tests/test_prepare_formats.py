@@ -68,6 +68,10 @@ def test_columns_of_a_table_are_found_by_name_or_number(plain, tmp_path, columns
     found = prepared(tmp_path / "p", table=str(tmp_path / "a.tsv"), columns=columns)
     assert stored(found) == stored(plain)
     assert found.told["pairs"] == len(PAIRS)
+    (tmp_path / "a.tsv").write_text(head + rows + rows.split("\n")[7] + "\n")
+    prepared(tmp_path / "p", table=str(tmp_path / "a.tsv"), columns=columns)
+    [again] = dropped(tmp_path / "p")
+    assert (again["reason"], again["source"], again["target"]) == ("duplicate", *PAIRS[7])
 
 
 def test_a_struct_of_languages_needs_a_direction_and_then_gives_the_same_store(plain, tmp_path):

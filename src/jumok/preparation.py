@@ -21,6 +21,7 @@ from jumok.errors import ModelFileError, Resumable, UnknownName, UsageError
 from jumok.events import EventLog, Sink
 from jumok.recipe import Recipe
 from jumok.text.lines import read_pairs, read_table
+from jumok.text.tables import parse_columns
 from jumok.text.vocabulary import Vocabularies, Vocabulary
 
 __all__ = [
@@ -172,18 +173,22 @@ def dropped(path: str | Path, *, reason: str | None = None, limit: int = 1_000) 
     """Pairs that do not train, with where they stand, why, and their text."""
     place = Path(path)
     place = place if (place / folder.PREPARED).is_file() else RunFolder(place).data / FOLDER
-    names = set(folder.read_told(place)["reasons"].values()) - {""}
+    about = folder.read_told(place)
+    names, named = set(about["reasons"].values()) - {""}, about["request"]["data"]["columns"]
+    columns = parse_columns(named) if named else None
     if reason is not None and reason not in names:
         raise UnknownName("reason", reason, names, where="in --reason")
     found = (row for row in folder.list_dropped(place) if reason in (None, row[2]))
     reader: Iterator[tuple[int, tuple[str, str]]] = iter(())
-    current = ""
+    current: tuple[str, ...] = ()
     for files, line, why in islice(found, limit):
         if files != current:
-            current, paths = files, files.split(" + ")
-            reader = enumerate(read_pairs(*paths) if len(paths) == 2 else read_table(paths[0]), start=1)
+            current = files
+            reader = enumerate(
+                read_pairs(*files) if len(files) == 2 else read_table(files[0], columns=columns), start=1
+            )
         source, target = next((text for number, text in reader if number == line), ("", ""))
-        yield {"where": f"{files}, line {line}", "reason": why, "source": source, "target": target}
+        yield {"where": f"{' + '.join(files)}, line {line}", "reason": why, "source": source, "target": target}
 
 
 def kept_vocabulary(recipe: Recipe, run: RunFolder) -> Vocabularies | None:

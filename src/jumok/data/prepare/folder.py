@@ -106,8 +106,8 @@ def load(folder: Path, *, breaks: bool = False) -> Prepared:
     return Prepared(folder, told, vocabularies, Store(folder), valid, [int(row.get("corpus", 0)) for row in rows])
 
 
-def list_dropped(folder: Path) -> Iterator[tuple[str, int, str]]:
-    """File, line (from 1) and reason of every pair that does not train, in the order of the text."""
+def list_dropped(folder: Path) -> Iterator[tuple[tuple[str, ...], int, str]]:
+    """Files, line (from 1) and reason of every pair that does not train, in the order of the text."""
     told, found = read_told(folder), np.memmap(folder / "dropped", LISTED, mode="r")
     inputs, names = told["inputs"], {int(code): name for code, name in told["reasons"].items()}
     at = -1
@@ -115,9 +115,9 @@ def list_dropped(folder: Path) -> Iterator[tuple[str, int, str]]:
         while at + 1 < len(inputs) and inputs[at + 1]["first"] <= line:
             at += 1
         if at < 0:
-            yield "", line, names[code]
+            yield (), line, names[code]
         else:
-            yield " + ".join(inputs[at]["files"]), line - inputs[at]["first"] + 1, names[code]
+            yield tuple(inputs[at]["files"]), line - inputs[at]["first"] + 1, names[code]
 
 
 def find(

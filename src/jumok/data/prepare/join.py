@@ -56,9 +56,8 @@ class Joined:
 
 
 def join(
-    work: Path, parts: Sequence[Read], filters: Filters, place: Path, *, dtype: str, tick: Callable[[], None],
-    progress: Callable[[float], None],
-) -> Joined:  # fmt: skip
+    work: Path, parts: Sequence[Read], place: Path, *, tick: Callable[[], None], progress: Callable[[float], None]
+) -> Joined:
     """Write the arrays of a store into the folder `place` from the shards in `work`."""
     names = ("source.ids", "target.ids", "source.begins", "target.begins", "lines", "dropped")
     files = {name: _File(place / name) for name in names}

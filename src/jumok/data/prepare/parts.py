@@ -5,7 +5,7 @@ parse.  Where a part ends depends on the text alone.  Digests of the files are m
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -196,6 +196,3 @@ def batched(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str, int]]:
 def size_on_disk(paths: Iterable[str]) -> int:
     """Bytes of the files, to know how far a reader is."""
     return sum(Path(path).stat().st_size for path in paths)
-
-
-Check = Callable[[], None]

@@ -180,6 +180,8 @@ class Job:
         for number, corpus in enumerate(self.validating):
             pairs = (pair for pair in corpus if (pair.source.strip() or alone) and pair.target.strip())
             taken = list(islice(pairs, VALIDATING))
+            if next(pairs, None) is not None:
+                self.report("note", text=f"{corpus.name} has more than {VALIDATING:,} pairs; the first ones validate")
             found += taken
             labels += [number if len(self.validating) > 1 else 0] * len(taken)
         if self.validating and not found:
@@ -211,10 +213,8 @@ class Job:
         stage = Stage(self.report, "reading", "Reading")
         self.report("stage", text=f"Reading {self._name()}")
         tasks = self._tasks(stage, size, share)
-        for result in hands.run(tasks, self.tick):
+        for _ in hands.run(tasks, self.tick):
             stage(self._done / max(1, self._size), self.pairs)
-            del result
-        self.offset = 0
         self._gather()
         if not self.pairs:
             raise DataError("the corpus is empty", where=f"in {self._name()}", hint="try: jumok data check FILES")
@@ -414,7 +414,7 @@ class Job:
         shutil.rmtree(beside, ignore_errors=True)
         beside.mkdir(parents=True)
         dtype = work.id_type(vocabularies)
-        joined = join.join(self.work, self.read, self.filters, beside, dtype=dtype, tick=self.tick, progress=stage)
+        joined = join.join(self.work, self.read, beside, tick=self.tick, progress=stage)
         self.left_out.update(joined.left_out)
         self._refuse_if_empty(joined.count)
         mixed = [

@@ -274,7 +274,7 @@ class Experiment:
             last = min(last, progress.step + round(UPDATES_A_MINUTE * training.minutes))
         beside = sum(map(len, self.vocabularies.files().values()))
         if preparation.shortlisted(self.recipe, self.prepared.is_text):
-            beside += len(self.prepared.shortlist())
+            beside += len(preparation.shortlist(self.prepared))
         logs = events.most_bytes(max(0, last - progress.step), training.validations)
         self.keeper.check_disk(logs=logs, beside=beside, begun=progress.step > 0)
 
@@ -306,7 +306,7 @@ class Experiment:
         self.schedule = Schedule(training.schedule, recipe.model.d_model, training.warmup, training.peak)
         source, target = self.store.tokens()
         chosen = spread(len(self.valid), training.valid_pairs)
-        valid, names = [self.valid[row] for row in chosen], self.prepared.made.corpora
+        valid, names = [self.valid[row] for row in chosen], self.prepared.corpora
         engine = TorchEngine(self.model, device=self.device)
         self.judge = judge_of(
             engine, self.vocabularies, valid, is_text=self.prepared.is_text, ratio=target / max(1, source),
@@ -530,7 +530,7 @@ class Experiment:
             "machine": str(machine.describe()),
         }
         wanted = preparation.shortlisted(self.recipe, self.prepared.is_text)
-        more = {lexicon.FILE: self.prepared.shortlist()} if wanted else {}
+        more = {lexicon.FILE: preparation.shortlist(self.prepared)} if wanted else {}
         checkpoint.export(self.folder.bundle, tensors, self.recipe, self.vocabularies, card, more)
         scores, of = judged[name], len(self.judge.pairs)
         on = "" if pairs == of else f" on {pairs:,} of {of:,} pairs"

@@ -3,7 +3,6 @@
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,6 +14,7 @@ from jumok.config import DataConfig, TransformerConfig
 from jumok.data import corpora, lexicon, store
 from jumok.data.corpora import Corpus, Pair
 from jumok.data.prepare import folder, pipeline
+from jumok.data.prepare.folder import Prepared
 from jumok.data.prepare.pipeline import held_out_share
 from jumok.data.prepare.stage import Stage
 from jumok.errors import ModelFileError, Resumable, UnknownName, UsageError
@@ -32,6 +32,7 @@ __all__ = [
     "kept_vocabulary",
     "prepare",
     "prepare_folder",
+    "shortlist",
     "shortlisted",
     "stored",
 ]
@@ -40,42 +41,22 @@ FOLDER = "prepared"  # in the data folder of a run
 SHORTLIST_PAIRS = 1_000_000  # read at most for a shortlist
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """What training starts from."""
+def shortlist(made: Prepared, tick: Callable[[], None] = lambda: None, report: Report = lambda *_, **__: None) -> bytes:
+    """What each source subword may turn into, learnt once and kept beside the token store."""
+    kept = made.folder / lexicon.FILE
+    if not kept.is_file():
+        stage, rounds = Stage(report, "shortlist", "Learning which words translate which", unit="rounds"), 0
 
-    made: pipeline.Prepared
-    vocabularies: Vocabularies
-    store: store.Store
-    valid: list[Pair]
-    labels: list[int]  # the corpus of each validation pair
+        def follow() -> None:
+            nonlocal rounds
+            tick()
+            rounds += 1
+            stage(rounds / (lexicon.ROUNDS + 1), rounds)
 
-    @property
-    def digest(self) -> str:
-        """A hash of the text."""
-        return self.made.digest
-
-    @property
-    def is_text(self) -> bool:
-        """Whether a text is learnt itself, in stretches."""
-        return self.made.is_text
-
-    def shortlist(self, tick: Callable[[], None] = lambda: None, report: Report = lambda *_, **__: None) -> bytes:
-        """What each source subword may turn into, learnt once and kept beside the token store."""
-        kept = self.store.folder / lexicon.FILE
-        if not kept.is_file():
-            stage, rounds = Stage(report, "shortlist", "Learning which words translate which", unit="rounds"), 0
-
-            def follow() -> None:
-                nonlocal rounds
-                tick()
-                rounds += 1
-                stage(rounds / (lexicon.ROUNDS + 1), rounds)
-
-            report("stage", text="Learning which words translate which, for fast translating")
-            sizes = len(self.vocabularies.source), len(self.vocabularies.target)
-            bundle.write_file(kept, lexicon.learn(self.store, sizes, tick=follow).to_bytes())
-        return kept.read_bytes()
+        report("stage", text="Learning which words translate which, for fast translating")
+        sizes = len(made.vocabularies.source), len(made.vocabularies.target)
+        bundle.write_file(kept, lexicon.learn(made.store, sizes, tick=follow).to_bytes())
+    return kept.read_bytes()
 
 
 def prepare(
@@ -106,16 +87,13 @@ def prepare(
     if write:
         run.begin(recipe)
         made.vocabularies.save(run.path)
-    prepared = Prepared(made, made.vocabularies, made.store, made.valid, made.labels)
-    _tell(prepared, report)
+    _tell(made, report)
     if shortlisted(recipe, made.is_text):
-        prepared.shortlist(tick, report)  # now, so that its seconds are known to whoever plans the rest
-    return prepared
+        shortlist(made, tick, report)  # now, so that its seconds are known to whoever plans the rest
+    return made
 
 
-def _older(
-    recipe: Recipe, run: RunFolder, trained: Sequence[Corpus], validating: Sequence[Corpus]
-) -> folder.Prepared | None:
+def _older(recipe: Recipe, run: RunFolder, trained: Sequence[Corpus], validating: Sequence[Corpus]) -> Prepared | None:
     """What a run was begun with that a version of before has prepared, so that it goes on with the same bytes."""
     if not run.steps() or (run.data / FOLDER).exists() or len(trained) != 1 or not bundle.is_older(run.path):
         return None
@@ -134,7 +112,7 @@ def _older(
         "pairs": count or len(found) + sum(found.left_out.values()), "held_out": 0 if validating else len(valid),
         "corpora": [{"name": corpus.name}],
     }  # fmt: skip
-    return folder.Prepared(place, told, vocabularies, found, valid, [0] * len(valid))
+    return Prepared(place, told, vocabularies, found, valid, [0] * len(valid))
 
 
 def prepare_folder(
@@ -159,9 +137,8 @@ def prepare_folder(
     trained, validating = corpora.resolve_all(recipe.data, recipe.seed, tick=tick, fetched=fetched)
     with closing(EventLog(out.with_name(f"{out.name}.events.jsonl"), list(sinks))) as report:
         made = pipeline.prepare(recipe, trained, validating, out, report=report, tick=tick, workers=workers)
-        prepared = Prepared(made, made.vocabularies, made.store, made.valid, made.labels)
         if not made.is_text:
-            prepared.shortlist(tick, report)
+            shortlist(made, tick, report)
     source, target = made.store.tokens()
     yield f"{len(made.store):,} of {made.told['pairs']:,} pairs train ({source:,} + {target:,} subwords)"
     for reason, count in made.told["left_out"].items():
@@ -207,7 +184,7 @@ def shortlisted(recipe: Recipe, is_text: bool) -> bool:
 
 
 def _tell(prepared: Prepared, report: Report) -> None:
-    told, left_out = prepared.made.told, prepared.made.told["left_out"]
+    told, left_out = prepared.told, prepared.told["left_out"]
     source, target = prepared.store.tokens()
     dropped = "; left out: " + ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
     held, what = " (held out by rule)" if told["held_out"] else "", "stretches" if prepared.is_text else "pairs"

@@ -23,18 +23,20 @@ from typing import Any, NamedTuple
 
 import torch
 
-from jumok import checkpoint, machine, native
-from jumok.bundle import read
+from jumok import machine
+from jumok.config.search import SearchOptions, TokenConstraints
 from jumok.decoding.constraints import constrained
-from jumok.decoding.hypothesis import NEVER, length_penalty
+from jumok.decoding.hypothesis import NEVER, penalize
 from jumok.decoding.search import greedy
 from jumok.engines.native_engine import NativeEngine
-from jumok.engines.options import Options, Wish
 from jumok.engines.torch_engine import TorchEngine
+from jumok.kernels import library
 from jumok.models.base import END, START
+from jumok.storage import checkpoint
+from jumok.storage.bundle import read
+from jumok.text.boundaries import says
 from jumok.text.lines import read_lines
 from jumok.text.vocabulary import Vocabulary
-from jumok.text.words import says
 
 Ids = tuple[int, ...]
 Forbids = Callable[[Ids, torch.Tensor], None]  # closes tokens (V,) that may not follow these
@@ -45,16 +47,16 @@ class Feature(NamedTuple):
     """How the engines are asked, and the same for the plain search; wishes are made of another translation."""
 
     name: str
-    options: Options
+    options: SearchOptions
     forbids: Sequence[Forbids] = ()
     prefix: int = 0  # so many of its tokens
     require: int = 0  # so many of its words
     forbid: int = 0
 
-    def wish(self, body: Ids, vocabulary: Vocabulary) -> Wish:
+    def wish(self, body: Ids, vocabulary: Vocabulary) -> TokenConstraints:
         """What the translation of a sentence must and must not have; words at even places, from the end."""
         words = [word for word in vocabulary.decode(body).split() if word.isalpha()][::-2]
-        return Wish(
+        return TokenConstraints(
             prefix=body[: self.prefix] if len(body) > self.prefix else (),
             require=tuple(tuple(vocabulary.encode(word)) for word in dict.fromkeys(words[: self.require])),
             forbid=tuple(words[: self.forbid]),
@@ -89,18 +91,18 @@ def begins_with(prefix: Ids) -> Forbids:
 
 
 FEATURES = [
-    Feature("greedy", Options(beam=1)),
-    Feature("beam 5", Options(beam=5, length_penalty=1.5)),
-    Feature("beam 4, the paper's length penalty, 2 best", Options(beam=4, best=2)),
-    Feature("beam 3 without the short cut", Options(beam=3, exact=True)),
-    Feature("at least 12 tokens, beam 5", Options(beam=5, shortest=12), [too_short(12)]),
-    Feature("no two tokens twice, beam 5", Options(beam=5, no_repeat=2), [repeats(2)]),
-    Feature("a prefix, beam 5", Options(beam=5), prefix=3),
-    Feature("two forbidden words, beam 5", Options(beam=5), forbid=2),
-    Feature("two required words, beam 5", Options(beam=5), require=2),
-    Feature("3 groups of 2, all 6", Options(beam=6, groups=3, best=6)),
-    Feature("coverage 0.2, beam 5", Options(beam=5, coverage=0.2)),
-    Feature("2 drawn from the 20 likeliest", Options(sample=True, best=2, top_k=20)),
+    Feature("greedy", SearchOptions(beam=1)),
+    Feature("beam 5", SearchOptions(beam=5, length_penalty=1.5)),
+    Feature("beam 4, the paper's length penalty, 2 best", SearchOptions(beam=4, n_best=2)),
+    Feature("beam 3 without the short cut", SearchOptions(beam=3, exact=True)),
+    Feature("at least 12 tokens, beam 5", SearchOptions(beam=5, min_length=12), [too_short(12)]),
+    Feature("no two tokens twice, beam 5", SearchOptions(beam=5, no_repeat=2), [repeats(2)]),
+    Feature("a prefix, beam 5", SearchOptions(beam=5), prefix=3),
+    Feature("two forbidden words, beam 5", SearchOptions(beam=5), forbid=2),
+    Feature("two required words, beam 5", SearchOptions(beam=5), require=2),
+    Feature("3 groups of 2, all 6", SearchOptions(beam=6, groups=3, n_best=6)),
+    Feature("coverage 0.2, beam 5", SearchOptions(beam=5, coverage=0.2)),
+    Feature("2 drawn from the 20 likeliest", SearchOptions(sample=True, n_best=2, top_k=20)),
 ]
 
 
@@ -126,7 +128,7 @@ class Plain:
 
     def logits(self, source: Sequence[int], several: Sequence[Ids]) -> torch.Tensor:
         """Logits (W, V) after hypotheses of one length, read from their first token."""
-        with native.without(), torch.no_grad():
+        with library.without(), torch.no_grad():
             read = torch.tensor([[*source, END]] * len(several))
             hidden = self.model.hidden(read, torch.tensor([[START, *ids] for ids in several]))
             logits: torch.Tensor = self.model.project(hidden[:, -1])
@@ -164,7 +166,7 @@ class Plain:
         return [(ids, total)]
 
     def beam(
-        self, source: Sequence[int], limit: int, o: Options, forbids: Sequence[Forbids]
+        self, source: Sequence[int], limit: int, o: SearchOptions, forbids: Sequence[Forbids]
     ) -> list[tuple[Ids, float]]:
         living: list[tuple[float, Ids]] = [(0.0, ())]
         ended: list[tuple[float, Ids]] = []
@@ -179,18 +181,18 @@ class Plain:
             found = sorted(found, key=lambda one: -one[0])[: 2 * o.beam]
             last = t + 1 == limit
             closing = [one for one in found[: o.beam] if one[1][-1] == END or last]
-            ended += [(total / length_penalty(len(ids), o.length_penalty), ids) for total, ids in closing]
+            ended += [(penalize(total, len(ids), o.length_penalty), ids) for total, ids in closing]
             living = [one for one in found if one[1][-1] != END][: o.beam]
             if last or not living:
                 break
-            if len(ended) >= o.best:
-                kept = sorted(ended, key=lambda one: -one[0])[o.best - 1][0]
+            if len(ended) >= o.n_best:
+                kept = sorted(ended, key=lambda one: -one[0])[o.n_best - 1][0]
                 longest = limit if o.exact or len(ended) < o.beam else t + 2
-                if kept >= living[0][0] / length_penalty(longest, o.length_penalty):
+                if kept >= penalize(living[0][0], longest, o.length_penalty):
                     break
-        return [(ids, score) for score, ids in sorted(ended, key=lambda one: -one[0])[: o.best]]
+        return [(ids, score) for score, ids in sorted(ended, key=lambda one: -one[0])[: o.n_best]]
 
-    def groups(self, source: Sequence[int], limit: int, o: Options) -> list[tuple[Ids, float]]:
+    def groups(self, source: Sequence[int], limit: int, o: SearchOptions) -> list[tuple[Ids, float]]:
         """Beams of one sentence that keep away from what those before them took at the same step."""
         width = o.beam // o.groups
         living: list[list[tuple[float, Ids]]] = [[(0.0, ())] for _ in range(o.groups)]
@@ -211,40 +213,42 @@ class Plain:
                 taken += [token for _, token in places[:width]]
                 last = t + 1 == limit
                 closing = [one for one in found[:width] if one[1][-1] == END or last]
-                ended[g] += [(total / length_penalty(len(ids), o.length_penalty), ids) for total, ids in closing]
+                ended[g] += [(penalize(total, len(ids), o.length_penalty), ids) for total, ids in closing]
                 living[g] = [one for one in found if one[1][-1] != END][:width]
                 if len(ended[g]) >= width:
                     kept = sorted(ended[g], reverse=True)[width - 1][0]
-                    if kept >= max(total for total, _ in living[g]) / length_penalty(t + 2, o.length_penalty):
+                    if kept >= penalize(max(total for total, _ in living[g]), t + 2, o.length_penalty):
                         living[g] = []
                 living[g] = [] if last else living[g]
             if not any(living):
                 break
         best = {ids: score for several in ended for score, ids in sorted(several, reverse=True)[:width]}
-        return sorted(best.items(), key=lambda one: -one[1])[: o.best]
+        return sorted(best.items(), key=lambda one: -one[1])[: o.n_best]
 
-    def covered(self, source: Sequence[int], limit: int, o: Options) -> list[tuple[Ids, float]]:
+    def covered(self, source: Sequence[int], limit: int, o: SearchOptions) -> list[tuple[Ids, float]]:
         """The whole beam, ranked by what its hypotheses look at."""
         judged = []
-        for ids, score in self.beam(source, limit, replace(o, best=o.beam), ()):
+        for ids, score in self.beam(source, limit, replace(o, n_best=o.beam), ()):
             body = ids[:-1] if ids[-1] == END else ids
-            with native.without(), torch.no_grad():
+            with library.without(), torch.no_grad():
                 cross = self.model.attention(torch.tensor([[*source, END]]), torch.tensor([[START, *body]])).cross[0]
             seen = cross[-2].mean(dim=0)[:, :-1].sum(dim=0).clamp(1e-9, 1.0)
             judged.append((ids, score + o.coverage * float(seen.log().sum())))
-        return sorted(judged, key=lambda one: -one[1])[: o.best]
+        return sorted(judged, key=lambda one: -one[1])[: o.n_best]
 
-    def __call__(self, feature: Feature, number: int, source: Sequence[int], wish: Wish) -> list[tuple[Ids, float]]:
+    def __call__(
+        self, feature: Feature, number: int, source: Sequence[int], wish: TokenConstraints
+    ) -> list[tuple[Ids, float]]:
         o, limit = feature.options, len(source) + len(wish.prefix) + feature.options.extra_length
         forbids = [*feature.forbids, *([begins_with(wish.prefix)] if wish.prefix else [])]
         forbids += [self.unsaid(wish.forbid)] if wish.forbid else []
         if wish.require:
-            how: dict[str, Any] = {"width": o.beam, "alpha": o.length_penalty, "inner": self.engine.inner}
-            found = constrained(self.step, Anew(tuple(source), [()]), [limit], [wish.require], **how)[0]
+            start, phrases = Anew(tuple(source), [()]), [wish.require]
+            found = constrained(self.step, start, [limit], phrases, o, inner=self.engine.inner)[0]
             return [(one.ids, one.score) for one in found]
         if o.sample:
-            choose, start = self.engine.draws(o, [number], limit), Anew(tuple(source), [()] * o.best)
-            drawn = greedy(self.step, start, [limit] * o.best, choose=choose, alpha=o.length_penalty)
+            choose, start = self.engine.draws(o, [number], limit), Anew(tuple(source), [()] * o.n_best)
+            drawn = greedy(self.step, start, [limit] * o.n_best, o, choose=choose)
             return sorted(((one.ids, one.score) for one in drawn), key=lambda one: -one[1])
         if o.groups > 1:
             return self.groups(source, limit, o)
@@ -253,15 +257,14 @@ class Plain:
         if o.beam > 1:
             return self.beam(source, limit, o, forbids)
         return [
-            (ids, total / length_penalty(len(ids), o.length_penalty))
-            for ids, total in self.greedy(source, limit, forbids)
+            (ids, penalize(total, len(ids), o.length_penalty)) for ids, total in self.greedy(source, limit, forbids)
         ]
 
 
 SEARCHES: dict[str, Plain] = {}  # of this process
 
 
-def plainly(path: str, number: int, task: tuple[int, Sequence[int], Wish]) -> list[tuple[Ids, float]]:
+def plainly(path: str, number: int, task: tuple[int, Sequence[int], TokenConstraints]) -> list[tuple[Ids, float]]:
     if path not in SEARCHES:
         SEARCHES[path] = Plain(path)
     return SEARCHES[path](FEATURES[number], *task)
@@ -284,7 +287,7 @@ def compare(path: str, texts: list[str], only: str = "") -> Iterator[tuple[str, 
     sources = found.vocabularies.source.encode_all(texts)
     torch_engine = TorchEngine(checkpoint.with_model(found).model, surfaces=found.vocabularies.target.surfaces)
     engines: dict[str, Any] = {"torch": torch_engine, "native": NativeEngine(found)}
-    first = torch_engine.decode(sources, Options(beam=1))
+    first = torch_engine.decode(sources, SearchOptions(beam=1))
     with ProcessPoolExecutor(machine.cores()) as pool:
         for number, feature in enumerate(FEATURES):
             if only not in feature.name:
@@ -295,9 +298,9 @@ def compare(path: str, texts: list[str], only: str = "") -> Iterator[tuple[str, 
             plain = list(pool.map(partial(plainly, path, number), tasks, chunksize=10))
             seconds = time.perf_counter() - began
             for name, engine in engines.items():
-                if name == "native" and engine.why_not(feature.options, wishes) is not None:
+                if name == "native" and engine.unsupported(feature.options, wishes) is not None:
                     continue
-                more = {} if name == "native" else {"wishes": wishes}
+                more = {} if name == "native" else {"constraints": wishes}
                 ours = engine.decode(sources, feature.options, **more)
                 kinds = [differences(*pair) for pair in zip(ours, plain, strict=True)]
                 yield feature.name, name, {kind: kinds.count(kind) for kind in ("same", "tie", "other")}, seconds

@@ -50,15 +50,16 @@ def measure(
     """Rate, memory and time of updates with sentences of one length, in this process."""
     import torch
 
-    from jumok import machine, recipes
+    from jumok import machine
     from jumok.bench.measure import Watch, Work
+    from jumok.config import presets
     from jumok.models import build
     from jumok.training.objectives import objective_of
     from jumok.training.optim import Optimizer
-    from jumok.training.team import Team
+    from jumok.training.update import Team
 
     machine.keep_memory()
-    recipe = recipes.get(name)
+    recipe = presets.get(name)
     training, size = recipe.training, symbols or recipe.vocabulary.size
     update = tokens or training.tokens_per_update
     each = min(recipe.data.tokens_per_batch, update)
@@ -70,7 +71,6 @@ def measure(
         Optimizer(model, training),
         torch.get_num_threads(),
     )
-    team.train()
     feed, step = make_batches(length, size, tokens=each), 0
     watch = Watch(warmup=warmup, updates=10**9)
     while len(watch.timed) < 2 or sum(one.seconds for one in watch.timed) < seconds:

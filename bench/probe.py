@@ -22,11 +22,13 @@ from pathlib import Path
 import numpy as np
 
 from bench.places import Absent, corpus, say
-from jumok import bundle
-from jumok.beginning import choose, inherit
-from jumok.data.trees import clean, leaves, parse
 from jumok.errors import JumokError
-from jumok.experiment import Experiment, train
+from jumok.lab.parsing.trees import clean, leaves, parse
+from jumok.runs.choose import choose, inherit
+from jumok.runs.context import Context
+from jumok.runs.experiment import run, train
+from jumok.storage import bundle
+from jumok.storage.checkpoint import RunFolder
 from jumok.text.lines import read_lines, write_lines
 from jumok.translator import Translator
 
@@ -78,7 +80,8 @@ def tuned(begin: Path, files: Sequence[str], out: Path, *, steps: int, fresh: bo
     recipe = recipe.change({"data.valid_source": files[0], "data.valid_target": files[1]})
     found = bundle.read(begin)
     beginning = (lambda model: None) if fresh else partial(inherit, found)
-    Experiment(recipe, out, vocabularies=found.vocabularies.source, inherit=beginning).run()
+    folder = RunFolder(out)
+    run(recipe, folder, Context.of(folder), vocabularies=found.vocabularies.source, inherit=beginning)
     return Translator.load(out)
 
 

@@ -1,8 +1,9 @@
-"""BLEU against minutes: jumok and OpenNMT-py, one after the other on the same cores, Multi30k, 8,000 joint subwords.
+"""BLEU against minutes: jumok and OpenNMT-py, one after the other on the same cores, from the same text.
 
     bench/quality                                   train for 5, 15 and 40 minutes, score, write bench/quality.md
     bench/quality --minutes 15 --only jumok         one time, one side; the table takes in what is there
     bench/quality --pair de-en --minutes 40 --out /tmp/de-en.md
+    bench/quality --corpus tatoeba-en-fr --pair en-fr --recipe auto --minutes 30 --out /tmp/en-fr.md
     nohup bench/quality &                           logs are in runs/quality/…; the same command continues
 
 Time is wall clock from two text files, start-up and vocabulary included.  jumok validates while it trains, and that
@@ -10,7 +11,7 @@ counts; the peer's checkpoints are scored after its training, and that does not 
 number of minutes; the peer, whose rate does not know when it will end, trains once for the longest.  It has the recipe
 published for Transformer-Tiny on Multi30k: 4 + 4 layers, width 128, feed-forward 256, 4 heads, dropout 0.3, smoothing
 0.1, Adam (0.9, 0.98), peak rate 0.005 after 2,000 updates of 4,096 tokens, then falling with the inverse square root.
-Both choose their final weights on validation; test2016 is seen once by each, with beam 5.
+Both choose their final weights on validation; the test set is seen once by each, with beam 5.
 """
 
 import argparse
@@ -28,6 +29,7 @@ from typing import Any
 from bench.places import ROOT, Absent, corpus, environment, our_python, peer_python, peers, say
 
 SYMBOLS = 8_000
+TESTS = ("test2016", "test")  # names of test sets, the first that is there
 MARKS = (20, 25, 30, 33, 35, 36, 37, 38, 39)
 BEAT = 5.0  # seconds between two looks at a process that trains
 
@@ -86,6 +88,7 @@ class Setting:
     threads: int | None
     recipe: str
     every: int
+    test: str
     alpha: float | None = None  # length penalty, where it is not that of the model's recipe
 
     def file(self, split: str, side: str) -> Path:
@@ -125,8 +128,8 @@ class Setting:
                 process.wait()
 
     def score(self, *hypotheses: Path) -> list[dict[str, float]]:
-        """Scores of translations of test2016."""
-        return self.scores("test2016", *hypotheses)
+        """Scores of translations of the test set."""
+        return self.scores(self.test, *hypotheses)
 
     def scores(self, split: str, *hypotheses: Path) -> list[dict[str, float]]:
         python = peer_python(self.peers, "plain")
@@ -163,7 +166,7 @@ class Jumok:
             return
         s = self.setting
         self.sessions.begin()
-        command: list[Any] = [s.python, "-m", "jumok.cli", "train", "--recipe", s.recipe, "--minutes", s.minutes]
+        command: list[Any] = [s.python, "-m", "jumok", "train", "--recipe", s.recipe, "--minutes", s.minutes]
         command += ["--source", s.file("train", s.source), "--target", s.file("train", s.target)]
         command += ["--valid-source", s.file("val", s.source), "--valid-target", s.file("val", s.target)]
         code = s.train("jumok", [*command, "--out", self.run], self.sessions, None)
@@ -178,12 +181,12 @@ class Jumok:
         ]
 
     def final(self) -> dict[str, Any]:
-        """test2016 with beam 5, by `jumok evaluate`."""
-        s, out = self.setting, self.folder / "test2016"
+        """The test set with beam 5, by `jumok evaluate`."""
+        s, out = self.setting, self.folder / self.setting.test
         if not any(event["event"] == "finished" for event in self.events()):
             raise RuntimeError(f"its training for {s.minutes:g} minutes has not ended; try: the same command again")
-        command: list[Any] = [s.python, "-m", "jumok.cli", "evaluate", self.run, "--beam", 5, "--json", "--output", out]
-        command += ["--source", s.file("test2016", s.source), "--target", s.file("test2016", s.target)]
+        command: list[Any] = [s.python, "-m", "jumok", "evaluate", self.run, "--beam", 5, "--json", "--output", out]
+        command += ["--source", s.file(s.test, s.source), "--target", s.file(s.test, s.target)]
         command += [] if s.alpha is None else ["--length-penalty", s.alpha]
         evaluated = json.loads(s.run("jumok", command))
         [scored] = s.score(out)
@@ -321,7 +324,7 @@ seed: 1
         return [Point(self.sessions.at(written[step]) / 60, step, known[str(step)]) for step in written]
 
     def final(self, minutes: float) -> dict[str, Any]:
-        """test2016 with beam 5, by the checkpoint of these minutes that is best on validation."""
+        """The test set with beam 5, by the checkpoint of these minutes that is best on validation."""
         curve = [point for point in self.curve() if point.minutes <= minutes]
         if not curve:
             raise RuntimeError(
@@ -330,7 +333,7 @@ seed: 1
             )
         best = max(curve, key=lambda point: point.bleu)
         model = dict(self.checkpoints())[best.step]
-        [scored] = self.setting.score(self.translate(model, "test2016", beam=5))
+        [scored] = self.setting.score(self.translate(model, self.setting.test, beam=5))
         took = min(minutes, self.sessions.seconds / 60)
         return scored | {"weights": f"checkpoint {best.step}", "minutes": took}
 
@@ -355,15 +358,16 @@ def reached(curve: list[Point], bleu: float) -> float | None:
 def report(results: list[Trained], setting: Setting, budgets: list[float], machine: str) -> list[str]:
     """bench/quality.md."""
     asked = ",".join(f"{minutes:g}" for minutes in budgets)
+    asked += "" if setting.text.name == "multi30k" else f" --corpus {setting.text.name}"
     asked += "" if setting.alpha is None else f" --length-penalty {setting.alpha:g}"
     lines = [
-        f"# Minutes to a translator: Multi30k {setting.source} → {setting.target}",
+        f"# Minutes to a translator: {setting.text.name} {setting.source} → {setting.target}",
         "",
         f"Written by `bench/quality --minutes {asked}` on {time.strftime('%Y-%m-%d')}; {machine}. Wall "
-        f"clock from two text files, start-up and vocabulary included; {SYMBOLS:,} joint subwords. jumok: `--recipe "
-        f"{setting.recipe}`. OpenNMT-py: the published Transformer-Tiny recipe (see bench/quality.py).",
+        f"clock from two text files, start-up and vocabulary included. jumok: `--recipe {setting.recipe}`. OpenNMT-py: "
+        f"the published Transformer-Tiny recipe with {SYMBOLS:,} joint subwords (see bench/quality.py).",
         "",
-        "## test2016, beam 5, weights chosen on validation",
+        f"## {setting.test}, beam 5, weights chosen on validation",
         "",
         "| | sacreBLEU, cased raw text (13a) | BLEU, lower-cased Moses tokens | chrF | minutes | weights |",
         "|---|---:|---:|---:|---:|---|",
@@ -399,12 +403,13 @@ def options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--minutes", default="5,15,40", help="of training, one or several; default: %(default)s")
     parser.add_argument("--only", choices=SYSTEMS, help="train this one; the report takes in what is there")
     parser.add_argument("--train-only", action="store_true", help="train jumok; score later, once choices are made")
-    parser.add_argument("--pair", default="en-de", help="languages of Multi30k; default: %(default)s")
+    parser.add_argument("--corpus", default="multi30k", help="folder with train, val and test; default: %(default)s")
+    parser.add_argument("--pair", default="en-de", help="languages of the corpus; default: %(default)s")
     parser.add_argument("--recipe", default="tiny", help="jumok's; default: %(default)s")
     parser.add_argument("--length-penalty", type=float, dest="alpha", help="of jumok's test; default: the recipe's")
     parser.add_argument("--every", type=int, default=100, help="the peer's updates between checkpoints")
     parser.add_argument("--threads", type=int, help="default: torch's choice")
-    parser.add_argument("--data", help="folder with multi30k/; default: JUMOK_DATA, else ../shared/data")
+    parser.add_argument("--data", help="folder with the corpus; default: JUMOK_DATA, else ../shared/data")
     parser.add_argument("--peers", help="of the peers' environments; default: JUMOK_PEERS, else ~/.cache/jumok/peers")
     parser.add_argument("--python", help="the interpreter that has jumok; default: .venv/bin/python")
     parser.add_argument("--folder", default=str(ROOT / "runs" / "quality"), help="of the runs; default: runs/quality")
@@ -418,15 +423,17 @@ def main(arguments: list[str] | None = None) -> int:
     source, target = given.pair.split("-")
     budgets = sorted({float(minutes) for minutes in given.minutes.split(",")})
     try:
-        text, python, home = corpus(given.data), our_python(given.python), peers(given.peers)
+        text, python, home = corpus(given.data, given.corpus), our_python(given.python), peers(given.peers)
         peer_python(home, "plain"), peer_python(home, "onmt")
     except Absent as error:
         say(f"skipped: {error}")
         return 0
-    home_of_runs = Path(given.folder).resolve()
+    home_of_runs = Path(given.folder).resolve() / ("" if given.corpus == "multi30k" else given.corpus)
+    test = next((name for name in TESTS if (text / f"{name}.{source}.gz").is_file()), TESTS[0])
     longest = Setting(
         text=text, source=source, target=target, minutes=budgets[-1], folder=home_of_runs / f"{given.pair}-onmt",
         python=python, peers=home, threads=given.threads, recipe=given.recipe, every=given.every, alpha=given.alpha,
+        test=test,
     )  # fmt: skip
     jobs: list[tuple[str, Callable[[], Trained | None]]] = []
     for minutes in budgets:

@@ -21,9 +21,10 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Any, NamedTuple
 
-from jumok import native
+from jumok.kernels import library
 from jumok.text.lines import read_lines
-from jumok.translator import Translation, Translator
+from jumok.translation import Translation
+from jumok.translator import Translator
 
 LARGEST = 300  # sentences of a call
 
@@ -47,7 +48,7 @@ WAYS = {
 SEARCHES: dict[str, dict[str, Any]] = {
     "greedy": {"beam": 1},
     "beam 5": {"beam": 5},
-    "5 best": {"beam": 5, "best": 5},
+    "5 best": {"beam": 5, "n_best": 5},
     "no repeats": {"beam": 5, "no_repeat": 2},
     "groups": {"beam": 4, "groups": 2},
     "forbidden word": {"beam": 5, "forbid": ["ein"]},
@@ -126,7 +127,7 @@ def main() -> int:
     for name in given.ways.split(","):
         way, model = WAYS[name], Translator.load(given.model, deterministic=given.deterministic, **WAYS[name].choices)
         for search in given.searches.split(","):
-            with nullcontext() if way.kernels else native.without():
+            with nullcontext() if way.kernels else library.without():
                 began = time.perf_counter()
                 whole, found = differences(partial(model.translate, **SEARCHES[search]), texts, given.mixes)
                 speed = (len(texts) + found.tried) / (time.perf_counter() - began)

@@ -13,8 +13,8 @@ import sys
 import time
 
 from bench.places import say
-from jumok.data import phrasebook
-from jumok.experiment import train
+from jumok.data.made import phrasebook
+from jumok.runs.experiment import train
 from jumok.translator import Translator
 
 MODELS = ("transformer", "rnn", "convs2s", "bytenet", "memory", "gpt")

@@ -10,9 +10,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from tests import reliability
+
+hypothesis.settings.register_profile("ours", deadline=None)  # a busy machine is no fault of the code
+hypothesis.settings.load_profile("ours")
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: the models of tests are too small for threads
 
@@ -85,20 +89,20 @@ MICRO = {  # a recipe that trains in a second
 @pytest.fixture(scope="session", autouse=True)
 def exports(tmp_path_factory) -> None:
     """Models in another engine's form go to a folder of the tests, not to the user's cache."""
-    from jumok import caches
+    from jumok.disk import user_cache
 
-    real, folder = caches.own, tmp_path_factory.mktemp("exports")
-    caches.own = lambda name: folder if name == "ctranslate2" else real(name)
+    real, folder = user_cache.own, tmp_path_factory.mktemp("exports")
+    user_cache.own = lambda name: folder if name == "ctranslate2" else real(name)
 
 
 @pytest.fixture(scope="session")
 def micro(tmp_path_factory) -> Path:
     """The folder of a run on the copy task; look at it, never change it."""
-    from jumok import recipes
-    from jumok.experiment import train
+    from jumok.config import presets
+    from jumok.runs.experiment import train
 
     out = tmp_path_factory.mktemp("runs") / "micro"
-    return train(recipe=recipes.tiny().change(MICRO), out=out).folder
+    return train(recipe=presets.tiny().change(MICRO), out=out).folder
 
 
 @pytest.fixture
@@ -124,11 +128,11 @@ class Answer:
 @pytest.fixture
 def jumok(capsys, monkeypatch) -> Callable[..., Answer]:
     """Run `jumok ARGUMENTS` in this process."""
-    from jumok.cli import main
+    from jumok.cli.main import main
 
     def run(*arguments: object, stdin: bytes = b"") -> Answer:
         monkeypatch.setattr(sys, "argv", ["jumok", *map(str, arguments)])
-        monkeypatch.setattr("jumok.cli.leave", sys.exit)
+        monkeypatch.setattr("jumok.cli.main.leave", sys.exit)
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
         capsys.readouterr()
         with pytest.raises(SystemExit) as left:

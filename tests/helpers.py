@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from jumok.config import TransformerConfig
-from jumok.models import build, section
+from jumok.config.kinds import find_section
+from jumok.config.sections import TransformerConfig
+from jumok.models import build
 
 SYMBOLS = 23
 
@@ -77,7 +78,7 @@ OTHERS: dict[str, dict[str, object]] = {  # other generators than the Transforme
 def small(variant: str = "paper", **changes: object) -> Any:
     """The section of a model that fits in a test: a Transformer, unless the variant is one of the others."""
     if variant in OTHERS:
-        return section(str(OTHERS[variant]["kind"])).model_validate(OTHERS[variant] | changes)
+        return find_section(str(OTHERS[variant]["kind"])).model_validate(OTHERS[variant] | changes)
     sizes: dict[str, object] = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 16, "d_ff": 24, "heads": 2}
     return TransformerConfig.model_validate(sizes | VARIANTS[variant] | changes)
 

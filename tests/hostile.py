@@ -23,9 +23,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from jumok import bundle, caches, checkpoint, ending
 from jumok.data.store import Store
+from jumok.disk import user_cache
 from jumok.errors import JumokError
+from jumok.runs import finished
+from jumok.storage import bundle, checkpoint
 from jumok.translator import Translator
 
 DEEP = 5_000
@@ -432,11 +434,11 @@ def use(forgery: Forgery, where: str, number: int, *, export: bool = True) -> No
             Translator(found, engine="ctranslate2", shortlist=True).translate("hello gzz 가")
     elif where == "checkpoint":
         run = checkpoint.RunFolder(forgery.run)
-        ending.finished(run)
+        finished.finished(run)
         newest, refused = run.newest()
         if newest is None:
             raise refused[0]
-        ending.progress_of(newest)
+        finished.progress_of(newest)
         newest.tensors("model.safetensors", forgery.expected)
         newest.tensors("optimizer.safetensors")
     else:
@@ -447,9 +449,9 @@ def use(forgery: Forgery, where: str, number: int, *, export: bool = True) -> No
 
 def ready(run: str, folder: str) -> Forgery:
     """Copies of the run, and everything that reading good ones loads is loaded."""
-    real, exports = caches.own, Path(folder) / "exports"
+    real, exports = user_cache.own, Path(folder) / "exports"
     exports.mkdir()
-    caches.own = lambda name: exports if name == "ctranslate2" else real(name)
+    user_cache.own = lambda name: exports if name == "ctranslate2" else real(name)
     forgery = Forgery(Path(run), Path(folder))
     forgery.expected = checkpoint.weights(checkpoint.load(forgery.folders["bundle"]).model)
     for where in forgery.folders:

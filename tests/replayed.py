@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from jumok.events import history
-from jumok.experiment import Experiment
-from jumok.training.pace import Progress, validate_on
+from jumok.runs import experiment
+from jumok.training.budget import limits_of, validate_on
+from jumok.training.progress import Progress
 from jumok.training.schedule import Course
 
 
@@ -13,21 +14,21 @@ class Replayed:
     """The pace of a run that has been."""
 
     def __init__(self, given: Any, folder: Path) -> None:
-        self.limits, self.schedule = given.limits(), given.schedule
+        self.limits, self.schedule = limits_of(given.recipe), given.schedule
         events = list(history(folder / "events.jsonl"))
         self.plans = {event["step"]: event for event in events if event["event"] == "plan" and "course" in event}
         self.checks = {event["step"]: event["pairs"] for event in events if event["event"] == "validation"}
         self.last = max(event["step"] for event in events if event["event"] == "finished")
 
     def start(self, progress: Progress) -> None:
-        progress.course = self.schedule.course(0)
+        progress.plan.course = self.schedule.course(0)
 
     def over(self, progress: Progress) -> bool:
         return progress.step >= self.last
 
     def updated(self, progress: Progress, seconds: float) -> None:
         if progress.step in self.plans:
-            progress.course = Course(**self.plans[progress.step]["course"])
+            progress.plan.course = Course(**self.plans[progress.step]["course"])
 
     def due(self, progress: Progress) -> bool:
         if progress.step in self.checks:
@@ -40,9 +41,9 @@ class Replayed:
         return False
 
     def final(self, progress: Progress) -> int:
-        return progress.pairs or 1
+        return progress.plan.pairs or 1
 
 
 def install(folder: str) -> None:
     """Every run of this process follows the one in `folder`."""
-    Experiment.paced = lambda self, progress: Replayed(self, Path(folder))  # type: ignore[method-assign,assignment,return-value]
+    experiment.pace_of = lambda trainee, *_, **__: Replayed(trainee, Path(folder))  # type: ignore[assignment]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jumok.config import DataConfig
+from jumok.config.sections import DataConfig
 from jumok.errors import UsageError
 from jumok.text.addresses import check_address, is_address, local_name, redact, refuse_addresses
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from jumok.data import corpora, fix, survey
+from jumok.data import corpora
+from jumok.data.quality import fix, survey
 from jumok.errors import DataError, DiskError, UsageError
 from jumok.text import encodings, files, repair
 from jumok.text.lines import read_lines

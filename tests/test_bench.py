@@ -14,14 +14,19 @@ from torch.utils.flop_counter import FlopCounterMode
 from bench import places, quality
 from bench.peers import compare, recorder
 from bench.peers.task import Task
-from jumok import machine, native, recipes
+from jumok import machine
 from jumok.bench import train
 from jumok.bench.flops import training_flops
 from jumok.bench.measure import REFERENCE, Reading, Update, Watch, Work, beside, read_clocks, scaled
+from jumok.config import presets
 from jumok.errors import UsageError
-from jumok.experiment import Experiment
+from jumok.kernels import library
 from jumok.machine import sgemm
 from jumok.models import build
+from jumok.runs import trainee
+from jumok.runs.context import Context
+from jumok.runs.experiment import run
+from jumok.storage.checkpoint import RunFolder
 from tests.conftest import MICRO
 from tests.helpers import small
 
@@ -54,10 +59,9 @@ def test_the_formula_counts_what_torch_counts_for_our_transformer_on_the_plain_p
     source, target = torch.randint(8, 23, (3, 5)), torch.randint(8, 23, (3, 7))
 
     def logits() -> torch.Tensor:
-        memory, mask = model.encode(source, [])  # a list for the maps takes the explicit path
-        return model.project(model.decode(target, memory, mask, ([], [])))
+        return model.project(model.hidden(source, target))
 
-    with native.without():
+    with library.without():
         assert training_flops(config, 23, [5] * 3, [7] * 3) == run_and_count(logits)
 
 
@@ -205,15 +209,14 @@ def test_the_table_shows_the_figures(quick_products):
 
 def test_the_benchmark_makes_the_same_updates_as_training(tmp_path):
     """Same seed, same losses to the last bit: batches, dropout, smoothing and optimiser are those of `train`."""
-    recipe = train.protocol(recipes.get("tiny"), source=None, target=None, tokens=400)
+    recipe = train.protocol(presets.get("tiny"), source=None, target=None, tokens=400)
     recipe = recipe.change(MICRO_BENCH | {"training.schedule": "noam"})  # which does not ask when the run will end
-    timed = train.Measured(recipe, tmp_path / "bench", warmup=1, updates=1)
-    with pytest.raises(train.Resumable):
-        timed.run()
+    timed = train.time_updates(recipe, tmp_path / "bench", warmup=1, updates=1)
     losses = [update.work.loss for update in timed.watch.updates]
     seen = []
     sinks = [lambda event: seen.append(event["loss"]) if event["event"] == "step" else None]
-    Experiment(recipe.change({"training.steps": len(losses)}), tmp_path / "run", sinks=sinks).run()
+    folder = RunFolder(tmp_path / "run")
+    run(recipe.change({"training.steps": len(losses)}), folder, Context.of(folder, sinks=sinks))
     assert losses == seen
     assert not any((tmp_path / "bench").glob("checkpoints/*"))
 
@@ -222,19 +225,17 @@ def test_the_benchmark_makes_the_same_updates_as_training(tmp_path):
 def test_padding_is_that_of_the_shares_that_workers_take_and_a_pass_in_one_call_has_none(
     tmp_path, monkeypatch, activation
 ):
-    monkeypatch.setattr(train.Measured, "workers", lambda self: 2)
-    recipe = train.protocol(recipes.get("tiny"), source=None, target=None, tokens=2_000)
+    monkeypatch.setattr(trainee, "count_workers", lambda *_: 2)
+    recipe = train.protocol(presets.get("tiny"), source=None, target=None, tokens=2_000)
     recipe = recipe.change(MICRO_BENCH | {"data.tokens_per_batch": 2_000, "training.tokens_per_update": 2_000})
     recipe = recipe.change({"model.d_model": 16, "model.heads": 2, "model.activation": activation})
-    timed = train.Measured(recipe, tmp_path, warmup=0, updates=4)
-    with pytest.raises(train.Resumable):
-        timed.run()
+    timed = train.time_updates(recipe, tmp_path, warmup=0, updates=4)
 
     def places(*batches):
         return sum(batch.source.numel() + batch.labels.numel() for batch in batches)
 
     given = list(zip(timed.watch.updates, timed.feed.epoch(0), strict=False))
-    if activation == "relu" and native.library() is not None:
+    if activation == "relu" and library.load() is not None:
         assert all(one.work.grid == one.work.source + one.work.target for one, _ in given)
         return
     for update, batch in given:
@@ -243,7 +244,7 @@ def test_padding_is_that_of_the_shares_that_workers_take_and_a_pass_in_one_call_
 
 
 def test_the_protocol_fixes_vocabulary_and_updates_and_leaves_the_model_alone():
-    base = recipes.get("base")
+    base = presets.get("base")
     made = train.protocol(base, source="a", target="b", tokens=4_096)
     assert (made.vocabulary.size, made.vocabulary.joint, made.training.tokens_per_update) == (8_000, True, 4_096)
     assert made.model == base.model

@@ -13,12 +13,13 @@ import jumok as package
 from bench.peers import decode as arena
 from bench.peers import decode_ct2
 from bench.places import Absent, environment, peer_python, peers
-from jumok import machine, recipes
+from jumok import machine
 from jumok.bench import decode, worker
 from jumok.bench.decode import Contender, Gone, Process, Times, contest, ratio, row, spread
 from jumok.bench.measure import Reading
 from jumok.bench.worker import WARM, Jumok, System, answer
-from jumok.experiment import train
+from jumok.config import presets
+from jumok.runs.experiment import train
 from jumok.translator import load
 from tests.conftest import MICRO
 
@@ -212,7 +213,7 @@ def test_an_engine_is_asked_of_the_translator_and_of_the_command_line_alike(monk
             return []
 
     monkeypatch.setattr(package, "Translator", Fake, raising=False)
-    command = ["-m", "jumok.cli", "translate", "M"]
+    command = ["-m", "jumok", "translate", "M"]
     assert Jumok("M", "torch", None, False).once == [*command, "--engine", "torch"]
     fast = [*command, "--engine", "ctranslate2", "--precision", "int8"]
     assert Jumok("M", "ctranslate2", "int8", False).once == fast
@@ -230,7 +231,7 @@ def test_what_is_timed_is_what_the_command_line_does_text_without_details(micro,
 
 
 def test_an_engine_that_a_model_cannot_have_is_left_out_in_a_line(tmp_path):
-    run = train(recipe=recipes.tiny().change(MICRO | {"model.norm": "rms"}), out=tmp_path / "run").folder
+    run = train(recipe=presets.tiny().change(MICRO | {"model.norm": "rms"}), out=tmp_path / "run").folder
     (contender,) = decode.ours(str(run), ["ctranslate2-int8"])
     with pytest.raises(Gone, match=r"^it would translate with the torch engine: CTranslate2 has no norm='rms'$"):
         Process(contender)
@@ -303,7 +304,7 @@ def test_where_nothing_can_be_measured_the_reasons_are_told(jumok, sentences, tm
 def paper(tmp_path_factory) -> Path:
     """A run of the paper's kind, which Marian has too; look at it, never change it."""
     changes = MICRO | {"model.norm_place": "post", "model.positions": "sinusoidal"}
-    return train(recipe=recipes.tiny().change(changes), out=tmp_path_factory.mktemp("runs") / "paper").folder
+    return train(recipe=presets.tiny().change(changes), out=tmp_path_factory.mktemp("runs") / "paper").folder
 
 
 def ask(contender: Contender, *questions: dict) -> list[dict]:

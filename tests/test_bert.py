@@ -10,12 +10,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jumok import checkpoint, recipes
+from jumok.config import presets
+from jumok.kernels.modules import accelerate
 from jumok.models import bert, build
 from jumok.models.base import CLASS, END, MASK, PAD, SEPARATOR, SPECIALS, UNKNOWN, Learner
 from jumok.models.bert import BERT, BERTConfig, choose, disguise, join
-from jumok.nn.layers import Dropouts
-from jumok.training.team import Gradients
+from jumok.nn.dropout import Dropouts
+from jumok.storage import checkpoint
+from jumok.training.update import Gradients
 from tests.helpers import SYMBOLS, ShapeChecker
 
 SIZES: dict[str, Any] = {"layers": 2, "d_model": 16, "d_ff": 24, "heads": 2, "longest": 32}
@@ -329,7 +331,7 @@ def test_a_batch_without_words_is_no_question(variant):
 
 @every
 def test_gradients_added_by_the_kernels_are_those_of_autograd(variant):
-    model, (source, text) = made(variant).float(), pairs()
+    model, (source, text) = accelerate(made(variant).float(), own=True), pairs()
     model.loss(source, text, text, smoothing=0.0)[0].backward()
     expected = [parameter.grad for parameter in model.parameters()]
     model.zero_grad()
@@ -364,7 +366,7 @@ def test_the_section_knows_how_many_weights_there_are(variant, symbols):
 
 
 def test_a_recipe_may_name_it():
-    recipe = recipes.tiny().change({"model.kind": "bert", "model.layers": 4})
+    recipe = presets.tiny().change({"model.kind": "bert", "model.layers": 4})
     assert isinstance(recipe.model, BERTConfig)
     assert recipe.training.word_dropout == 0.0
     assert recipe.model.shape == "4 layers, d_model 128, d_ff 512, 4 heads of 32"

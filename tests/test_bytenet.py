@@ -14,13 +14,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import jumok as package
-from jumok import native, recipes
+from jumok.config import presets
 from jumok.data.batches import Batch
 from jumok.decoding.search import greedy
+from jumok.kernels.modules import accelerate
 from jumok.models import build
 from jumok.models.base import END, PAD, START
 from jumok.models.bytenet import Block, ByteNetConfig, Convolution, Shifted, around, back
-from jumok.nn.layers import Dropouts
+from jumok.nn.dropout import Dropouts
 from jumok.training.objectives import next_token
 from tests.helpers import SYMBOLS, ShapeChecker, made, small, two_sentences
 
@@ -142,15 +143,11 @@ def test_the_kernels_give_the_gradients_of_plain_torch():
     model = build(small("bytenet-stretched"), SYMBOLS, SYMBOLS)
     source, target = two_sentences()
 
-    def gradients() -> list[Tensor]:
-        model.zero_grad()
+    def gradients(model: torch.nn.Module) -> list[Tensor]:
         model.hidden(source, target).sin().sum().backward()
         return [parameter.grad.clone() for parameter in model.parameters()]
 
-    model.eval()
-    fast = gradients()
-    with native.without():
-        plain = gradients()
+    plain, fast = gradients(model.eval()), gradients(accelerate(model, own=True))
     torch.testing.assert_close(fast, plain, rtol=1e-4, atol=1e-4)
 
 
@@ -283,7 +280,7 @@ def test_the_section_knows_how_many_weights_there_are(variant, tied):
 
 def test_by_default_it_has_about_two_million_weights_over_8_000_symbols():
     assert 1.5e6 < ByteNetConfig().parameters(8_000, 8_000) < 2.6e6
-    assert recipes.tiny().change({"model.kind": "bytenet"}).model == ByteNetConfig()
+    assert presets.tiny().change({"model.kind": "bytenet"}).model == ByteNetConfig()
 
 
 @pytest.mark.parametrize(

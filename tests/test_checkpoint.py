@@ -13,10 +13,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from jumok import bundle, checkpoint, recipes
-from jumok.checkpoint import RunFolder, average, read_tensors, set_weights, verify, weights, write_whole
+from jumok.config import presets
 from jumok.errors import DiskError, ModelFileError
 from jumok.models import build
+from jumok.storage import bundle, checkpoint
+from jumok.storage.checkpoint import RunFolder, average, read_tensors, set_weights, verify, weights, write_whole
 from jumok.text.vocabulary import Vocabulary
 from tests.helpers import VARIANTS, small, two_sentences
 
@@ -120,7 +121,8 @@ def test_averaging_files_in_blocks_gives_the_bits_of_averaging_whole_models(tmp_
 AVERAGE = """
 import sys, torch
 from pathlib import Path
-from jumok import checkpoint, machine
+from jumok import machine
+from jumok.storage import checkpoint
 like = {f"w{i}": torch.zeros(2_000, 1_000) for i in range(10)}
 paths = [Path(path) for path in sys.argv[1:]]
 rss = lambda: next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("RssAnon"))
@@ -386,7 +388,7 @@ def test_weights_that_do_not_fit_are_refused_before_a_byte_of_them_is_read(tmp_p
 
 def test_a_recipe_that_implies_a_giant_is_refused_before_the_giant_is_made(own_micro, monkeypatch):
     folder = own_micro / "model"
-    giant = recipes.get(str(folder / "recipe.toml")).change({"model.d_model": 65_536, "model.encoder_layers": 256})
+    giant = presets.get(str(folder / "recipe.toml")).change({"model.d_model": 65_536, "model.encoder_layers": 256})
     (folder / "recipe.toml").write_text(giant.to_toml())
     relist(folder)
     real = nn.Parameter.__new__

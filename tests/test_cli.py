@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from jumok import cli
+import jumok as package
 from tests.conftest import MICRO
 
 OPTIONS = [part for key, value in MICRO.items() if value is not None for part in ("--set", f"{key}={value}")]
@@ -42,10 +42,10 @@ def test_training_prints_the_folder_and_the_same_command_continues_a_run_that_wa
         return {"loss": 1.0}
 
     out = tmp_path / "run"
-    from jumok.experiment import Experiment
+    from jumok.training.validation import Validator
 
     with monkeypatch.context() as patch:
-        patch.setattr(Experiment, "validate", interrupt)  # a signal at the first validation, step 2 of 6
+        patch.setattr(Validator, "__call__", interrupt)  # a signal at the first validation, step 2 of 6
         stopped = jumok(*TRAIN, "--out", out)
     assert stopped.code == 75
     assert stopped.out == ""
@@ -157,7 +157,7 @@ def test_sentences_are_counted_on_a_terminal(micro, parallel, tmp_path, words):
     files = {"SOURCE": parallel[0], "TARGET": parallel[1], "OUT": tmp_path / "out"}
     arguments = [str(files.get(word, word)) for word in [words[0], micro, *words[1:]]]
     reader, writer = pty.openpty()
-    command = [sys.executable, "-m", "jumok.cli", *arguments]
+    command = [sys.executable, "-m", "jumok", *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=writer)
     os.close(writer)
     shown = b""
@@ -218,7 +218,7 @@ def test_the_doctor_finds_what_is_needed_and_says_so_when_it_is_not(jumok, monke
 
 
 def test_the_version_and_the_help_are_results(jumok):
-    assert jumok("--version").out == f"jumok {cli.jumok.__version__}\n"
+    assert jumok("--version").out == f"jumok {package.__version__}\n"
     assert jumok("--help").out.startswith("Usage: jumok")
     assert jumok("train", "-h").out == jumok("train", "--help").out
     bare = jumok()
@@ -302,7 +302,7 @@ def test_a_mistake_is_told_in_three_lines_with_its_exit_code(jumok, micro, tmp_p
 
 
 def test_a_reader_that_has_seen_enough_is_no_failure(micro):
-    code = "import sys; sys.argv = ['jumok', '--help']; from jumok.cli import main; main()"
+    code = "import sys; sys.argv = ['jumok', '--help']; from jumok.cli.main import main; main()"
     pipeline = f'{sys.executable} -c "$1" | true; echo "${{PIPESTATUS[0]}}"'
     done = subprocess.run(["bash", "-c", pipeline, "bash", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("0\n", "")
@@ -327,7 +327,7 @@ def test_a_translation_killed_at_any_moment_goes_on_with_every_line_once_and_in_
     source, goal, part = tmp_path / "in", tmp_path / "out", tmp_path / "out.part"
     source.write_text("".join(f"{chr(97 + n % 20)} {chr(97 + n * 7 % 23)} c\n" for n in range(12_000)))
     command = ["translate", micro, "--input", source, "--output", goal, "--beam", "1", "--resume"]
-    process = subprocess.Popen([sys.executable, "-m", "jumok.cli", *map(str, command)])
+    process = subprocess.Popen([sys.executable, "-m", "jumok", *map(str, command)])
     try:
         wait_until(lambda: part.exists() and part.read_bytes().count(b"\n") >= 1_000, process)
     finally:

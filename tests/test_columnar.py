@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jumok.data.fix import fix
+from jumok.data.quality.fix import fix
 from jumok.errors import DataError, JumokError, UsageError
 from jumok.text import columnar, messages
 from jumok.text.check import check

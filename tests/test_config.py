@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from jumok import recipes
-from jumok.config import Section
+from jumok.config import presets
+from jumok.config.recipe import Recipe, parse_assignment, read_recipe, validate
+from jumok.config.sections import Section
 from jumok.errors import DataError, UsageError
-from jumok.recipe import Recipe, parse_assignment, read_recipe, validate
 
 
 def sections(kind: type[BaseModel] = Recipe) -> list[type[BaseModel]]:
@@ -33,9 +33,9 @@ def leaves() -> dict[str, object]:
     return walk(Recipe().model_dump(), "")
 
 
-@pytest.mark.parametrize("name", recipes.names())
+@pytest.mark.parametrize("name", presets.names())
 def test_every_shipped_recipe_is_the_same_after_a_trip_through_toml(name):
-    recipe = recipes.get(name)
+    recipe = presets.get(name)
     assert recipe.name == name
     assert validate(tomllib.loads(recipe.to_toml())) == recipe
 
@@ -64,10 +64,10 @@ def test_every_number_is_bounded_and_nothing_else_passes_for_one(key, value):
 
 
 def test_change_sets_dotted_keys_and_leaves_the_rest_and_the_original_alone():
-    before = recipes.tiny()
+    before = presets.tiny()
     after = before.change({"training.steps": 7, "model.dropout": "0.3", "name": "mine"})
     assert (after.training.steps, after.model.dropout, after.name) == (7, 0.3, "mine")
-    assert before == recipes.tiny()
+    assert before == presets.tiny()
     undone = {"training.steps": before.training.steps, "model.dropout": before.model.dropout, "name": "tiny"}
     assert after.change(undone) == before
 
@@ -88,6 +88,13 @@ def test_change_sets_dotted_keys_and_leaves_the_rest_and_the_original_alone():
 )
 def test_an_assignment_is_read_as_toml_where_it_is_toml_and_else_as_text(text, key, value):
     assert parse_assignment(text) == (key, value)
+
+
+@pytest.mark.parametrize("key", ["model.positions", "model.norm", "model.tied"])
+def test_none_is_a_name_where_a_key_knows_it_and_no_value_elsewhere(key):
+    chosen = presets.tiny().change(dict([parse_assignment(f"{key}=none"), parse_assignment("training.minutes=none")]))
+    assert getattr(chosen.model, key.partition(".")[2]) == "none"
+    assert chosen.training.minutes is None
 
 
 @given(st.text())
@@ -120,7 +127,7 @@ def test_an_assignment_of_any_text_is_read_or_refused_but_never_crashes(text):
 )
 def test_a_wrong_key_or_value_is_named_with_a_cure(assignment, words):
     with pytest.raises(UsageError) as caught:
-        recipes.base().change(dict([parse_assignment(assignment)]))
+        presets.base().change(dict([parse_assignment(assignment)]))
     for word in words:
         assert word in str(caught.value)
     assert caught.value.code == 2
@@ -129,8 +136,8 @@ def test_a_wrong_key_or_value_is_named_with_a_cure(assignment, words):
 
 def test_the_size_that_is_proposed_for_heads_can_be_split():
     with pytest.raises(UsageError, match="such as 518"):
-        recipes.base().change({"model.heads": 7})
-    assert recipes.base().change({"model.heads": 7, "model.d_model": 518}).model.key_width == 518 // 7
+        presets.base().change({"model.heads": 7})
+    assert presets.base().change({"model.heads": 7, "model.d_model": 518}).model.key_width == 518 // 7
 
 
 @pytest.mark.parametrize("key", [key for key in leaves() if key != "name"])
@@ -145,7 +152,7 @@ def test_the_value_that_is_proposed_for_a_wrong_one_is_accepted(key):
 def test_a_recipe_file_holds_only_what_differs_from_the_defaults(tmp_path):
     path = tmp_path / "my.toml"
     path.write_text('name = "mine"\n[training]\nsteps = 5\n')
-    assert recipes.get(str(path)) == Recipe(name="mine").change({"training.steps": 5})
+    assert presets.get(str(path)) == Recipe(name="mine").change({"training.steps": 5})
 
 
 @pytest.mark.parametrize(
@@ -185,25 +192,25 @@ def test_a_bad_recipe_file_is_refused_with_its_name(tmp_path, content, words):
 
 def test_a_recipe_file_that_is_not_there_is_bad_data():
     with pytest.raises(DataError, match=r"nowhere\.toml"):
-        recipes.get("nowhere.toml")
+        presets.get("nowhere.toml")
 
 
 def test_an_unknown_recipe_gets_the_nearest_name():
     with pytest.raises(UsageError, match="did you mean 'tiny'"):
-        recipes.get("tniy")
+        presets.get("tniy")
     with pytest.raises(UsageError, match="did you mean 'table3-A-h16'"):
-        recipes.get("table3-A-16")
+        presets.get("table3-A-16")
 
 
 def test_a_file_that_is_called_like_a_recipe_does_not_hide_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("demo").write_text("#!/bin/sh\n")
-    assert recipes.get("demo") == recipes.demo()
+    assert presets.get("demo") == presets.demo()
     assert os.path.exists("demo")
 
 
 def test_every_row_of_table_3_differs_from_base_by_what_the_paper_lists_and_averages_nothing():
-    base = recipes.base().change({"training.average": 1})
-    for row, changes in recipes.TABLE_3.items():
-        assert recipes.table_3(row) == base.change({"name": f"table3-{row}", **changes})
-        assert recipes.table_3(row) != base.change({"name": f"table3-{row}"})
+    base = presets.base().change({"training.average": 1})
+    for row, changes in presets.TABLE_3.items():
+        assert presets.table_3(row) == base.change({"name": f"table3-{row}", **changes})
+        assert presets.table_3(row) != base.change({"name": f"table3-{row}"})

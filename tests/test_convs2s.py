@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from jumok import native, recipes
+from jumok.config import presets
 from jumok.data.batches import Batch, forced
 from jumok.decoding.search import greedy
+from jumok.kernels.modules import accelerate
 from jumok.models import build, convs2s
 from jumok.models.base import END, PAD, START
 from jumok.models.convs2s import Convolution, ConvS2S, ConvS2SConfig, Normed, Windows
@@ -195,7 +196,7 @@ def test_a_source_word_is_felt_as_far_as_the_windows_reach_and_no_farther(varian
     source = torch.arange(8, 23)[None].repeat(2, 1)
     source[1, 7] = 9
     with torch.no_grad():
-        keys = model.encoder(source).both[..., : model.config.d_model]
+        keys = model.encoder(source).keys
     felt = ((keys[0] - keys[1]).abs() > 1e-12).any(dim=-1).nonzero().flatten().tolist()
     reach = model.config.encoder_layers * (model.config.kernel // 2)
     assert felt == list(range(7 - reach, 7 + reach + 1))
@@ -226,16 +227,14 @@ def test_the_memory_is_copied_only_when_a_sentence_leaves_or_loses_rows():
     wide = state.select(torch.tensor([0, 0, 0, 1, 1, 1]))
     assert wide.memory is state.memory
     assert wide.select(torch.tensor([2, 0, 0, 5, 4, 3])).memory is state.memory
-    assert len(wide.select(torch.tensor([3, 4, 5])).memory.both) == 1
-    assert len(wide.select(torch.tensor([0, 3, 4])).memory.both) == 3
+    assert len(wide.select(torch.tensor([3, 4, 5])).memory.keys) == 1
+    assert len(wide.select(torch.tensor([0, 3, 4])).memory.keys) == 3
 
 
 @every
 def test_in_float32_the_kernels_and_plain_torch_agree(variant):
     model, pair = made(variant).float(), two_sentences()
-    with native.without():
-        plain = logits(model, *pair)
-    torch.testing.assert_close(logits(model, *pair), plain, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(logits(accelerate(model), *pair), logits(model, *pair), rtol=1e-4, atol=1e-5)
 
 
 @every
@@ -274,7 +273,7 @@ def test_a_window_without_a_middle_is_refused_with_a_cure():
 
 
 def test_a_recipe_that_names_it_brings_its_section_and_what_it_is_trained_with():
-    recipe = recipes.tiny().change({"model.kind": "convs2s", "model.kernel": 5})
+    recipe = presets.tiny().change({"model.kind": "convs2s", "model.kernel": 5})
     assert isinstance(recipe.model, ConvS2SConfig)
     assert recipe.model.kernel == 5
     assert recipe.training.peak == ConvS2SConfig.usual["training.peak"]

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from jumok import bundle, checkpoint, recipes
-from jumok.checkpoint import RunFolder
+from jumok.config import presets
 from jumok.errors import JumokError, ModelFileError
-from jumok.experiment import train
+from jumok.runs.experiment import train
+from jumok.storage import bundle, checkpoint
+from jumok.storage.checkpoint import RunFolder
 from tests.conftest import MICRO
 from tests.hostile import relist
 
@@ -28,7 +29,7 @@ def runs(tmp_path_factory) -> tuple[Path, Path]:
     """A run and a stranger to it, both with a running mean, on texts of their own."""
     folder = tmp_path_factory.mktemp("corruption")
     for seed in (1, 2):
-        recipe = recipes.tiny().change(MICRO | {"training.ema": 0.9, "seed": seed})
+        recipe = presets.tiny().change(MICRO | {"training.ema": 0.9, "seed": seed})
         train(recipe=recipe, out=folder / f"{seed}")
     return folder / "1", folder / "2"
 

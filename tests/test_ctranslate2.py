@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 import torch
 
-from jumok import checkpoint
-from jumok.data import phrasebook
+from jumok.data.made import phrasebook
 from jumok.engines.torch_engine import TorchEngine
 from jumok.errors import UsageError
 from jumok.interop.ctranslate2 import export
 from jumok.interop.ctranslate2_library import obstacle
 from jumok.models import build
+from jumok.storage import checkpoint
 from jumok.text.vocabulary import Vocabularies, Vocabulary
 from tests.helpers import VARIANTS, small
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jumok.config import DataConfig
+from jumok.config.sections import DataConfig
 from jumok.data import corpora, store
 from jumok.data.corpora import Pair
 from jumok.data.store import Filters, Store
@@ -252,7 +252,7 @@ def test_chunks_are_bounded_in_pairs_and_in_characters():
 def test_repeated_lines_are_counted_whatever_their_number(monkeypatch):
     from random import Random
 
-    from jumok.data import survey
+    from jumok.data.quality import survey
 
     monkeypatch.setattr(survey.Distinct, "HELD", 100)
     monkeypatch.setattr(survey, "PAIRS", 64)

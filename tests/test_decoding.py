@@ -9,16 +9,16 @@ import pytest
 import torch
 from sacrebleu.metrics.chrf import CHRF
 
+from jumok.config.search import SearchOptions, TokenConstraints
 from jumok.decoding.constraints import Progress, constrained
 from jumok.decoding.graph import ROOT, Graph
 from jumok.decoding.rules import Moment, Words, begin_with, no_repeats
 from jumok.decoding.search import beam
-from jumok.engines.options import Options, Wish
 from jumok.engines.torch_engine import TorchEngine
 from jumok.errors import UsageError
-from jumok.metrics import chrf_matrix
+from jumok.evaluation.metrics import chrf_matrix
 from jumok.models.base import END
-from jumok.text.words import says
+from jumok.text.boundaries import says
 from tests.helpers import made
 from tests.reference import Reference, beam_search, begins_with, greedy_search, repeats, too_short
 from tests.test_search import GARDEN, A, B, C, Prefixes, table
@@ -41,10 +41,10 @@ def same(hypotheses, expected):
 
 FEATURES = {
     "nothing": ({}, []),
-    "shortest": ({"shortest": 5}, [too_short(5)]),
+    "min_length": ({"min_length": 5}, [too_short(5)]),
     "no pair twice": ({"no_repeat": 2}, [repeats(2)]),
     "no token twice": ({"no_repeat": 1}, [repeats(1)]),
-    "both": ({"no_repeat": 3, "shortest": 4}, [repeats(3), too_short(4)]),
+    "both": ({"no_repeat": 3, "min_length": 4}, [repeats(3), too_short(4)]),
 }
 
 
@@ -52,7 +52,7 @@ FEATURES = {
 @pytest.mark.parametrize("width", [1, 2, 5])
 def test_search_in_batches_with_a_cache_is_search_without(name, width):
     changes, forbids = FEATURES[name]
-    options = Options(beam=width, best=min(2, width), extra_length=EXTRA, **changes)
+    options = SearchOptions(beam=width, n_best=min(2, width), extra_length=EXTRA, **changes)
     for source, found in zip(SOURCES, ENGINE.decode(SOURCES, options), strict=True):
         ask = Reference(MODEL, source, forbids)
         if width == 1:
@@ -64,8 +64,8 @@ def test_search_in_batches_with_a_cache_is_search_without(name, width):
 @pytest.mark.parametrize("width", [1, 4])
 def test_a_prefix_is_where_every_translation_begins(width):
     prefixes = [tuple(8 + (i * 7 + j) % 14 for j in range(i % 4)) for i in range(len(SOURCES))]
-    wishes = [Wish(prefix=prefix) for prefix in prefixes]
-    found = ENGINE.decode(SOURCES, Options(beam=width, extra_length=EXTRA), wishes=wishes)
+    wishes = [TokenConstraints(prefix=prefix) for prefix in prefixes]
+    found = ENGINE.decode(SOURCES, SearchOptions(beam=width, extra_length=EXTRA), constraints=wishes)
     for source, prefix, hypotheses in zip(SOURCES, prefixes, found, strict=True):
         ask = Reference(MODEL, source, [begins_with(prefix)])
         assert hypotheses[0].ids[: len(prefix)] == prefix
@@ -83,7 +83,7 @@ def test_alternatives_are_the_best_ways_on_from_each_of_the_likeliest_tokens():
         prefix, ask = (9, 10), Reference(MODEL, source)
         logs = ask.logs(prefix)
         tokens = [t for t in sorted(range(len(logs)), key=lambda t: -logs[t])[:4] if t != END]
-        found = ENGINE.alternatives(source, prefix, 4, Options(beam=3, extra_length=EXTRA))
+        found = ENGINE.alternatives(source, prefix, 4, SearchOptions(beam=3, extra_length=EXTRA))
         assert {h.ids[2] for h in found} == set(tokens)
         expected = []
         for token in tokens:
@@ -101,9 +101,11 @@ def holds(ids, phrase):
 
 @pytest.mark.parametrize("wanted", [[(9,)], [(9, 10)], [(9,), (10, 11)], [(12, 12), (9,), (9, 13)]], ids=str)
 def test_required_phrases_are_always_there_with_the_models_own_scores(wanted):
-    wishes = [Wish(require=tuple(wanted))] * len(SOURCES)
+    wishes = [TokenConstraints(require=tuple(wanted))] * len(SOURCES)
     for source, found in zip(
-        SOURCES, ENGINE.decode(SOURCES, Options(beam=3, best=2, extra_length=EXTRA), wishes=wishes), strict=True
+        SOURCES,
+        ENGINE.decode(SOURCES, SearchOptions(beam=3, n_best=2, extra_length=EXTRA), constraints=wishes),
+        strict=True,
     ):
         assert found
         for one in found:
@@ -129,15 +131,17 @@ def test_a_wide_constrained_beam_finds_the_best_sentence_that_holds_the_phrases(
             if all(holds(body, phrase) for phrase in phrases)
             for score in [sum(np.log(chances[body[:t]][token]) for t, token in enumerate((*body, END)[:longest]))]
         )
-        found = constrained(table(chances), Prefixes([()]), [longest], [phrases], width=200, alpha=0.0)[0][0]
+        found = constrained(
+            table(chances), Prefixes([()]), [longest], [phrases], SearchOptions(beam=200, length_penalty=0.0)
+        )[0][0]
         assert found.ids == best[1]
         assert found.log_probability == pytest.approx(best[0], abs=1e-5)
 
 
 def test_without_phrases_a_constrained_search_is_as_good_as_a_beam():
     state = Prefixes([()])
-    found = constrained(table(GARDEN), state, [5], [[]], width=3, alpha=0.0)[0][0]
-    assert found.ids == beam(table(GARDEN), state, [5], width=3, alpha=0.0)[0][0].ids
+    found = constrained(table(GARDEN), state, [5], [[]], SearchOptions(beam=3, length_penalty=0.0))[0][0]
+    assert found.ids == beam(table(GARDEN), state, [5], SearchOptions(beam=3, length_penalty=0.0))[0][0].ids
 
 
 def test_a_phrase_that_breaks_off_is_missing_again():
@@ -155,8 +159,8 @@ def test_a_phrase_that_breaks_off_is_missing_again():
 def test_no_word_goes_on_behind_a_required_one():
     surfaces = [*[""] * 8, " cat", "s", " sat", ".", *[" x"] * 11]
     engine = TorchEngine(MODEL, surfaces=lambda: surfaces)
-    wishes = [Wish(require=((8,),))] * len(SOURCES)
-    for found in engine.decode(SOURCES, Options(beam=3, extra_length=EXTRA), wishes=wishes):
+    wishes = [TokenConstraints(require=((8,),))] * len(SOURCES)
+    for found in engine.decode(SOURCES, SearchOptions(beam=3, extra_length=EXTRA), constraints=wishes):
         ids = found[0].ids
         assert any(one == 8 and following != 9 for one, following in itertools.pairwise((*ids, END)))
 
@@ -211,10 +215,10 @@ def test_a_longer_word_is_another():
 def test_forbidden_words_are_never_said(width):
     surfaces = [*[""] * 8, *(f" {letter}" for letter in "abcdefghijklmno")]
     engine = TorchEngine(MODEL, surfaces=lambda: surfaces)
-    options = Options(beam=width, extra_length=EXTRA)
+    options = SearchOptions(beam=width, extra_length=EXTRA)
     free = engine.decode(SOURCES, options)
-    wishes = [Wish(forbid=tuple({surfaces[i].strip() for i in found[0].body[:2]})) for found in free]
-    for wish, found in zip(wishes, engine.decode(SOURCES, options, wishes=wishes), strict=True):
+    wishes = [TokenConstraints(forbid=tuple({surfaces[i].strip() for i in found[0].body[:2]})) for found in free]
+    for wish, found in zip(wishes, engine.decode(SOURCES, options, constraints=wishes), strict=True):
         assert not any(says(engine.words.text(found[0].body), word) for word in wish.forbid)
     assert any(wish.forbid for wish in wishes)
 
@@ -232,7 +236,7 @@ def test_says_looks_for_whole_words():
 
 def test_groups_keep_away_from_each_other():
     plain, diverse = (
-        ENGINE.decode(SOURCES, Options(beam=4, best=4, extra_length=EXTRA, groups=groups, diversity=5.0))
+        ENGINE.decode(SOURCES, SearchOptions(beam=4, n_best=4, extra_length=EXTRA, groups=groups, diversity=5.0))
         for groups in (1, 4)
     )
     firsts = [len({h.ids[0] for h in found}) for found in diverse]
@@ -244,15 +248,15 @@ def test_groups_keep_away_from_each_other():
 
 
 def test_without_strength_every_group_is_the_beam_of_its_width():
-    alone = ENGINE.decode(SOURCES, Options(beam=2, best=2, extra_length=EXTRA))
-    groups = ENGINE.decode(SOURCES, Options(beam=6, best=2, extra_length=EXTRA, groups=3, diversity=0.0))
+    alone = ENGINE.decode(SOURCES, SearchOptions(beam=2, n_best=2, extra_length=EXTRA))
+    groups = ENGINE.decode(SOURCES, SearchOptions(beam=6, n_best=2, extra_length=EXTRA, groups=3, diversity=0.0))
     assert [[h.ids for h in found] for found in groups] == [[h.ids for h in found] for found in alone]
 
 
 def test_coverage_ranks_by_what_the_output_looks_at():
-    beta, options = 0.7, Options(beam=4, best=4, extra_length=EXTRA)
+    beta, options = 0.7, SearchOptions(beam=4, n_best=4, extra_length=EXTRA)
     plain = ENGINE.decode(SOURCES, options)
-    covered = ENGINE.decode(SOURCES, Options(beam=4, best=4, extra_length=EXTRA, coverage=beta))
+    covered = ENGINE.decode(SOURCES, SearchOptions(beam=4, n_best=4, extra_length=EXTRA, coverage=beta))
     for source, before, after in zip(SOURCES, plain, covered, strict=True):
         expected = {}
         for one in before:
@@ -264,7 +268,7 @@ def test_coverage_ranks_by_what_the_output_looks_at():
 
 
 def test_the_graph_holds_every_hypothesis_and_its_way():
-    graph, options = Graph(), Options(beam=3, best=3, extra_length=EXTRA)
+    graph, options = Graph(), SearchOptions(beam=3, n_best=3, extra_length=EXTRA)
     for source in SOURCES[:4]:
         graph = Graph()
         ENGINE.watch(source, options, graph.grow)
@@ -309,8 +313,9 @@ def test_chrf_between_all_pairs_is_sacrebleus():
 
 
 @pytest.mark.parametrize(
-    "bad", [{"groups": 3, "beam": 4}, {"groups": 5, "beam": 4}, {"shortest": -1}, {"no_repeat": -1}, {"coverage": -0.1}]
+    "bad",
+    [{"groups": 3, "beam": 4}, {"groups": 5, "beam": 4}, {"min_length": -1}, {"no_repeat": -1}, {"coverage": -0.1}],
 )
 def test_options_that_make_no_sense_are_usage_errors(bad):
     with pytest.raises(UsageError):
-        Options(**bad)
+        SearchOptions(**bad)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from jumok.display import TrainingDisplay, clock
+from jumok.cli.display import TrainingDisplay, clock
 from jumok.errors import JumokError, UnknownName
 from jumok.events import EventLog, LossLog, TensorBoardSink, history, read_events, read_losses, recorded
 from jumok.keys import generator, key

@@ -5,11 +5,14 @@ import json
 import pytest
 import torch
 
-from jumok import checkpoint, distillation, recipes
+from jumok import distillation
+from jumok.config import presets
 from jumok.distillation import Lessons, ancestor, distill, inherit, nearest, shape
 from jumok.errors import Resumable
 from jumok.models import build
-from jumok.translator import Translation, Translator
+from jumok.storage import checkpoint
+from jumok.translation import Translation
+from jumok.translator import Translator
 from tests.helpers import SYMBOLS, small
 
 
@@ -51,11 +54,11 @@ def test_a_student_of_another_width_begins_from_nothing():
 
 
 def test_a_student_has_half_as_many_encoder_layers_again():
-    made = shape(recipes.tiny(), None, 2)
+    made = shape(presets.tiny(), None, 2)
     assert (made.model.encoder_layers, made.model.decoder_layers, made.name) == (6, 2, "tiny-student")
-    assert made.training.peak == recipes.tiny().training.peak / 2
-    assert shape(recipes.base(), None, 1).model.encoder_layers == 9
-    assert shape(recipes.base(), 12, 1).model.encoder_layers == 12
+    assert made.training.peak == presets.tiny().training.peak / 2
+    assert shape(presets.base(), None, 1).model.encoder_layers == 9
+    assert shape(presets.base(), 12, 1).model.encoder_layers == 12
 
 
 def test_the_lesson_is_the_translation_most_like_the_reference():
@@ -87,7 +90,7 @@ def test_lessons_hold_the_reference_and_what_the_teacher_says_and_nothing_that_v
     assert [row["target"] for row in lessons[::2]] == [row["source"] for row in lessons[::2]]  # the copy task
     assert [row["source"] for row in lessons[::2]] == [row["source"] for row in lessons[1::2]]
     exact = Translator.load(micro, engine="native")
-    said = exact.translate([row["source"] for row in lessons[1:40:2]], beam=5, best=5)
+    said = exact.translate([row["source"] for row in lessons[1:40:2]], beam=5, n_best=5)
     for row, several in zip(lessons[1:40:2], said, strict=True):
         assert row["target"] in [one.text for one in (several, *several.alternatives)]
     assert valid

@@ -23,7 +23,7 @@ def environment(threads: int) -> dict[str, str]:
 
 def arguments(folder: Path, name: str) -> list[str]:
     (folder / "micro.toml").write_text(RECIPE)
-    return ["-m", "jumok.cli", "train", "--recipe", str(folder / "micro.toml"), "--out", str(folder / name)]
+    return ["-m", "jumok", "train", "--recipe", str(folder / "micro.toml"), "--out", str(folder / name)]
 
 
 def torchrun(folder: Path, name: str, processes: int = 2) -> subprocess.Popen[bytes]:

@@ -9,13 +9,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from jumok import checkpoint, recipes
+from jumok.config import presets
+from jumok.kernels.modules import accelerate
 from jumok.models import build, electra
 from jumok.models.base import CLASS, END, MASK, PAD, SEPARATOR, SPECIALS, UNKNOWN, Learner
 from jumok.models.bert import BERTConfig, choose, join
 from jumok.models.electra import ELECTRA, ELECTRAConfig, draw
-from jumok.nn.layers import Chance, Dropouts
-from jumok.training.team import Gradients
+from jumok.nn.dropout import Chance, Dropouts
+from jumok.storage import checkpoint
+from jumok.training.update import Gradients
 from tests.helpers import SYMBOLS, ShapeChecker
 from tests.test_bert import SIZES, asked, chained, copy_embedding, copy_layers, pairs, randomize, sizes_of, teach
 
@@ -238,7 +240,7 @@ def test_a_batch_without_words_is_no_question():
 
 
 def test_gradients_added_by_the_kernels_are_those_of_autograd():
-    model, (source, text) = made().float(), pairs()
+    model, (source, text) = accelerate(made().float(), own=True), pairs()
     model.loss(source, text, text, smoothing=0.0)[0].backward()
     expected = [parameter.grad for parameter in model.parameters()]
     model.zero_grad()
@@ -287,7 +289,7 @@ def test_the_generator_is_a_quarter_as_wide_unless_chosen():
 
 
 def test_a_recipe_may_name_it():
-    recipe = recipes.tiny().change({"model.kind": "electra"})
+    recipe = presets.tiny().change({"model.kind": "electra"})
     assert isinstance(recipe.model, ELECTRAConfig)
     assert recipe.training.word_dropout == 0.0
 

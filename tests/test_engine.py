@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
+from functools import partial
 from math import isnan
 
 import numpy as np
@@ -11,18 +13,20 @@ import pytest
 import torch
 
 import jumok
-from jumok import bundle, caches, checkpoint, native
-from jumok import weights as stored
+from jumok.config.search import SearchOptions, TokenConstraints
 from jumok.data.lexicon import FILE, Lexicon, shortlist_of
-from jumok.decoding.hypothesis import NEVER, length_penalty
+from jumok.decoding.hypothesis import NEVER, penalize
+from jumok.disk import user_cache
 from jumok.engines import ctranslate2_engine, native_engine
 from jumok.engines.ctranslate2_engine import CTranslate2Engine, exported, layouts
 from jumok.engines.native_engine import NativeEngine
-from jumok.engines.options import Options, Wish
 from jumok.engines.torch_engine import TorchEngine
 from jumok.errors import ModelFileError, UnknownName, UsageError
+from jumok.kernels import library
+from jumok.kernels.pack import Packed
 from jumok.models import build
-from jumok.native.searching import Search
+from jumok.storage import bundle, checkpoint
+from jumok.storage import tensors as stored
 from jumok.text.vocabulary import END
 from tests.helpers import VARIANTS, small
 
@@ -64,9 +68,9 @@ def sources(found):
 @pytest.mark.parametrize(
     "options",
     [
-        Options(beam=1, extra_length=5),
-        Options(beam=1, extra_length=20, shortest=9),
-        Options(beam=1, extra_length=12, no_repeat=2),
+        SearchOptions(beam=1, extra_length=5),
+        SearchOptions(beam=1, extra_length=20, min_length=9),
+        SearchOptions(beam=1, extra_length=12, no_repeat=2),
     ],
     ids=["greedy", "min-length", "no-repeat"],
 )
@@ -80,17 +84,17 @@ def test_greedy_search_finds_what_the_torch_engine_finds(fast, reference, source
 
 
 def test_text_alone_is_the_same_text_without_scores(fast, sources):
-    options = Options(beam=1, extra_length=5)
+    options = SearchOptions(beam=1, extra_length=5)
     scored, bare = fast.decode(sources, options), fast.decode(sources, options, details=False)
     assert [one[0].ids for one in bare] == [one[0].ids for one in scored]
     assert all(isnan(one[0].score) != one[0].scored for one in bare)
     assert not all(one[0].scored for one in bare)
-    assert all(one[0].scored for one in fast.decode(sources, Options(beam=2), details=False))
+    assert all(one[0].scored for one in fast.decode(sources, SearchOptions(beam=2), details=False))
 
 
 def test_text_alone_holds_no_special_where_the_model_would_say_one(fast, sources, monkeypatch):
     """A token that greedy search does say is made one that must never be said."""
-    options = Options(beam=1, extra_length=5)
+    options = SearchOptions(beam=1, extra_length=5)
     said = fast.target[fast.decode(sources, options)[0][0].ids[0]]
     monkeypatch.setattr(fast, "never", [*fast.never, [said]])
     monkeypatch.setattr(fast, "unsaid", fast.unsaid | {said})
@@ -100,9 +104,9 @@ def test_text_alone_holds_no_special_where_the_model_would_say_one(fast, sources
 
 
 def test_a_prefix_is_where_a_translation_begins(fast, reference, sources, found):
-    wishes = [Wish(prefix=tuple(found.vocabularies.target.encode("h e")))] * len(sources)
-    options = Options(beam=1, extra_length=5)
-    ours, theirs = (engine.decode(sources, options, wishes=wishes) for engine in (fast, reference))
+    wishes = [TokenConstraints(prefix=tuple(found.vocabularies.target.encode("h e")))] * len(sources)
+    options = SearchOptions(beam=1, extra_length=5)
+    ours, theirs = (engine.decode(sources, options, constraints=wishes) for engine in (fast, reference))
     assert [one[0].ids for one in ours] == [one[0].ids for one in theirs]
     assert all(one[0].ids[: len(wishes[0].prefix)] == wishes[0].prefix for one in ours)
 
@@ -110,20 +114,20 @@ def test_a_prefix_is_where_a_translation_begins(fast, reference, sources, found)
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.5])
 @pytest.mark.parametrize("details", [False, True])
 def test_what_a_beam_finds_is_ranked_by_the_score_of_the_paper(fast, reference, sources, alpha, details):
-    options = Options(beam=4, best=4, length_penalty=alpha, extra_length=5)
+    options = SearchOptions(beam=4, n_best=4, length_penalty=alpha, extra_length=5)
     for source, several in zip(sources, fast.decode(sources, options, details=details), strict=True):
         scores = [one.score for one in several]
         assert len({one.ids for one in several}) == 4
         assert scores == sorted(scores, reverse=True)
         for one in several:
-            assert one.score == pytest.approx(one.log_probability / length_penalty(len(one.ids), alpha), abs=1e-4)
+            assert one.score == pytest.approx(penalize(one.log_probability, len(one.ids), alpha), abs=1e-4)
             if one.ended:
-                (forced,) = reference.score([(source, one.body)], alpha=alpha)
+                (forced,) = reference.score([(source, one.body)], length_penalty=alpha)
                 assert one.log_probability == pytest.approx(forced.log_probability, abs=2e-3)
 
 
 def test_no_output_holds_a_special_or_is_longer_than_its_own_limit(fast, sources):
-    options = Options(beam=3, best=3, extra_length=2)
+    options = SearchOptions(beam=3, n_best=3, extra_length=2)
     for source, several in zip(sources, fast.decode(sources, options), strict=True):
         for one in several:
             assert not set(one.ids) & set(NEVER)
@@ -132,7 +136,7 @@ def test_no_output_holds_a_special_or_is_longer_than_its_own_limit(fast, sources
 
 def test_scoring_is_that_of_the_torch_engine(fast, reference, sources):
     pairs = list(zip(sources, reversed(sources), strict=True))
-    for a, b in zip(fast.score(pairs, alpha=0.6), reference.score(pairs, alpha=0.6), strict=True):
+    for a, b in zip(*(engine.score(pairs, length_penalty=0.6) for engine in (fast, reference)), strict=True):
         assert a.ids == b.ids
         assert a.token_scores == pytest.approx(b.token_scores, abs=1e-3)
     assert fast.score([]) == []
@@ -169,9 +173,9 @@ def test_our_own_engine_finds_what_search_step_by_step_finds(variant, width, mic
     found, stepwise = bundle_of(variant, tmp_path / "model", micro)
     monkeypatch.setattr(stepwise, "_at_once", lambda *_: None)
     for options in (
-        Options(beam=width, best=min(3, width), extra_length=6),
-        Options(beam=width, length_penalty=1.5, extra_length=3, exact=True),
-        Options(beam=width, best=width, length_penalty=0.0, extra_length=9),
+        SearchOptions(beam=width, n_best=min(3, width), extra_length=6),
+        SearchOptions(beam=width, length_penalty=1.5, extra_length=3, exact=True),
+        SearchOptions(beam=width, n_best=width, length_penalty=0.0, extra_length=9),
     ):
         for ours, theirs in zip(
             NativeEngine(found).decode(sources, options), stepwise.decode(sources, options), strict=True
@@ -187,7 +191,7 @@ def test_the_torch_engine_searches_at_once_where_it_can_and_finds_the_same(
     variant, micro, sources, tmp_path, monkeypatch
 ):
     _, engine = bundle_of(variant, tmp_path / "model", micro)
-    options, limits = Options(beam=4, best=2, extra_length=6), [3 + len(ids) for ids in sources]
+    options, limits = SearchOptions(beam=4, n_best=2, extra_length=6), [3 + len(ids) for ids in sources]
     at_once = engine.decode(sources, options, limits=limits)
     asked = []
     monkeypatch.setattr(engine, "_at_once", lambda *_: asked.append(1))
@@ -196,7 +200,7 @@ def test_the_torch_engine_searches_at_once_where_it_can_and_finds_the_same(
     assert [[one.ids for one in several] for several in at_once] == [
         [one.ids for one in several] for several in stepwise
     ]
-    assert engine.decode(sources, options, wishes=[Wish(prefix=(9,))] * len(sources))
+    assert engine.decode(sources, options, constraints=[TokenConstraints(prefix=(9,))] * len(sources))
     assert asked == [1]  # with wishes nobody asks for it
 
 
@@ -209,7 +213,10 @@ def test_every_other_variant_is_refused_by_our_own_engine_by_name():
 
 @pytest.mark.parametrize("shortlist", [False, True])
 def test_what_is_beside_a_sentence_does_not_change_its_translation(micro, sources, shortlist):
-    engine, options = NativeEngine(bundle.read(micro), shortlist=shortlist), Options(beam=3, best=3, extra_length=5)
+    engine, options = (
+        NativeEngine(bundle.read(micro), shortlist=shortlist),
+        SearchOptions(beam=3, n_best=3, extra_length=5),
+    )
     if shortlist:
         engine.lists = engine.lists._replace(
             common=engine.lists.common[:2]
@@ -220,7 +227,7 @@ def test_what_is_beside_a_sentence_does_not_change_its_translation(micro, source
 
 def test_a_sentence_of_thousands_of_words_is_cut_and_ends(micro):
     engine = NativeEngine(bundle.read(micro))
-    (found,) = engine.decode([[270] * 5_000], Options(beam=2, extra_length=1))
+    (found,) = engine.decode([[270] * 5_000], SearchOptions(beam=2, extra_length=1))
     assert 0 < len(found[0].ids) <= 2_049
 
 
@@ -277,11 +284,11 @@ def test_what_the_fast_engine_cannot_do_is_done_by_torch_and_told_once(micro, re
 
 
 def test_a_recipe_without_counterpart_falls_back_in_one_line(own_micro):
-    from jumok import recipes
+    from jumok.config import presets
     from jumok.models import build
     from tests.conftest import MICRO
 
-    recipe = recipes.tiny().change(MICRO | {"model.activation": "swiglu"})
+    recipe = presets.tiny().change(MICRO | {"model.activation": "swiglu"})
     loaded = checkpoint.load(own_micro)
     weights = checkpoint.weights(build(recipe.model, *loaded.sizes))
     checkpoint.export(own_micro / "model", weights, recipe, loaded.vocabularies, loaded.card)
@@ -308,7 +315,7 @@ def test_a_model_is_loaded_with_the_fast_engine_and_finds_what_torch_finds(micro
 
 def test_where_there_is_no_compiler_a_model_is_loaded_with_torch(micro):
     said = []
-    with native.without():
+    with library.without():
         model = jumok.load(micro, say=said.append)
         assert model.translate(TEXTS[0]).text == jumok.load(micro, engine="torch").translate(TEXTS[0]).text
         assert model.engine_name == "torch"
@@ -334,7 +341,9 @@ def test_translating_and_evaluating_in_python_load_no_torch(micro, tmp_path, cod
 def test_loading_a_model_imports_nothing_that_only_scoring_and_preparing_need(micro):
     code = "import sys, jumok; jumok.load(sys.argv[1]).translate('a b c'); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code, micro], capture_output=True, text=True, check=True).stdout
-    assert not {"jumok.data.corpora", "jumok.metrics", "jumok.viz", "sacrebleu", "rich"} & set(loaded.split())
+    assert not {"jumok.data.corpora", "jumok.evaluation.metrics", "jumok.reports.attention", "sacrebleu", "rich"} & set(
+        loaded.split()
+    )
 
 
 def test_several_models_and_other_engines(micro):
@@ -351,7 +360,7 @@ def test_several_models_and_other_engines(micro):
 def test_translating_at_the_command_line_loads_little(micro, engine, unwanted):
     code = (
         "import sys; sys.argv = ['jumok', 'translate', sys.argv[1], 'a b c', '--beam', '2', '--engine', sys.argv[2]]\n"
-        f"from jumok.cli import run\n"
+        f"from jumok.cli.main import run\n"
         f"code = run(); print(*{unwanted} & set(sys.modules), file=sys.stderr); sys.exit(code)"
     )
     for _ in range(2):  # whatever a process makes once is there for the second
@@ -394,7 +403,7 @@ def test_the_cache_keeps_what_was_used_last(tmp_path):
         (tmp_path / str(number)).mkdir()
         os.utime(tmp_path / str(number), (number, number))
     os.utime(tmp_path / "0")
-    caches.prune(tmp_path, keep=2)
+    user_cache.prune(tmp_path, keep=2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "4"]
 
 
@@ -414,7 +423,7 @@ def test_cores_are_divided_by_a_probe_that_is_made_once(found, monkeypatch):
 
 def test_our_own_engine_keeps_to_the_shortlist(sources, found):
     lexicon = shortlist_of(found)
-    short, options = NativeEngine(found, shortlist=True), Options(beam=3, best=3, extra_length=5)
+    short, options = NativeEngine(found, shortlist=True), SearchOptions(beam=3, n_best=3, extra_length=5)
     for source in sources:
         allowed = {token for i in (*source, END) for token in (i, *lexicon.of(i))} | set(lexicon.common.tolist())
         for one in short.decode([source], options)[0]:
@@ -423,10 +432,10 @@ def test_our_own_engine_keeps_to_the_shortlist(sources, found):
 
 def test_a_hypothesis_far_behind_is_given_up_only_where_it_may_be(found, sources, monkeypatch):
     asked = []
-    monkeypatch.setattr(NativeEngine, "_run", lambda self, read, limits, how: asked.append(how.margin) or [[]])
+    monkeypatch.setattr(Packed, "search", lambda *_, margin, **__: asked.append(margin) or [[]])
     for shortlist in (False, True):
         engine = NativeEngine(found, shortlist=shortlist)
-        for options in (Options(beam=3), Options(beam=3, exact=True), Options(beam=3, best=2)):
+        for options in (SearchOptions(beam=3), SearchOptions(beam=3, exact=True), SearchOptions(beam=3, n_best=2)):
             engine.decode(sources[:1], options)
     assert asked == [np.inf] * 3 + [native_engine.MARGIN] + [np.inf] * 2
 
@@ -434,15 +443,16 @@ def test_a_hypothesis_far_behind_is_given_up_only_where_it_may_be(found, sources
 def test_a_margin_of_nothing_leaves_the_likeliest_alone(found, sources):
     engine = NativeEngine(found)
     read, limits = [[*source, END] for source in sources], [len(source) + 5 for source in sources]
-    narrow, greedy = (engine._run(read, limits, how) for how in (Search(4, 0.0, margin=0.0), Search(1, 0.0)))
+    search = partial(engine.packed.search, read, limits, marks=native_engine.MARKS)
+    plain = SearchOptions(beam=4, length_penalty=0.0)
+    narrow, greedy = search(plain, margin=0.0), search(replace(plain, beam=1))
     for one, other in zip(narrow, greedy, strict=True):
         assert one[0][1] >= other[0][1] - 1e-5  # it follows the likeliest, and may end at any step on the way
-    wide = engine._run(read, limits, Search(4, 0.6, margin=1e9))
-    assert wide == engine._run(read, limits, Search(4, 0.6))
+    assert search(SearchOptions(beam=4), margin=1e9) == search(SearchOptions(beam=4))
 
 
 def test_a_shortlist_of_everything_changes_no_choice(found, sources):
-    options = Options(beam=1, extra_length=5)
+    options = SearchOptions(beam=1, extra_length=5)
     whole, short = NativeEngine(found), NativeEngine(found, shortlist=True)
     short.lists = short.lists._replace(common=np.arange(found.sizes[1]))
     for a, b in zip(whole.decode(sources, options), short.decode(sources, options), strict=True):
@@ -454,7 +464,9 @@ def test_a_run_learns_a_shortlist_and_translations_keep_to_it(micro, sources, fo
     lexicon = shortlist_of(found)
     assert lexicon is not None
     short = CTranslate2Engine(found, precision="float32", shortlist=True)
-    for source, several in zip(sources, short.decode(sources, Options(beam=3, best=3, extra_length=5)), strict=True):
+    for source, several in zip(
+        sources, short.decode(sources, SearchOptions(beam=3, n_best=3, extra_length=5)), strict=True
+    ):
         everybody = {token for one in sources for i in one for token in (i, *lexicon.of(i))}  # they share a batch
         allowed = everybody | set(lexicon.common.tolist()) | {END}
         assert all(set(one.ids) <= allowed for one in several), source

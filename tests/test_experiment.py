@@ -12,16 +12,18 @@ from pathlib import Path
 import pytest
 
 import jumok
-from jumok import ending, machine, plan, validation
-from jumok.checkpoint import RunFolder
+from jumok import machine
+from jumok.config.search import SearchOptions
 from jumok.data.corpora import Pair
-from jumok.engines.options import Options
 from jumok.engines.torch_engine import TorchEngine
 from jumok.errors import DiskError, Resumable
 from jumok.events import EventLog, LossLog, TensorBoardSink, most_bytes, read_events
-from jumok.experiment import choose
 from jumok.models import build
-from jumok.training.pace import ByClock, Costs, Limits
+from jumok.runs import finished, forecast
+from jumok.runs.experiment import choose
+from jumok.storage.checkpoint import RunFolder
+from jumok.training import validation
+from jumok.training.budget import ByClock, Costs, Limits
 from tests.helpers import made
 from tests.test_training import losses, micro, run
 
@@ -99,7 +101,7 @@ def test_minutes_on_the_command_line_count_from_the_start_of_the_process(tmp_pat
         "model.d_ff": 32, "model.heads": 2, "data.pairs": 300, "data.hold_out": 30,
     }.items()]  # fmt: skip
     began = time.monotonic()
-    command = [sys.executable, "-m", "jumok.cli", "train", "--corpus", "copy", "--minutes", "0.25", *options]
+    command = [sys.executable, "-m", "jumok", "train", "--corpus", "copy", "--minutes", "0.25", *options]
     subprocess.run([*command, "--out", str(tmp_path / "run")], check=True, capture_output=True)
     seconds = time.monotonic() - began
     assert 10.0 < seconds < 16.0  # a second for a busy machine to end the process
@@ -188,11 +190,11 @@ def test_a_continued_run_never_ends_with_a_worse_model(tmp_path, monkeypatch):
 
 def test_a_run_is_finished_if_its_model_was_made_from_its_newest_checkpoint(tmp_path):
     folder = RunFolder(run(tmp_path / "a"))
-    found = ending.finished(folder)
+    found = finished.finished(folder)
     assert found is not None
     assert found.progress.step == 12
     (folder.checkpoints / "step-00000012" / "state.json").write_text("{")
-    assert ending.finished(folder) is None
+    assert finished.finished(folder) is None
 
 
 def test_a_run_whose_model_is_gone_is_not_finished(tmp_path):
@@ -226,7 +228,7 @@ def test_a_run_takes_no_more_of_the_disk_than_it_said_at_its_start(tmp_path, mon
         measure()
         heard.extend([event] if event["event"] == "disk" else [])
 
-    monkeypatch.setattr("jumok.checkpoint.shutil.rmtree", removing)
+    monkeypatch.setattr("jumok.storage.checkpoint.shutil.rmtree", removing)
     for steps in (40, 60):  # the second time a model is replaced
         changes = {"training.average": average, "training.save_minutes": 1e-6, "training.steps": steps}
         jumok.train(recipe=micro(**changes), out=run.path, sinks=[watch])
@@ -260,10 +262,10 @@ def test_a_run_that_may_fill_the_disk_is_warned_and_one_that_cannot_save_is_refu
     def usage(free):
         return lambda path: real(path)._replace(free=free)
 
-    monkeypatch.setattr("jumok.keeping.shutil.disk_usage", usage(300_000))
+    monkeypatch.setattr("jumok.runs.checkpointing.shutil.disk_usage", usage(300_000))
     run(tmp_path / "a")
     assert any("may become full" in event["text"] for event in told(tmp_path / "a", "note"))
-    monkeypatch.setattr("jumok.keeping.shutil.disk_usage", usage(1_000))
+    monkeypatch.setattr("jumok.runs.checkpointing.shutil.disk_usage", usage(1_000))
     with pytest.raises(DiskError, match="not even one checkpoint fits") as refused:
         run(tmp_path / "b")
     assert "--out" in refused.value.hint
@@ -285,9 +287,9 @@ def test_a_part_of_the_validation_set_is_spread_over_it_and_always_the_same():
 def test_output_is_cut_where_the_limits_say():
     engine = TorchEngine(made().eval())
     sources = [[9, 10, 11], [9] * 8, [12]]
-    found = engine.decode(sources, Options(beam=1), limits=[2, 500, 1])
+    found = engine.decode(sources, SearchOptions(beam=1), limits=[2, 500, 1])
     assert [len(hypotheses[0].ids) <= most for hypotheses, most in zip(found, (2, 58, 1), strict=True)] == [True] * 3
-    free = engine.decode(sources, Options(beam=1))
+    free = engine.decode(sources, SearchOptions(beam=1))
     assert found[1][0].ids == free[1][0].ids, "a limit beyond the options' own changes nothing"
 
 
@@ -315,7 +317,7 @@ def test_a_probe_of_validating_is_short_and_never_nothing(monkeypatch):
 @pytest.fixture(scope="module")
 def foreseen(tmp_path_factory):
     out = tmp_path_factory.mktemp("plan") / "run"
-    return plan.probe(choose(recipe=micro(), minutes=2.0), out), out
+    return forecast.probe(choose(recipe=micro(), minutes=2.0), out), out
 
 
 def test_a_plan_says_what_to_expect_and_writes_nothing(foreseen):
@@ -336,7 +338,7 @@ def test_a_plan_uses_the_vocabulary_of_the_run_that_is_there(tmp_path, monkeypat
     run(tmp_path / "a")
     before = files(tmp_path / "a")
     monkeypatch.setattr("jumok.text.vocabulary.Vocabulary.of_words", lambda *_, **__: pytest.fail("there is one"))
-    plan.probe(micro(), tmp_path / "a")
+    forecast.probe(micro(), tmp_path / "a")
     assert files(tmp_path / "a") == before
 
 
@@ -361,7 +363,7 @@ def test_a_plan_says_plainly_what_does_not_fit(foreseen):
 
 def test_a_plan_by_count_tells_how_long_it_takes():
     costs, limits = Costs(pair=0.01, checkpoint=0.5, update=2.0), Limits(steps=100, pairs=50, validations=4)
-    found = plan.divided(limits, costs, None, startup=10.0)
+    found = forecast.divided(limits, costs, None, startup=10.0)
     assert found["seconds"] == pytest.approx(10 + 100 * 2.0 + 4 * (0.5 + 0.5))
     assert (found["updates"], found["validations"]) == (100, 4)
 
@@ -371,26 +373,26 @@ def test_a_plan_by_count_tells_how_long_it_takes():
     [(0.314, "0.31 s"), (42.4, "42 s"), (90, "1.5 minutes"), (7_500, "2.1 hours"), (200_000, "2.3 days")],
 )
 def test_times_are_spelt_in_the_unit_that_fits(seconds, text):
-    assert plan.spell(seconds) == text
+    assert forecast.spell(seconds) == text
 
 
 # ---------------------------------------------------------------------- auto
 
 
 def test_the_recipe_that_fits_grows_with_the_corpus_and_with_the_time():
-    from jumok import recipes
+    from jumok.config import presets
 
-    assert recipes.fitting(29_000, 15, 2) == "tiny"
-    assert recipes.fitting(29_000, 10**5, 64) == "tiny"  # few pairs
-    assert recipes.fitting(2_000_000, 30, 2) == "tiny"  # little time
-    assert recipes.fitting(200_000, 600, 2) == "small"
-    assert recipes.fitting(200_000, 60, 16) == "small"
-    assert recipes.fitting(4_500_000, 10_000, 8) == "base"
-    assert recipes.fitting(10**8, None, 2) == "tiny"
+    assert presets.fitting(29_000, 15, 2) == "tiny"
+    assert presets.fitting(29_000, 10**5, 64) == "tiny"  # few pairs
+    assert presets.fitting(2_000_000, 30, 2) == "tiny"  # little time
+    assert presets.fitting(200_000, 600, 2) == "small"
+    assert presets.fitting(200_000, 60, 16) == "small"
+    assert presets.fitting(4_500_000, 10_000, 8) == "base"
+    assert presets.fitting(10**8, None, 2) == "tiny"
 
 
 def test_pairs_are_estimated_from_the_first_megabyte(tmp_path):
-    from jumok.config import DataConfig
+    from jumok.config.sections import DataConfig
     from jumok.data.corpora import estimate_pairs
     from jumok.text.lines import write_lines
 
@@ -405,7 +407,7 @@ def test_pairs_are_estimated_from_the_first_megabyte(tmp_path):
 
 
 def test_auto_in_a_folder_that_holds_a_run_is_that_run(tmp_path, monkeypatch):
-    from jumok.beginning import choose, settle
+    from jumok.runs.choose import choose, settle
 
     monkeypatch.chdir(tmp_path)
     run(tmp_path / "runs" / "small")

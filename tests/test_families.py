@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 
 import jumok
-from jumok import checkpoint, recipes
-from jumok.beginning import choose
+from jumok.config import presets
+from jumok.config.kinds import KINDS
+from jumok.config.recipe import Recipe
 from jumok.errors import Resumable, UsageError
-from jumok.models import KINDS
-from jumok.recipe import Recipe
+from jumok.runs.choose import choose
+from jumok.storage import checkpoint
 from jumok.translator import Translator
 
 ALL = {"training.validations": 2, "training.valid_pairs": 12, "training.tokens_per_update": 256, "model.d_model": 16}
@@ -83,12 +84,12 @@ def test_every_translator_searches_streams_scores_and_shows_what_it_looks_at(kin
     texts = ["a b c d", "e f", "g"]
     greedy = model.translate(texts, beam=1)
     assert [one.text for one in model.translate(texts, beam=1, details=False)] == [one.text for one in greedy]
-    for one in model.translate(texts, beam=3, best=3):
+    for one in model.translate(texts, beam=3, n_best=3):
         scores = [one.score, *(other.score for other in one.alternatives)]
         assert scores == sorted(scores, reverse=True)
         (forced,) = model.engine.score(
             [(model.vocabularies.source.encode(one.source), model.vocabularies.target.encode(one.text))],
-            alpha=model.recipe.decoding.length_penalty,
+            length_penalty=model.recipe.decoding.length_penalty,
         )
         if one.tokens[-1] == "</s>" and "".join(model.stream(one.source)) == one.text:
             assert forced.log_probability == pytest.approx(one.log_probability, abs=1e-3)
@@ -180,6 +181,6 @@ def test_weights_that_fit_nowhere_are_told(runs, tmp_path):
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_the_recipe_of_every_model_comes_back_from_its_file(kind, tmp_path):
-    made = recipes.get("tiny").change({"model.kind": kind})
+    made = presets.get("tiny").change({"model.kind": kind})
     (tmp_path / "recipe.toml").write_text(made.to_toml())
-    assert recipes.get(str(tmp_path / "recipe.toml")) == made
+    assert presets.get(str(tmp_path / "recipe.toml")) == made

@@ -6,20 +6,22 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from jumok import native
-from jumok.config import TrainingConfig
+from jumok.config.sections import TrainingConfig
 from jumok.data.batches import Batch
+from jumok.kernels import library, ops
+from jumok.kernels import output as loss
+from jumok.kernels.modules import accelerate, mix
 from jumok.models.base import END, PAD, START
-from jumok.nn import fused, loss
-from jumok.nn.attention import CrossAttention, Padding, SelfAttention
-from jumok.nn.layers import Dropout, Dropouts, Linear
-from jumok.nn.positions import Rotary
+from jumok.nn.attention import CrossAttention, Mask, SelfAttention
+from jumok.nn.dropout import Dropout, Dropouts, Stream
+from jumok.nn.layers import Linear
+from jumok.nn.variants import SCORES, Rotary
 from jumok.training.objectives import next_token
 from jumok.training.optim import Move, Muon, Optimizer
-from jumok.training.team import Gradients, Team
+from jumok.training.update import Gradients, Team
 from tests.helpers import made
 
-compiled = pytest.mark.skipif(native.library() is None, reason="no C compiler on this machine")
+compiled = pytest.mark.skipif(library.load() is None, reason="no C compiler on this machine")
 CLOSE = {"atol": 2e-5, "rtol": 2e-4}
 
 
@@ -28,12 +30,20 @@ def single(**changes):
     return made(**({"dropout": 0.0} | changes)).float()
 
 
+def attend(module, x, mask, memory=None):
+    """Attention by its kernel, or, where kernels are switched off, as the module computes it."""
+    if library.load() is None:
+        return module(x, mask) if memory is None else module(x, memory, mask)
+    first, second = (module.qkv(x), None) if memory is None else (module.query(x), module.memory(memory))
+    return module.output(mix(module, first, second, mask))
+
+
 def both(function, *inputs):
     """Outputs and gradients of a function with the kernels and without them."""
     answers = []
     for plain in (False, True):
         own = [one.detach().clone().requires_grad_(one.is_floating_point()) for one in inputs]
-        switch = native.without() if plain else torch.enable_grad()
+        switch = library.without() if plain else torch.enable_grad()
         with switch:
             out = function(*own)
             torch.manual_seed(3)
@@ -47,7 +57,7 @@ def both(function, *inputs):
 def test_the_norm_kernel_is_the_norm(shape):
     torch.manual_seed(0)
     x = torch.randn(shape) * 3 + 1
-    for ours, plain in both(lambda x, w, b: fused.layer_norm(x, w, b, 1e-5), x, *torch.randn(2, shape[-1])):
+    for ours, plain in both(lambda x, w, b: ops.layer_norm(x, w, b, 1e-5), x, *torch.randn(2, shape[-1])):
         torch.testing.assert_close(ours, plain, **CLOSE)
 
 
@@ -66,9 +76,9 @@ def test_the_linear_kernel_is_the_product_with_what_stands_around_it(rows, befor
     def run(x, weight, bias, gain, shift, residual):
         norm = SimpleNamespace(weight=gain, bias=shift, eps=1e-5) if "norm" in around else None
         beside = residual if around == "residual" else None
-        return fused.linear(
+        return ops.linear(
             x, weight, None if around == "no bias" else bias, norm=norm, relu="relu" in around, residual=beside,
-            stream=fused.Stream(),
+            stream=Stream(),
         )  # fmt: skip
 
     before_threads = torch.get_num_threads()
@@ -86,7 +96,7 @@ def test_the_linear_kernel_is_the_product_with_what_stands_around_it(rows, befor
 @compiled
 def test_the_gradient_that_comes_in_is_not_changed():
     x = torch.randn(4, 6, requires_grad=True)
-    y = fused.linear(x, torch.randn(5, 6, requires_grad=True), torch.randn(5, requires_grad=True), relu=True)
+    y = ops.linear(x, torch.randn(5, 6, requires_grad=True), torch.randn(5, requires_grad=True), relu=True)
     gradient = torch.randn(4, 5)
     before = gradient.clone()
     y.backward(gradient)
@@ -98,7 +108,7 @@ def test_embeddings_that_occur_twice_get_both_gradients():
     torch.manual_seed(0)
     ids = torch.tensor([[1, 2, 2], [0, 2, 1]])
     table, positions = torch.randn(4, 16), torch.randn(3, 16)
-    for ours, plain in both(lambda t: fused.embed(t, ids, positions, scale=4.0), table):
+    for ours, plain in both(lambda t: ops.embed(t, ids, positions, scale=4.0), table):
         torch.testing.assert_close(ours, plain, **CLOSE)
 
 
@@ -106,7 +116,7 @@ def test_embeddings_that_occur_twice_get_both_gradients():
 @pytest.mark.parametrize("wrong", [-1, 4])
 def test_an_id_without_a_row_is_an_error_and_not_a_read_beyond_the_end(wrong):
     with pytest.raises(IndexError):
-        fused.embed(torch.randn(4, 8), torch.tensor([[0, wrong]]), None, scale=1.0)
+        ops.embed(torch.randn(4, 8), torch.tensor([[0, wrong]]), None, scale=1.0)
     with pytest.raises(IndexError):
         loss.smoothed_cross_entropy(
             torch.randn(2, 8, requires_grad=True), torch.randn(4, 8), None, torch.tensor([0, wrong]), smoothing=0.1
@@ -122,9 +132,10 @@ def test_the_attention_kernel_is_attention(length, sizes, causal, rotary):
     torch.manual_seed(0)
     heads, d_k, d_v = sizes
     positions = Rotary(d_k) if rotary else None
-    module = SelfAttention(16, heads, d_k, d_v, score="scaled-dot", bias=True, rotary=positions)
+    module = SelfAttention(16, heads, d_k, d_v, score=SCORES["scaled-dot"], bias=True, rotary=positions)
     real = torch.arange(length)[None] < torch.tensor([length, max(1, length - 3), 1])[:, None]
-    for ours, plain in both(lambda x: module(x, Padding.of(real), causal=causal), torch.randn(3, length, 16)):
+    mask = Mask(causal=True) if causal else Mask.padding(real)
+    for ours, plain in both(lambda x: attend(module, x, mask), torch.randn(3, length, 16)):
         torch.testing.assert_close(ours, plain, **CLOSE)
 
 
@@ -132,18 +143,18 @@ def test_the_attention_kernel_is_attention(length, sizes, causal, rotary):
 @pytest.mark.parametrize(("queries", "keys"), [(1, 9), (5, 3), (17, 40)])
 def test_the_attention_kernel_is_attention_over_a_memory(queries, keys):
     torch.manual_seed(0)
-    module = CrossAttention(16, 2, 8, 16, score="scaled-dot", bias=True)
+    module = CrossAttention(16, 2, 8, 16, score=SCORES["scaled-dot"], bias=True)
     real = torch.arange(keys)[None] < torch.tensor([keys, keys - 2])[:, None]
     inputs = torch.randn(2, queries, 16), torch.randn(2, keys, 16)
-    for ours, plain in both(lambda x, m: module(x, m, Padding.of(real)), *inputs):
+    for ours, plain in both(lambda x, m: attend(module, x, Mask.padding(real), m), *inputs):
         torch.testing.assert_close(ours, plain, **CLOSE)
 
 
 @compiled
 def test_a_query_that_may_look_nowhere_gets_zeros():
-    lib = native.library()
+    lib = library.load()
     qkv, nothing = torch.randn(2, 3, 24), torch.tensor([0, 3])
-    out = fused.Attention.apply(qkv, None, nothing, None, (1, 8, 8), 1.0, False, lib)
+    out = ops.Attention.apply(qkv, None, nothing, None, (1, 8, 8), 1.0, False, lib)
     assert torch.equal(out[0], torch.zeros(3, 8))
     assert out[1].abs().min() > 0
 
@@ -206,7 +217,7 @@ def test_dropout_drops_its_share_anywhere_and_differently_for_every_key(rate):
     ones = torch.ones(400, 250)
     kept = []
     for key in (1, 2, 2**40 + 1):
-        drop = Dropout(rate)
+        drop = accelerate(Dropout(rate))
         Dropouts(drop).start(key)
         kept.append(drop(ones) > 0)
         assert kept[-1].float().mean().item() == pytest.approx(1 - rate, abs=0.01)
@@ -228,35 +239,35 @@ def test_dropout_can_begin_with_a_share_of_its_rate():
 
 @compiled
 def test_dropout_before_the_residual_sum_is_drawn_again_on_the_way_back():
-    stream = fused.Stream()
+    stream = Stream()
     stream.start(7)
     x, bias = torch.eye(40, requires_grad=True), torch.zeros(30, requires_grad=True)
     weight, residual = torch.ones(30, 40, requires_grad=True), torch.zeros(40, 30, requires_grad=True)
-    out = fused.linear(x, weight, bias, residual=residual, rate=0.4, stream=stream)
+    out = ops.linear(x, weight, bias, residual=residual, rate=0.4, stream=stream)
     out.sum().backward()
     assert (out == 0).float().mean().item() == pytest.approx(0.4, abs=0.05)
     torch.testing.assert_close(out.detach().t(), weight.grad)  # row n of x is the unit vector n
     torch.testing.assert_close(out.detach().sum(dim=0), bias.grad)
     torch.testing.assert_close(out.detach().sum(dim=1, keepdim=True).expand(40, 40), x.grad)
     assert torch.equal(residual.grad, torch.ones(40, 30))
-    apart = fused.Stream()
+    apart = Stream()
     apart.start(7)
-    assert torch.equal(fused.dropout(torch.ones(40, 30), 0.4, apart), out.detach())
+    assert torch.equal(ops.dropout(torch.ones(40, 30), 0.4, apart), out.detach())
 
 
 @compiled
 def test_embedding_dropout_and_its_gradient_share_a_mask():
-    stream = fused.Stream()
+    stream = Stream()
     stream.start(3)
     table = torch.ones(50, 16, requires_grad=True)
-    out = fused.embed(table, torch.arange(50)[None], None, scale=2.0, rate=0.5, stream=stream)
+    out = ops.embed(table, torch.arange(50)[None], None, scale=2.0, rate=0.5, stream=stream)
     out.sum().backward()
     torch.testing.assert_close(out.detach()[0], table.grad)
     assert 0.4 < (table.grad == 0).float().mean() < 0.6
 
 
 def test_the_same_key_gives_the_same_masks_whatever_was_drawn_before():
-    model = single(dropout=0.3).train()
+    model = accelerate(single(dropout=0.3)).train()
     batch = batch_of(1)[0]
     outputs = []
     for noise in (0, 5):
@@ -292,7 +303,6 @@ def trained(updates: int, workers: int, *, micro: int = 2, rate: float = 1e-3, *
     model = single(**changes)
     optimizer = Optimizer(model, TrainingConfig(beta2=0.98))
     team = Team(model, lambda one: next_token(one, smoothing=0.1), optimizer, workers)
-    team.train()
     losses = []
     for step in range(updates):
         keys = [step * micro + each for each in range(micro)]
@@ -305,7 +315,7 @@ def trained(updates: int, workers: int, *, micro: int = 2, rate: float = 1e-3, *
 @pytest.mark.parametrize(("place", "positions"), [("post", "sinusoidal"), ("pre", "rotary")])
 def test_200_updates_with_kernels_and_workers_end_at_the_loss_of_the_plain_path(place, positions):
     calm = {"norm_place": place, "positions": positions, "rate": 2e-4}  # faster, float32 and float64 part ways as well
-    with native.without():
+    with library.without():
         plain, _ = trained(200, 1, **calm)
     assert plain[-1] < plain[0] - 0.5
     alone, together = (trained(200, workers, **calm)[0] for workers in (1, 2))
@@ -316,7 +326,7 @@ def test_200_updates_with_kernels_and_workers_end_at_the_loss_of_the_plain_path(
 
 @compiled
 def test_gradients_that_kernels_add_up_are_those_of_autograd():
-    model, batch = single(), batch_of(1)[0]
+    model, batch = accelerate(single(), own=True).train(), batch_of(1)[0]
     objective = next_token(model, smoothing=0.1)
     objective(batch)[0].backward()
     expected = [parameter.grad for parameter in model.parameters()]
@@ -362,7 +372,7 @@ def test_adam_equals_torch(plain, decay):
     config = TrainingConfig(beta1=0.9, beta2=0.98, epsilon=1e-9, weight_decay=decay)
     adam = Optimizer(ours, config)
     reference = torch.optim.AdamW(theirs.parameters(), lr=0.01, betas=(0.9, 0.98), eps=1e-9, weight_decay=decay)
-    switch = native.without() if plain else torch.enable_grad()
+    switch = library.without() if plain else torch.enable_grad()
     with switch:
         for _ in range(5):
             for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
@@ -383,17 +393,17 @@ def test_adam_equals_torch(plain, decay):
 def test_without_a_compiler_everything_works(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert native.compiled() is None
+    assert library.compiled() is None
 
 
 @compiled
 def test_the_kernels_are_compiled_once_into_a_folder_of_the_users_own(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    first = native.compiled()
+    first = library.compiled()
     assert first is not None
     assert first.parent.stat().st_mode & 0o077 == 0
     made_at = first.stat().st_mtime_ns
-    assert native.compiled() == first
+    assert library.compiled() == first
     assert first.stat().st_mtime_ns == made_at
     assert list(first.parent.iterdir()) == [first]
 
@@ -424,7 +434,7 @@ def test_the_muon_kernel_is_the_formula(blocks, width):
         torch.manual_seed(0)
         linears = [Linear(width, *blocks), Linear(24, 40)]
         muon = Muon(linears, TrainingConfig(weight_decay=0.1))
-        with native.without() if plain else torch.enable_grad(), torch.no_grad():
+        with library.without() if plain else torch.enable_grad(), torch.no_grad():
             for step in (1, 2):
                 gradients = {weight: torch.randn_like(weight) for weight in muon.weights}
                 for part in range(2):

@@ -8,16 +8,16 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from jumok import recipes
+from jumok.config import presets
 from jumok.data.batches import Batch, pad
 from jumok.decoding.search import greedy
 from jumok.errors import UsageError
+from jumok.kernels.modules import accelerate
 from jumok.models import build, gpt
 from jumok.models.base import END, PAD, SEPARATOR, START
 from jumok.models.gpt import GPT, GPTConfig, Line
-from jumok.nn.attention import SCORES, Padding, attend, attend_behind
-from jumok.nn.layers import feed_forward
-from jumok.nn.positions import Rotary
+from jumok.nn.attention import attend
+from jumok.nn.variants import Rotary, feed_forward
 from jumok.training.objectives import next_token
 from tests.helpers import OTHERS, SYMBOLS, ShapeChecker, made, small, two_sentences
 
@@ -84,7 +84,7 @@ def test_kernels_in_training_give_the_states_and_gradients_of_plain_double(varia
     target = pad([[11, 12], [8 + i % 13 for i in range(20)]], before=START)
     found = []
     for dtype in (torch.float32, torch.float64):
-        model = made(variant, dropout=0.0).to(dtype).train()
+        model = accelerate(made(variant, dropout=0.0).to(dtype), own=True).train()
         states = model.hidden(source, target)[target != PAD]
         model.project(states).square().mean().backward()
         found.append([states, *(parameter.grad for parameter in model.parameters())])
@@ -123,19 +123,17 @@ def test_the_rows_of_a_beam_share_the_prefix_of_their_sentence_without_a_copy():
     assert len(moved.select(torch.tensor([3, 4, 5])).prefixes[0][0]) == 1
 
 
-@pytest.mark.parametrize("score", SCORES)
-def test_attention_behind_a_shared_prefix_is_attention_over_prefix_and_own_keys(score):
+def test_attention_after_a_shared_prefix_is_attention_over_prefix_and_own_keys():
     torch.manual_seed(0)
     groups, each, heads, width = 2, 3, 2, 4
     q = torch.randn(groups * each, heads, 1, width)
     own = torch.randn(groups * each, heads, 5, width), torch.randn(groups * each, heads, 5, width + 1)
     shared = torch.randn(groups, heads, 4, width), torch.randn(groups, heads, 4, width + 1)
     real = torch.tensor([[True, True, True, True], [True, True, False, False]])
-    module = SCORES[score](heads, width)
-    found = attend_behind(module, q, own, shared, Padding(real[:, None, None], real.sum(dim=1)))
+    found = gpt.attend_after(q, own, shared, real)
     keys, values = (torch.cat([a.repeat_interleave(each, dim=0), b], dim=2) for a, b in zip(shared, own, strict=True))
     mask = torch.cat([real.repeat_interleave(each, dim=0), torch.ones(groups * each, 5) > 0], dim=1)
-    torch.testing.assert_close(found, attend(module.scores(q, keys), values, mask[:, None, None])[0])
+    torch.testing.assert_close(found, attend(q, keys, values, mask[:, None, None])[0])
 
 
 def test_rows_at_positions_of_their_own_are_turned_as_if_each_were_alone():
@@ -239,7 +237,7 @@ def test_the_section_knows_the_number_of_weights(variant, tied):
 
 def test_its_usual_size_is_two_million_weights_over_8000_symbols():
     assert GPTConfig().parameters(8_000, 8_000) == pytest.approx(2e6, rel=0.1)
-    assert recipes.tiny().change({"model.kind": "gpt"}).model == GPTConfig()
+    assert presets.tiny().change({"model.kind": "gpt"}).model == GPTConfig()
 
 
 def test_one_table_serves_both_sides_so_target_tied_is_tied():
@@ -277,14 +275,14 @@ def test_what_ends_a_sub_layer_starts_smaller_by_the_root_of_their_number():
 
 
 def test_shape_comments_are_true():
-    size = {"B": 2, "S": 5, "T": 4, "P": 9, "D": 16, "N": 6, "L": 2, "H": 2}
+    size = {"B": 2, "S": 5, "T": 4, "P": 9, "D": 16, "N": 6, "L": 2, "H": 2, "K": 8}
     checker = ShapeChecker(Path(gpt.__file__))
     model, (source, target) = made("gpt"), two_sentences()
     parts = r"(Block|GPT|Line)\."
     checker.run(lambda: model.hidden(source, target), parts, **size)
     checker.run(lambda: model.attention(source, target), parts, **size)
     with torch.no_grad():
-        checker.run(lambda: model.start(source), r"GPT\.start", **size)
+        checker.run(lambda: model.start(source), r"(GPT\.start|Block\.read)", **size | {"P": 5})
         state = model.start(source).select(torch.tensor([0, 0, 0, 1, 1, 1]))
         checker.run(lambda: model.step(torch.full((6,), 9), state), parts, **size)
     assert len(checker.wanted) > 15

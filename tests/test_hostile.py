@@ -15,15 +15,18 @@ from typing import Any
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from jumok import bundle, checkpoint, ending, machine, recipes
-from jumok.checkpoint import RunFolder
+from jumok import machine
+from jumok.config import presets
+from jumok.config.recipe import Recipe
 from jumok.data.store import Store
 from jumok.errors import JumokError, ModelFileError, UsageError
 from jumok.interop.ctranslate2 import export_bundle
+from jumok.kernels import searching
 from jumok.models import build
-from jumok.native import searching
-from jumok.recipe import Recipe
-from jumok.text import pieces
+from jumok.runs import finished
+from jumok.storage import bundle, checkpoint
+from jumok.storage.checkpoint import RunFolder
+from jumok.text import protobuf
 from jumok.text.vocabulary import Vocabulary
 from jumok.translator import Translator
 from tests.helpers import VARIANTS, small
@@ -174,17 +177,17 @@ def test_a_search_that_would_take_all_memory_is_refused(micro, monkeypatch):
 
 def test_a_recipe_whose_search_would_take_hours_is_refused():
     with pytest.raises(UsageError, match="extra_length=50"):
-        recipes.tiny().change({"decoding.beam": 1_000, "decoding.extra_length": 10_000})
+        presets.tiny().change({"decoding.beam": 1_000, "decoding.extra_length": 10_000})
 
 
 WIDE = """
 import sys
-from jumok.engines.options import Options
+from jumok.config.search import SearchOptions
 from jumok.translator import Translator
 
 translator = Translator.load(sys.argv[1], engine="native")
 symbols = translator.bundle.sizes[1]
-options = Options(beam=2 * symbols, best=2 * symbols, extra_length=1)
+options = SearchOptions(beam=2 * symbols, n_best=2 * symbols, extra_length=1)
 found = {token for one in translator.fast.decode([[]] * 3, options) for hypothesis in one for token in hypothesis.ids}
 sys.exit(not found <= set(range(symbols)))
 """
@@ -229,7 +232,7 @@ def learnt() -> bytes:
 def test_every_vocabulary_that_we_learn_is_one_that_we_read():
     texts = ["a man rides a bike", "two dogs run on a beach", "가나다 라마바 😀 \x01"] * 9
     for kind in ("unigram", "bpe"):
-        pieces.check(Vocabulary.train(texts, size=290, kind=kind).model)
+        protobuf.check(Vocabulary.train(texts, size=290, kind=kind).model)
 
 
 def in_place(learnt: bytes, more: bytes) -> bytes:
@@ -256,7 +259,7 @@ def in_place(learnt: bytes, more: bytes) -> bytes:
     ],
 )
 def test_a_piece_that_our_training_would_not_make_is_refused(learnt, more, words):
-    pieces.check(in_place(learnt, piece(b"new", -1.0)))
+    protobuf.check(in_place(learnt, piece(b"new", -1.0)))
     with pytest.raises(ModelFileError, match=words):
         Vocabulary(in_place(learnt, more))
 
@@ -286,8 +289,8 @@ def test_no_mutation_of_a_vocabulary_gets_past_the_rule_and_says_other_symbols(l
         chance = random.Random(f"{SEED}:{number}")
         forged = (vocabulary_like if number % 2 else garble)(chance, learnt)
         try:
-            pieces.check(forged)
-        except pieces.BadPieces:
+            protobuf.check(forged)
+        except protobuf.BadPieces:
             continue
         found = Vocabulary(forged)
         said = found.pieces(range(len(found)))
@@ -305,7 +308,7 @@ def test_reading_a_vocabulary_by_rule_takes_no_time(learnt):
     large, times = in_place(learnt, more), []
     for _ in range(5):
         began = time.process_time()
-        pieces.check(large)
+        protobuf.check(large)
         times.append(time.process_time() - began)
     assert min(times) < 0.03
 
@@ -353,13 +356,13 @@ def test_a_state_that_no_run_has_is_a_bad_model_file(own_micro, change):
     found, _ = run.newest()
     assert found is not None
     with pytest.raises(ModelFileError, match=r"state\.json"):
-        ending.progress_of(found)
+        finished.progress_of(found)
 
 
 def test_the_progress_of_every_checkpoint_is_the_one_that_was_saved(micro):
     for folder in RunFolder(micro).steps():
         found = RunFolder.read(folder, full=False)
-        assert ending.progress_of(found).to_json() == found.state["progress"]
+        assert finished.progress_of(found).to_json() == found.state["progress"]
 
 
 @pytest.mark.parametrize(
@@ -368,11 +371,11 @@ def test_the_progress_of_every_checkpoint_is_the_one_that_was_saved(micro):
     ids=str,
 )
 def test_a_card_that_does_not_say_how_its_run_ended_is_that_of_no_finished_run(own_micro, change):
-    assert ending.finished(RunFolder(own_micro)) is not None
+    assert finished.finished(RunFolder(own_micro)) is not None
     path = own_micro / "model" / "card.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     relist(path.parent)
-    assert ending.finished(RunFolder(own_micro)) is None
+    assert finished.finished(RunFolder(own_micro)) is None
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ import pytest
 from jumok import lab as table
 from jumok.errors import Resumable, UnknownName, UsageError
 from jumok.lab import book, conduct, pages
-from jumok.lab.charts import bars_svg, field_svg
 from jumok.lab.claim import Check, Claim, Finding, Picture, Table, lines
 from jumok.lab.claims import mask, order
 from jumok.lab.laboratory import Lab, Trained, right
 from jumok.lab.wording import LANGUAGES, Text, Words, flat, korean
+from jumok.reports.charts import bars_svg, field_svg
 
 MICRO = {  # every run in about a second, whatever a claim asks for
     "data.pairs": 300,

@@ -3,12 +3,11 @@
 import pytest
 import torch
 
-from jumok import native
 from jumok.lab.claim import Finding, lines
 from jumok.lab.claims import additive, bottleneck, table_1
 from jumok.lab.laboratory import Lab
 from jumok.lab.wording import LANGUAGES
-from jumok.nn.attention import Padding
+from jumok.nn.attention import attend, merge_heads
 from tests.test_lab import MICRO
 
 
@@ -31,8 +30,7 @@ def shown(claim, numbers) -> None:
 @pytest.mark.parametrize("name", table_1.LANES)
 def test_operations_are_what_one_counts_by_hand(name):
     n, d, (kind, window) = 24, 16, table_1.KINDS[name]
-    with native.without():
-        between, whole = table_1.operations(kind(d, window), torch.randn(1, n, d))
+    between, whole = table_1.operations(kind(d, window), torch.randn(1, n, d))
     wanted = {
         "attention": (2 * n * n * d, 2 * n * n * d + 4 * n * d * d),
         "recurrent": (6 * n * d * d, 6 * n * d * d),
@@ -47,8 +45,9 @@ def test_restricted_attention_is_attention_under_a_mask():
     x, layer = torch.randn(2, 20, 16), table_1.Restricted(16, 5)
     at = torch.arange(20)
     near = ((at[:, None] - at).abs() <= 2)[None, None]
-    masked = layer.inner(x, Padding(near, torch.tensor([20, 20])), maps=[])
-    torch.testing.assert_close(layer(x), masked)
+    inner = layer.inner
+    masked, _ = attend(*inner.split(x), near)
+    torch.testing.assert_close(layer(x), inner.output(merge_heads(masked)))
 
 
 def test_a_recurrence_is_done_after_as_many_rounds_as_there_are_words():

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from jumok.evaluate import alignment_errors
-from jumok.lab.charts import beside_svg, field_svg, looks_svg
+from jumok.evaluation.evaluate import alignment_errors
 from jumok.lab.claim import Finding, lines
 from jumok.lab.claims import alignment, figures, forcing, heads, search
 from jumok.lab.conduct import write
 from jumok.lab.laboratory import Lab
 from jumok.lab.looking import by_words, encoder_by_words
 from jumok.models.base import PAD
-from jumok.viz import AttentionView
+from jumok.reports.attention import AttentionView
+from jumok.reports.charts import beside_svg, field_svg, looks_svg
 from tests.test_lab import MICRO
 
 

@@ -8,8 +8,17 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
-from jumok.data.rare import Familiar, look
-from jumok.data.trees import (
+from jumok.config.search import SearchOptions, TokenConstraints
+from jumok.decoding.rules import MINUS, Moment
+from jumok.engines.torch_engine import TorchEngine
+from jumok.errors import DataError, JumokError, UsageError
+from jumok.lab.claim import Finding
+from jumok.lab.claims import table_4
+from jumok.lab.laboratory import Lab
+from jumok.lab.parsing.brackets import Brackets
+from jumok.lab.parsing.drawing import tree_svg
+from jumok.lab.parsing.rare import Familiar, look
+from jumok.lab.parsing.trees import (
     DEEPEST,
     PLACES,
     Leaf,
@@ -27,15 +36,6 @@ from jumok.data.trees import (
     right_branching,
     spans,
 )
-from jumok.decoding.brackets import Brackets
-from jumok.decoding.rules import MINUS, Moment
-from jumok.engines.options import Options, Wish
-from jumok.engines.torch_engine import TorchEngine
-from jumok.errors import DataError, JumokError, UsageError
-from jumok.lab.claim import Finding
-from jumok.lab.claims import table_4
-from jumok.lab.laboratory import Lab
-from jumok.lab.treedrawing import tree_svg
 from jumok.models.base import END
 from tests.helpers import made
 from tests.test_lab import MICRO
@@ -258,7 +258,7 @@ def test_every_output_of_random_weights_is_a_tree_over_its_words(beam, extra):
     for seed in range(4):
         engine = TorchEngine(made(seed=seed).eval())
         ruling = Brackets(SURFACES, ["XX", "NN"]).ruling(COUNTS)
-        options = Options(beam=beam, best=min(beam, 3), extra_length=extra, length_penalty=0.3)
+        options = SearchOptions(beam=beam, n_best=min(beam, 3), extra_length=extra, length_penalty=0.3)
         for count, hypotheses in zip(COUNTS, engine.decode(sources(), options, ruling=ruling), strict=True):
             assert hypotheses
             for one in hypotheses:
@@ -268,9 +268,9 @@ def test_every_output_of_random_weights_is_a_tree_over_its_words(beam, extra):
 @pytest.mark.parametrize(
     "options",
     [
-        Options(beam=1, sample=True, best=5, extra_length=30, temperature=3.0),
-        Options(beam=6, groups=3, best=4, extra_length=30),
-        Options(beam=4, extra_length=30, coverage=0.2),
+        SearchOptions(beam=1, sample=True, n_best=5, extra_length=30, temperature=3.0),
+        SearchOptions(beam=6, groups=3, n_best=4, extra_length=30),
+        SearchOptions(beam=4, extra_length=30, coverage=0.2),
     ],
     ids=["sampling", "groups", "coverage"],
 )
@@ -285,9 +285,12 @@ def test_the_rule_holds_in_every_kind_of_search(options):
 def test_the_rule_holds_behind_a_prefix_and_scores_stay_those_of_the_model():
     engine = TorchEngine(made(seed=2).eval())
     ruling = Brackets(SURFACES, ["XX"]).ruling(COUNTS)
-    wishes = [Wish(prefix=(13, 17))] * len(COUNTS)
+    wishes = [TokenConstraints(prefix=(13, 17))] * len(COUNTS)
     for count, source, [one] in zip(
-        COUNTS, sources(), engine.decode(sources(), Options(extra_length=20), wishes=wishes, ruling=ruling), strict=True
+        COUNTS,
+        sources(),
+        engine.decode(sources(), SearchOptions(extra_length=20), constraints=wishes, ruling=ruling),
+        strict=True,
     ):
         assert one.ids[:2] == (13, 17)
         check(one, count, count + 22)
@@ -297,7 +300,7 @@ def test_the_rule_holds_behind_a_prefix_and_scores_stay_those_of_the_model():
 
 def test_without_the_rule_random_weights_say_no_trees():
     engine = TorchEngine(made(seed=1).eval())
-    said = [one.body for [one] in engine.decode(sources(), Options(beam=4, extra_length=40))]
+    said = [one.body for [one] in engine.decode(sources(), SearchOptions(beam=4, extra_length=40))]
     assert any(table_4.tree_of("".join(SURFACES[token] for token in ids), [Leaf("X", "x")]) is None for ids in said)
 
 

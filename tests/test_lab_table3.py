@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from jumok import recipes
-from jumok.data import phrasebook
+from jumok.config import presets
+from jumok.data.made import phrasebook
 from jumok.errors import Resumable, UnknownName, UsageError
 from jumok.lab import conduct
 from jumok.lab.claim import Finding, lines
@@ -51,7 +51,7 @@ def holds(numbers) -> bool:
 def test_a_row_changes_what_the_paper_changes_by_the_same_factor(row):
     lab = Lab("nowhere")
     here, base = (lab.recipe(table_3.changes_of(lab, name, 100, changed=True)) for name in (row, "base"))
-    paper, paper_base = table_3.paper_recipe(row), recipes.base()
+    paper, paper_base = table_3.paper_recipe(row), presets.base()
     for name in type(base.model).model_fields.keys() - {"longest"}:
         ours, theirs = ([getattr(one.model, name) for one in two] for two in ((here, base), (paper, paper_base)))
         if name in ("d_k", "d_v"):
@@ -75,7 +75,7 @@ def test_the_learning_rate_changes_with_the_width_as_equation_3_says(row):
 
 
 def test_every_row_of_the_table_is_there_and_is_tried_once():
-    assert set(PAPER) == {"base", "big", *recipes.TABLE_3}
+    assert set(PAPER) == {"base", "big", *presets.TABLE_3}
     assert sorted(ORDER) == sorted([*PAPER, "base-2", "base-3"])
     assert ORDER[0] == "base"
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from jumok.checkpoint import set_weights, weights
 from jumok.lab.claim import Finding, lines
 from jumok.lab.claims import averaging, norm, residual, smoothing, warmup
 from jumok.lab.laboratory import Lab, Trained
 from jumok.lab.wording import LANGUAGES
+from jumok.storage.checkpoint import set_weights, weights
 from tests.test_lab import MICRO
 
 

@@ -9,19 +9,23 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from jumok import checkpoint, recipes
+from jumok.config import presets
+from jumok.config.kinds import find_section
+from jumok.config.search import SearchOptions
 from jumok.data.batches import Batch
 from jumok.decoding.ensemble import Ensemble
-from jumok.engines.options import Options
 from jumok.engines.torch_engine import TorchEngine
-from jumok.models import build, labels, section
+from jumok.kernels.modules import accelerate
+from jumok.models import build, labels
 from jumok.models.base import CLASS, END, PAD, SEPARATOR, SPECIALS, START, UNKNOWN
 from jumok.models.bert import BERTConfig, join
 from jumok.models.electra import ELECTRAConfig
 from jumok.models.labels import LabelsConfig, TaggerConfig
-from jumok.nn.layers import Dropouts
+from jumok.nn.attention import watch
+from jumok.nn.dropout import Dropouts
+from jumok.storage import checkpoint
 from jumok.training.objectives import next_token
-from jumok.training.team import Gradients
+from jumok.training.update import Gradients
 from tests.helpers import SYMBOLS, ShapeChecker
 from tests.test_bert import SIZES, asked, chained, copy_embedding, copy_layers, randomize, sizes_of, teach
 
@@ -33,7 +37,7 @@ every = pytest.mark.parametrize("kind", KINDS)
 def made(kind: str = "classifier", *, seed: int = 0, starts: tuple[int, ...] = (), **changes: Any) -> Any:
     """A small model in double, ready to evaluate, in which nothing is just 0 or 1."""
     torch.manual_seed(seed)
-    model = randomize(build(section(kind)(**SIZES | changes), SYMBOLS, LABELS)).double().eval()
+    model = randomize(build(find_section(kind)(**SIZES | changes), SYMBOLS, LABELS)).double().eval()
     if kind == "tagger":
         model.starts[list(starts)] = True
     return model
@@ -186,7 +190,7 @@ def test_the_loss_of_the_next_token_is_that_of_the_labels(kind):
 def test_search_finds_the_likeliest_labels_and_the_score_that_the_model_gives_them(kind, width):
     model = made(kind, seed=3, starts=(9, 11, 13, 14))
     sources = [[9, 10, 11, 12], [13, 10], [14, 9, 11]]
-    found = TorchEngine(model).decode(sources, Options(beam=width, best=width))
+    found = TorchEngine(model).decode(sources, SearchOptions(beam=width, n_best=width))
     for source, several in zip(sources, found, strict=True):
         count = 1 if kind == "classifier" else sum(token in (9, 11, 13, 14) for token in source)
         gains = logits(model, torch.tensor([[*source, END]]), torch.full((1, count + 1), START)).log_softmax(-1)[0]
@@ -201,8 +205,8 @@ def test_search_finds_the_likeliest_labels_and_the_score_that_the_model_gives_th
 
 def test_an_ensemble_of_a_model_with_itself_is_the_model():
     model, sources = made("tagger", seed=5), [[9, 10, 11], [12, 13]]
-    alone = TorchEngine(model).decode(sources, Options(beam=3))
-    together = TorchEngine(Ensemble([model, model])).decode(sources, Options(beam=3))
+    alone = TorchEngine(model).decode(sources, SearchOptions(beam=3))
+    together = TorchEngine(Ensemble([model, model])).decode(sources, SearchOptions(beam=3))
     assert [one[0].ids for one in together] == [one[0].ids for one in alone]
 
 
@@ -222,13 +226,13 @@ def test_masks_of_dropout_are_a_function_of_the_key(kind):
 @every
 def test_attention_is_that_of_the_encoder_and_labels_look_where_their_places_do(kind):
     model, (source, target) = made(kind, starts=(9, 11)), sentences()
-    maps: list[Tensor] = []
-    model.encoder(*labels.frame(source), maps)
+    with watch(model) as weights:
+        model.encoder(*labels.frame(source))
     found = model.attention(source, target)
     assert found.encoder.shape == (3, 2, 2, 6, 6)
     assert found.decoder.shape == (3, 0, 1, 6, 6)
     assert found.cross.shape == (3, 2, 2, 6, 6)
-    for layer, one in enumerate(maps):
+    for layer, one in enumerate(weights.values()):
         torch.testing.assert_close(found.encoder[:, layer], one[:, :, 1:, 1:])
         places = [0] if kind == "classifier" else [1, 3]  # 9 and 11 of the first sentence
         torch.testing.assert_close(found.cross[0, layer, :, : len(places)], one[0][:, places, 1:])
@@ -237,7 +241,7 @@ def test_attention_is_that_of_the_encoder_and_labels_look_where_their_places_do(
 
 @every
 def test_gradients_added_by_the_kernels_are_those_of_autograd(kind):
-    model, (source, _) = made(kind).float(), sentences()
+    model, (source, _) = accelerate(made(kind).float(), own=True), sentences()
     batch = batch_of(source, [[8 + place % 5 for place in range(count)] for count in words(kind)])
     objective = next_token(model, smoothing=0.0)
     objective(batch)[0].backward()
@@ -266,7 +270,7 @@ def test_weights_and_the_beginnings_of_words_are_saved_and_copied(kind, tmp_path
 def test_the_encoder_of_a_bert_or_an_electra_fits_by_name(kind, teacher):
     weights = build(teacher(**SIZES), SYMBOLS, SYMBOLS).state_dict()
     learned = {name: value for name, value in weights.items() if name.startswith("encoder.")}
-    model = build(section(kind)(**SIZES), SYMBOLS, LABELS)
+    model = build(find_section(kind)(**SIZES), SYMBOLS, LABELS)
     missing = model.load_state_dict(learned, strict=False)
     assert missing.unexpected_keys == []
     assert not [name for name in missing.missing_keys if name.startswith("encoder.")]
@@ -278,7 +282,7 @@ def test_the_encoder_of_a_bert_or_an_electra_fits_by_name(kind, teacher):
 @every
 @pytest.mark.parametrize("symbols", [(23, 13), (8_000, 20), (8_000, 8_000)])
 def test_the_section_knows_how_many_weights_there_are(kind, symbols):
-    for config in (section(kind)(**SIZES), section(kind)()):
+    for config in (find_section(kind)(**SIZES), find_section(kind)()):
         model = build(config, *symbols, device="meta")
         assert all(parameter.is_meta for parameter in model.parameters())
         assert sum(parameter.numel() for parameter in model.parameters()) == config.parameters(*symbols)
@@ -286,7 +290,7 @@ def test_the_section_knows_how_many_weights_there_are(kind, symbols):
 
 @every
 def test_a_recipe_may_name_it_and_labels_then_have_a_vocabulary_of_their_own(kind):
-    recipe = recipes.tiny().change({"model.kind": kind})
+    recipe = presets.tiny().change({"model.kind": kind})
     assert isinstance(recipe.model, LabelsConfig | TaggerConfig)
     assert not recipe.vocabulary.joint
 
@@ -339,7 +343,7 @@ def test_a_classifier_learns_from_few_examples_on_an_encoder_that_knows_the_lang
         objective = next_token(model, smoothing=0.0)
         teach(model, 80, lambda step, go=objective: go(batch_of(*backwards(step))), rate=3e-3)
         source, said = backwards(10**6)
-        found = TorchEngine(model).decode([row[:-1].tolist() for row in source], Options(beam=1))
+        found = TorchEngine(model).decode([row[:-1].tolist() for row in source], SearchOptions(beam=1))
         assert all(len(several[0].ids) == 2 for several in found)
         right[bool(learned)] = sum(list(several[0].body) == one for several, one in zip(found, said, strict=True)) / 32
     assert right[True] > 0.9
@@ -364,7 +368,7 @@ def test_a_tagger_learns_the_label_of_a_word_from_its_neighbour():
     objective = next_token(model, smoothing=0.0)
     teach(model, 200, lambda step: objective(batch(step)), rate=5e-3)
     unseen = batch(10**6)
-    found = TorchEngine(model).decode([row[:-1].tolist() for row in unseen.source], Options(beam=1))
+    found = TorchEngine(model).decode([row[:-1].tolist() for row in unseen.source], SearchOptions(beam=1))
     wanted = [[token for token in row if token not in (PAD, END)] for row in unseen.labels.tolist()]
     assert [len(several[0].body) for several in found] == [len(one) for one in wanted]
     pairs = [

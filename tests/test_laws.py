@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from jumok import checkpoint
+from jumok.config.search import SearchOptions
 from jumok.decoding.ensemble import Ensemble
-from jumok.decoding.hypothesis import NEVER, length_penalty
+from jumok.decoding.hypothesis import NEVER, penalize
 from jumok.decoding.search import beam, drawn, greedy
-from jumok.engines.options import Options
 from jumok.engines.torch_engine import TorchEngine
 from jumok.models.base import END, PAD, START
+from jumok.storage import checkpoint
 from tests.helpers import OTHERS, SYMBOLS, VARIANTS, made, small, two_sentences
 
 every = pytest.mark.parametrize("variant", [*VARIANTS, *OTHERS])
@@ -92,7 +92,7 @@ def test_5_every_score_that_search_reports_is_the_score_the_model_gives(variant,
     model = made(variant, seed=3)
     engine = TorchEngine(model)
     sources = [[9, 10, 11, 12], [13, 14], [15]]
-    options = Options(beam=width, best=width, extra_length=4)
+    options = SearchOptions(beam=width, n_best=width, extra_length=4)
     for source, found in zip(sources, engine.decode(sources, options), strict=True):
         for hypothesis in found:
             source_ids, target = torch.tensor([[*source, END]]), torch.tensor([[START, *hypothesis.ids[:-1]]])
@@ -113,7 +113,7 @@ def all_sentences(model, source: Tensor, limit: int, alpha: float) -> list[tuple
         ids = torch.tensor([(*body, *ending) for body in product(allowed, repeat=length)])
         target = torch.cat([torch.full((len(ids), 1), START), ids[:, :-1]], dim=1)
         gains = logits(model, source.expand(len(ids), -1), target).log_softmax(-1).gather(2, ids[:, :, None])
-        scores = gains.sum(dim=(1, 2)) / float(length_penalty(ids.shape[1], alpha))
+        scores = penalize(gains.sum(dim=(1, 2)), ids.shape[1], alpha)
         found += zip(scores.tolist(), map(tuple, ids.tolist()), strict=True)
     return sorted(found, reverse=True)
 
@@ -125,7 +125,7 @@ def test_6_a_beam_as_wide_as_the_space_finds_the_best_of_all_sentences(alpha):
     best = all_sentences(model, source, 3, alpha)[:5]
     with torch.inference_mode():
         state = model.start(source)
-    found = beam(model.step, state, [3], width=14**2 * 2, alpha=alpha, best=5, exact=True)[0]
+    found = beam(model.step, state, [3], SearchOptions(beam=14**2 * 2, length_penalty=alpha, n_best=5, exact=True))[0]
     assert [hypothesis.ids for hypothesis in found] == [ids for _, ids in best]
     assert [hypothesis.score for hypothesis in found] == pytest.approx([score for score, _ in best])
 
@@ -145,7 +145,7 @@ def test_7_width_1_is_greedy_and_temperature_0_is_greedy(variant):
         row[list(NEVER)] = -math.inf
         by_hand.append(int(row.argmax()))
         target.append(by_hand[-1])
-    assert beam(model.step, start(), [6], width=1)[0][0].ids == tuple(by_hand)
+    assert beam(model.step, start(), [6], SearchOptions(beam=1))[0][0].ids == tuple(by_hand)
     cold = drawn(torch.rand(1, 6), temperature=0.0)
     assert greedy(model.step, start(), [6], choose=cold)[0].ids == tuple(by_hand)
     nearly = drawn(torch.rand(1, 6), temperature=1e-4)
@@ -177,7 +177,7 @@ def test_10_every_parameter_gets_a_gradient(variant):
 def test_11_an_ensemble_of_a_model_with_itself_is_the_model(variant):
     model = made(variant, seed=5)
     sources = [[9, 10, 11], [12, 13]]
-    options = Options(beam=3, extra_length=4)
+    options = SearchOptions(beam=3, extra_length=4)
     alone = TorchEngine(model).decode(sources, options)
     together = TorchEngine(Ensemble([model, model])).decode(sources, options)
     for (one,), (two,) in zip(alone, together, strict=True):
@@ -197,7 +197,9 @@ def test_an_ensemble_of_two_models_averages_their_probabilities():
 
 
 @pytest.mark.parametrize(
-    "options", [Options(beam=1), Options(beam=4), Options(sample=True, seed=3)], ids=["greedy", "beam", "sample"]
+    "options",
+    [SearchOptions(beam=1), SearchOptions(beam=4), SearchOptions(sample=True, seed=3)],
+    ids=["greedy", "beam", "sample"],
 )
 def test_a_translation_does_not_depend_on_what_else_is_in_the_batch(options):
     model = made(seed=11)

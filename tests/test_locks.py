@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 import jumok
-from jumok import locks
+from jumok.disk import locks
+from jumok.disk.locks import lock
 from jumok.errors import DiskError, UsageError
-from jumok.locks import lock
 from tests.test_training import micro, run
 
 HOLD = (
-    "import sys, time; from jumok.locks import lock\n"
+    "import sys, time; from jumok.disk.locks import lock\n"
     "with lock(sys.argv[1], 'the run'):\n"
     "    print('held', flush=True); time.sleep(60)\n"
 )

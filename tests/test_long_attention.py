@@ -6,14 +6,15 @@ import ctypes
 import pytest
 import torch
 
-from jumok import native
+from jumok.kernels import library, ops
+from jumok.kernels.structs import AttentionTask
 from jumok.models.base import PAD
-from jumok.nn import fused
-from jumok.nn.attention import CrossAttention, Padding, SelfAttention
-from jumok.nn.positions import Rotary
+from jumok.nn.attention import EVERYTHING, CrossAttention, Mask, SelfAttention
+from jumok.nn.variants import SCORES, Rotary
+from tests.test_fused import attend
 from tests.test_whole import BOTH, answer, chain, layered, model_of, tokens
 
-compiled = pytest.mark.skipif(native.library() is None, reason="no C compiler on this machine")
+compiled = pytest.mark.skipif(library.load() is None, reason="no C compiler on this machine")
 LENGTHS = [255, 256, 257, 300, 513, 1_024]
 CLOSE = {"atol": 2e-5, "rtol": 2e-4}
 
@@ -48,11 +49,13 @@ def test_self_attention_of_any_length_is_attention(length, sizes, causal, rotary
     torch.manual_seed(0)
     heads, d_k, d_v = sizes
     positions = Rotary(d_k) if rotary else None
-    module = SelfAttention(16, heads, d_k, d_v, score="scaled-dot", bias=True, rotary=positions)
+    module = SelfAttention(16, heads, d_k, d_v, score=SCORES["scaled-dot"], bias=True, rotary=positions)
     real = torch.arange(length)[None] < torch.tensor([length, length - 3, length // 2, 1])[:, None]
 
+    mask = Mask(causal=True) if causal else Mask.padding(real)
+
     def run(one, x):
-        return one(x, Padding.of(real), causal=causal)
+        return attend(one, x, mask) if x.dtype == torch.float32 else one(x, mask)
 
     for ours, exact in against_double(module, torch.randn(4, length, 16), run=run):
         assert_near(ours, exact)
@@ -62,18 +65,22 @@ def test_self_attention_of_any_length_is_attention(length, sizes, causal, rotary
 @pytest.mark.parametrize(("queries", "keys"), [(300, 20), (20, 300), (257, 1_024), (1_024, 256), (513, 300)])
 def test_attention_over_a_memory_of_another_length_is_attention(queries, keys):
     torch.manual_seed(0)
-    module = CrossAttention(16, 2, 8, 16, score="scaled-dot", bias=True)
+    module = CrossAttention(16, 2, 8, 16, score=SCORES["scaled-dot"], bias=True)
     real = torch.arange(keys)[None] < torch.tensor([keys, keys - 2, 1])[:, None]
-    inputs = torch.randn(3, queries, 16), torch.randn(3, keys, 16)
-    for ours, exact in against_double(module, *inputs, run=lambda one, x, m: one(x, m, Padding.of(real))):
+    inputs, mask = (torch.randn(3, queries, 16), torch.randn(3, keys, 16)), Mask.padding(real)
+
+    def run(one, x, memory):
+        return attend(one, x, mask, memory) if x.dtype == torch.float32 else one(x, memory, mask)
+
+    for ours, exact in against_double(module, *inputs, run=run):
         assert_near(ours, exact)
 
 
 @compiled
 def test_a_long_query_that_may_look_nowhere_gets_zeros_and_gives_no_gradient():
-    lib = native.library()
+    lib = library.load()
     qkv = torch.randn(2, 300, 24, requires_grad=True)
-    out = fused.Attention.apply(qkv, None, torch.tensor([0, 300]), None, (1, 8, 8), 1.0, False, lib)
+    out = ops.Attention.apply(qkv, None, torch.tensor([0, 300]), None, (1, 8, 8), 1.0, False, lib)
     out.sum().backward()
     assert torch.equal(out[0], torch.zeros(300, 8))
     assert out[1].abs().min() > 0
@@ -95,8 +102,12 @@ def test_a_long_target_whose_source_is_padding_alone_has_the_numbers_of_the_laye
 @compiled
 def test_scores_far_apart_neither_overflow_nor_vanish_in_long_sentences():
     torch.manual_seed(0)
-    module = SelfAttention(16, 2, 8, 8, score="dot", bias=False)
-    for ours, exact in against_double(module, 30 * torch.randn(1, 400, 16), run=lambda one, x: one(x, None)):
+    module = SelfAttention(16, 2, 8, 8, score=SCORES["dot"], bias=False)
+
+    def run(one, x):
+        return attend(one, x, EVERYTHING) if x.dtype == torch.float32 else one(x, EVERYTHING)
+
+    for ours, exact in against_double(module, 30 * torch.randn(1, 400, 16), run=run):
         assert torch.isfinite(ours).all()
         assert float((ours.double() - exact).abs().max()) < 1e-3 * float(exact.abs().max())
 
@@ -121,7 +132,7 @@ def test_all_layers_with_a_sentence_of_any_length_have_the_numbers_of_plain_torc
 def test_with_dropout_long_sentences_have_the_bits_of_the_layers_and_the_numbers_of_plain_attention(shape, monkeypatch):
     model = model_of(encoder_layers=1, decoder_layers=1, **BOTH)
     ours, theirs = (answer(one, *tokens(*shape)) for one in (model, layered(model)))
-    monkeypatch.setattr(fused, "takes_attention", lambda *_: None)  # the same masks, attention by torch
+    monkeypatch.setattr(ops, "takes_attention", lambda *_: None)  # the same masks, attention by torch
     plain = answer(layered(model), *tokens(*shape))
     assert torch.equal(ours[0], theirs[0])
     torch.testing.assert_close(ours[0], plain[0], **CLOSE)
@@ -135,7 +146,7 @@ def test_with_dropout_long_sentences_have_the_bits_of_the_layers_and_the_numbers
 def test_up_to_256_tokens_nothing_depends_on_the_path_for_long_sentences(length, monkeypatch):
     model = model_of(**BOTH)
     usual = answer(model, *tokens(2, length, length))
-    monkeypatch.setattr(fused, "LONGEST", 4_096)  # weights kept at any length, as before there was another path
+    monkeypatch.setattr(ops, "LONGEST", 4_096)  # weights kept at any length, as before there was another path
     kept = answer(model, *tokens(2, length, length))
     assert torch.equal(usual[0], kept[0])
     assert all(torch.equal(usual[1][name], gradient) for name, gradient in kept[1].items())
@@ -145,9 +156,9 @@ def test_up_to_256_tokens_nothing_depends_on_the_path_for_long_sentences(length,
 @pytest.mark.parametrize(("queries", "keys"), [(1, 1), (30, 256), (256, 250), (257, 9), (9, 257), (1_024, 1_024)])
 def test_weights_are_kept_where_queries_and_keys_are_at_most_256_and_elsewhere_one_number_per_query(queries, keys):
     begins = [torch.arange(3) * count for count in (queries, keys)]
-    how = fused.Attending(2, 5, 8, 8, *fused.at(*begins, None, None), 40, 80, 80, False, fused.LONGEST, 1.0)
+    how = AttentionTask(2, 5, 8, 8, *ops.at(*begins, None, None), 40, 80, 80, False, ops.LONGEST, 1.0)
     each = -(-keys // 8) * 8 if max(queries, keys) <= 256 else 1
-    assert native.library().attention_kept(ctypes.byref(how)) == 2 * 5 * queries * each
+    assert library.load().jk_attention_saved_size(ctypes.byref(how)) == 2 * 5 * queries * each
 
 
 @compiled
@@ -156,7 +167,7 @@ def test_weights_kept_and_weights_computed_again_give_the_same_numbers(length, m
     model = model_of(**BOTH)
     found = []
     for longest in (0, 4_096):
-        monkeypatch.setattr(fused, "LONGEST", longest)
+        monkeypatch.setattr(ops, "LONGEST", longest)
         found.append(answer(model, *tokens(2, length, length + 3)))
     torch.testing.assert_close(found[0][0], found[1][0], **CLOSE)
     for name, gradient in found[1][1].items():
@@ -177,18 +188,12 @@ def test_one_long_sentence_changes_no_bit_of_the_short_ones_beside_it():
 @compiled
 def test_what_a_pass_keeps_grows_with_the_length_of_a_long_sentence_and_not_with_its_square():
     model = model_of()
-    parameters = fused.at(*model.whole.parameters())
+    parameters = ops.at(*model.whole().parameters)
 
     def kept(length):
-        grids = tokens(1, length, length)
-        job = model.whole.task(*grids, [grid != PAD for grid in grids], model_positions(model, length))
+        job = model.whole().describe(*tokens(1, length, length))
         job.task.weights = job.array(ctypes.c_void_p, parameters)
-        return native.library().pass_size(ctypes.byref(job.task))
+        return library.load().jk_pass_size(ctypes.byref(job.task))
 
     assert kept(1_024) == pytest.approx(2 * kept(512), rel=0.01)
     assert kept(4_096) == pytest.approx(8 * kept(512), rel=0.01)
-
-
-def model_positions(model, length):
-    """Positions as the model adds them to both sides."""
-    return tuple(side.positions(0, length) for side in (model.source, model.target))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from jumok.data.batches import Batch, pad
-from jumok.data.stories import stories
+from jumok.data.made.stories import stories
 from jumok.errors import UsageError
 from jumok.models import build, memory
 from jumok.models.base import END, PAD, SEPARATOR, START
@@ -292,7 +292,7 @@ def test_shape_comments_are_true():
     checker.run(lambda: model.step(torch.full((6,), 9), state), r"Sentences\.step", **sizes)
     model, (source, target) = made("memory-words"), two_sentences()
     sizes = {"B": 2, "S": 5, "T": 4, "D": 16, "N": 2, "L": 3, "P": 7, "A": 3}
-    checker.run(lambda: model.attention(source, target), r"Words\.(behind|attention)", **sizes)
+    checker.run(lambda: model.attention(source, target), r"Words\.(after|attention)", **sizes)
     checker.run(lambda: model.memory.begin(source), r"Words\.begin", **sizes | {"P": 3})
     checker.run(lambda: model.step(target[:, 0], model.start(source)), r"Words\.step", **sizes | {"P": 3})
     assert len(checker.wanted) > 25

@@ -18,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sacrebleu.significance import PairedTest
 
-from jumok import metrics
 from jumok.errors import DataError, UnknownName, UsageError
-from jumok.metrics import (
+from jumok.evaluation import metrics
+from jumok.evaluation.metrics import (
     Score,
     alignment_error_rate,
     bleu,
@@ -261,8 +261,8 @@ def test_an_installed_tokenizer_is_taken(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_importing_metrics_loads_nothing_heavy() -> None:
-    code = "import sys, jumok.metrics; print(sorted({'torch', 'numpy', 'sacrebleu'} & set(sys.modules)))"
-    environment = {**os.environ, "PYTHONPATH": str(Path(metrics.__file__).parents[1])}
+    code = "import sys, jumok.evaluation.metrics; print(sorted({'torch', 'numpy', 'sacrebleu'} & set(sys.modules)))"
+    environment = {**os.environ, "PYTHONPATH": str(Path(metrics.__file__).parents[2])}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True, text=True)
     assert done.stdout.strip() == "[]"
 

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from jumok import doctor, machine, native
+from jumok import doctor, machine
 from jumok.errors import UsageError
 from jumok.events import read_events
-from jumok.native import searching
-from jumok.native.searching import Dense, Stack, fitting_threads, group_bytes
+from jumok.kernels import library, searching
+from jumok.kernels.searching import fitting_threads, group_bytes
+from jumok.kernels.structs import Dense, Stack
 from jumok.translator import Translator
 from tests.test_training import run
 
-compiled = pytest.mark.skipif(native.library() is None, reason="no C compiler on this machine")
+compiled = pytest.mark.skipif(library.load() is None, reason="no C compiler on this machine")
 TEXTS = ["a", "b c d", "d e f a b c", "f"] * 30
 
 
@@ -28,11 +29,11 @@ def compiler(monkeypatch, tmp_path):
         path = tmp_path / "cc"
         path.write_text(f"#!/bin/sh\n{script}\n")
         path.chmod(0o755)
-        native._load.cache_clear()
+        library._open.cache_clear()
         return tmp_path
 
     yield install
-    native._load.cache_clear()
+    library._open.cache_clear()
 
 
 def is_running(pid: int) -> bool:
@@ -46,11 +47,11 @@ def is_running(pid: int) -> bool:
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="no process groups here")
 def test_a_compiler_that_takes_too_long_is_stopped_with_what_it_started_and_told(compiler, monkeypatch):
     folder = compiler('/bin/sleep 60 & echo $! > "${0%/*}/started"; wait')
-    monkeypatch.setattr(native, "PATIENCE", 0.6)
+    monkeypatch.setattr(library, "PATIENCE", 0.6)
     began = time.monotonic()
-    assert native.library() is None
+    assert library.load() is None
     assert time.monotonic() - began < 30.0
-    assert native.problem() == "compiling them took more than 0.01 minutes"
+    assert library.problem() == "compiling them took more than 0.01 minutes"
     started = int((folder / "started").read_text())
     for _ in range(50):
         if not is_running(started):
@@ -61,7 +62,7 @@ def test_a_compiler_that_takes_too_long_is_stopped_with_what_it_started_and_told
 
 
 def test_the_compiler_has_at_least_twenty_minutes():
-    assert native.PATIENCE >= 1_200
+    assert library.PATIENCE >= 1_200
 
 
 @pytest.mark.parametrize(
@@ -77,31 +78,31 @@ def test_the_compiler_has_at_least_twenty_minutes():
 )
 def test_a_compiler_that_fails_is_told_with_its_first_error(compiler, script, words):
     compiler(script)
-    assert native.library() is None
-    assert words in (native.problem() or "")
+    assert library.load() is None
+    assert words in (library.problem() or "")
     assert words in doctor.kernels()[0]
 
 
 def test_without_a_compiler_that_is_the_problem(compiler):
     (compiler("") / "cc").unlink()
-    assert "no C compiler" in (native.problem() or "")
+    assert "no C compiler" in (library.problem() or "")
 
 
 @compiled
 def test_with_kernels_there_is_no_problem():
-    assert native.problem() is None
+    assert library.problem() is None
     assert doctor.kernels()[1] == "fine"
 
 
 def test_training_without_kernels_says_so_in_one_line_and_training_with_them_says_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(native, "_load", lambda: (None, "the compiler is on holiday"))
+    monkeypatch.setattr(library, "_open", lambda: (None, "the compiler is on holiday"))
     run(tmp_path / "without")
     notes = [event["text"] for event in read_events(tmp_path / "without" / "events.jsonl") if event["event"] == "note"]
     assert [text for text in notes if "kernels" in text] == [
         "training without the C kernels, which is slower: the compiler is on holiday"
     ]
     monkeypatch.undo()
-    if native.library() is not None:
+    if library.load() is not None:
         run(tmp_path / "with")
         events = read_events(tmp_path / "with" / "events.jsonl")
         assert not [event for event in events if event["event"] == "note" and "kernels" in event["text"]]

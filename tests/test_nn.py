@@ -7,10 +7,23 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from jumok.nn.attention import SCORES, Cache, CrossAttention, Padding, SelfAttention, attend, look, look_ahead_mask
-from jumok.nn.layers import NORMS, BatchNorm, Dropout, PostNorm, PreNorm, feed_forward
-from jumok.nn.loss import smoothed_cross_entropy
-from jumok.nn.positions import Concatenate, Learned, Rotary, Sinusoidal, StepNumber, sinusoid
+from jumok.kernels.modules import accelerate, sdpa
+from jumok.kernels.output import smoothed_cross_entropy
+from jumok.nn.attention import EVERYTHING, CrossAttention, Mask, SelfAttention, attend, watch
+from jumok.nn.cache import Cache
+from jumok.nn.dropout import Dropout
+from jumok.nn.positions import Sinusoidal, sinusoid
+from jumok.nn.variants import (
+    NORMS,
+    RESIDUALS,
+    SCORES,
+    BatchNorm,
+    Concatenate,
+    Learned,
+    Rotary,
+    StepNumber,
+    feed_forward,
+)
 
 
 def heads(*, seed=0, b=2, h=3, t=5, s=7, k=4):
@@ -21,26 +34,25 @@ def heads(*, seed=0, b=2, h=3, t=5, s=7, k=4):
 def test_equation_1_by_hand():
     q, k, v = torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[10.0], [20.0]])
     weight = math.exp(1 / math.sqrt(2)) / (math.exp(1 / math.sqrt(2)) + 1)
-    score = SCORES["scaled-dot"](1, 2)
-    mixed, weights = attend(score.scores(q[None, None], k[None, None]), v[None, None], None)
+    mixed, weights = attend(q[None, None], k[None, None], v[None, None])
     assert weights.flatten().tolist() == pytest.approx([weight, 1 - weight])
     assert mixed.item() == pytest.approx(10 * weight + 20 * (1 - weight))
 
 
-@pytest.mark.parametrize("score", SCORES)
-@pytest.mark.parametrize("masked", ["nothing", "some", "a whole row"])
-def test_the_fused_and_the_explicit_path_agree(score, masked):
-    q, k, v = heads()
-    mask = None if masked == "nothing" else torch.rand(2, 1, 5, 7) > 0.4
-    if masked == "some":
-        mask[..., 0] = True
-    if masked == "a whole row":
-        mask[0, 0, 2] = False
-    module, maps = SCORES[score](3, 4), []
-    fused = look(module, q, k, v, mask)
-    explicit = look(module, q, k, v, mask, maps=maps)
-    torch.testing.assert_close(fused, explicit, atol=1e-6, rtol=1e-6)
-    assert maps[0].shape == (2, 3, 5, 7)
+@pytest.mark.parametrize("score", ["scaled-dot", "dot"])
+@pytest.mark.parametrize("masked", ["nothing", "padding", "the future"])
+def test_torchs_attention_takes_the_place_of_equation_1_to_1e_6(score, masked):
+    q, k, v = heads(s=5)
+    real = torch.tensor([[True, True, False, False, False], [True] * 5])
+    mask = {"nothing": EVERYTHING, "padding": Mask.padding(real), "the future": Mask(real, causal=True)}[masked]
+    module = SelfAttention(12, 3, 4, 5, score=SCORES[score], bias=True)
+    explicit, weights = module.attend(q, k, v, mask)
+    fast, nothing = accelerate(module).attend(q, k, v, mask)
+    scale = 4**-0.5 if score == "scaled-dot" else 1.0
+    torch.testing.assert_close(fast, explicit, atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(sdpa(q, k, v, mask, scale), explicit, atol=1e-6, rtol=1e-6)
+    assert weights.shape == (2, 3, 5, 5)
+    assert nothing is None
 
 
 @pytest.mark.parametrize("score", SCORES)
@@ -48,13 +60,11 @@ def test_a_query_that_may_look_nowhere_gives_zeros_in_value_and_gradient(score):
     q, k, v = (x.requires_grad_() for x in heads())
     mask = torch.ones(2, 1, 5, 7, dtype=torch.bool)
     mask[1, 0, 3] = False
-    for maps in (None, []):
-        out = look(SCORES[score](3, 4), q, k, v, mask, maps=maps)
-        assert torch.equal(out[1, :, 3], torch.zeros(3, 5))
-        out.sum().backward()
-        assert q.grad.isfinite().all()
-        assert torch.equal(q.grad[1, :, 3], torch.zeros(3, 4))
-        q.grad = None
+    out, _ = attend(q, k, v, mask, score=SCORES[score](3, 4))
+    assert torch.equal(out[1, :, 3], torch.zeros(3, 5))
+    out.sum().backward()
+    assert q.grad.isfinite().all()
+    assert torch.equal(q.grad[1, :, 3], torch.zeros(3, 4))
 
 
 @pytest.mark.parametrize("score", SCORES)
@@ -62,24 +72,23 @@ def test_looking_ahead_is_impossible(score):
     q, k, v = heads(s=5)
     changed_k, changed_v = k.clone(), v.clone()
     changed_k[:, :, 3:], changed_v[:, :, 3:] = 9.0, 9.0
-    module = SCORES[score](3, 4)
-    before, after = look(module, q, k, v, None, causal=True), look(module, q, changed_k, changed_v, None, causal=True)
+    module, mask = SCORES[score](3, 4), Mask(causal=True).allowed(q)
+    before, after = (attend(q, *both, mask, score=module)[0] for both in ((k, v), (changed_k, changed_v)))
     torch.testing.assert_close(before[:, :, :3], after[:, :, :3])
-    assert look_ahead_mask(4).sum() == 4 * 5 / 2
+    assert mask.sum() == 5 * 6 / 2
 
 
 def test_weights_are_a_mean_each_row_sums_to_one():
     q, k, v = heads()
     for score in SCORES:
-        maps = []
-        look(SCORES[score](3, 4), q, k, v, None, maps=maps)
-        torch.testing.assert_close(maps[0].sum(-1), torch.ones(2, 3, 5))
+        _, weights = attend(q, k, v, score=SCORES[score](3, 4))
+        torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 5))
 
 
 def test_self_attention_equals_torch_multihead_attention():
     torch.manual_seed(0)
     ours, theirs = (
-        SelfAttention(12, 3, 4, 4, score="scaled-dot", bias=True),
+        SelfAttention(12, 3, 4, 4, score=SCORES["scaled-dot"], bias=True),
         nn.MultiheadAttention(12, 3, batch_first=True),
     )
     theirs.in_proj_weight.data.copy_(ours.qkv.weight)
@@ -89,28 +98,28 @@ def test_self_attention_equals_torch_multihead_attention():
     x = torch.randn(2, 6, 12)
     keep = torch.tensor([[True] * 6, [True] * 4 + [False] * 2])
     expected, weights = theirs(x, x, x, key_padding_mask=~keep, average_attn_weights=False)
-    maps: list = []
-    torch.testing.assert_close(ours(x, Padding.of(keep), maps=maps), expected, atol=1e-6, rtol=1e-5)
-    torch.testing.assert_close(maps[0], weights, atol=1e-6, rtol=1e-5)
+    with watch(ours) as seen:
+        torch.testing.assert_close(ours(x, Mask.padding(keep)), expected, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(seen[ours], weights, atol=1e-6, rtol=1e-5)
 
 
 def test_cross_attention_equals_torch_multihead_attention():
     torch.manual_seed(0)
-    ours = CrossAttention(12, 3, 4, 4, score="scaled-dot", bias=True)
+    ours = CrossAttention(12, 3, 4, 4, score=SCORES["scaled-dot"], bias=True)
     theirs = nn.MultiheadAttention(12, 3, batch_first=True)
     theirs.in_proj_weight.data.copy_(torch.cat([ours.query.weight, ours.memory.weight]))
     theirs.in_proj_bias.data.zero_()
     theirs.out_proj.weight.data.copy_(ours.output.weight)
     x, memory = torch.randn(2, 5, 12), torch.randn(2, 7, 12)
-    torch.testing.assert_close(ours(x, memory, None), theirs(x, memory, memory)[0], atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(ours(x, memory, EVERYTHING), theirs(x, memory, memory)[0], atol=1e-6, rtol=1e-5)
 
 
 def test_rows_of_one_sentence_share_its_memory_without_a_copy():
     torch.manual_seed(0)
-    cross = CrossAttention(12, 3, 4, 4, score="scaled-dot", bias=True)
+    cross = CrossAttention(12, 3, 4, 4, score=SCORES["scaled-dot"], bias=True)
     memory, x = torch.randn(2, 7, 12), torch.randn(6, 1, 12)
-    shared = cross.step(x, *cross.remember(memory), None)
-    torch.testing.assert_close(shared, cross(x, memory.repeat_interleave(3, dim=0), None))
+    shared = cross.step(x, *cross.read(memory), EVERYTHING)
+    torch.testing.assert_close(shared, cross(x, memory.repeat_interleave(3, dim=0), EVERYTHING))
 
 
 def test_the_cache_keeps_every_step_and_follows_its_rows():
@@ -221,10 +230,10 @@ def test_batch_norm_sees_real_tokens_only_and_equals_torch_on_them():
     torch.manual_seed(0)
     x, keep = torch.randn(3, 4, 6), torch.tensor([[True] * 4, [True, True, False, False], [True, False, False, False]])
     ours, theirs = BatchNorm(6).train(), nn.BatchNorm1d(6).train()
-    torch.testing.assert_close(ours(x, keep)[keep], theirs(x[keep]))
+    torch.testing.assert_close(ours(x, Mask(keep))[keep], theirs(x[keep]))
     x[~keep] = 1e6
     again = BatchNorm(6).train()
-    torch.testing.assert_close(again(x, keep)[keep], nn.BatchNorm1d(6).train()(x[keep]))
+    torch.testing.assert_close(again(x, Mask(keep))[keep], nn.BatchNorm1d(6).train()(x[keep]))
     torch.testing.assert_close(again.mean, theirs.running_mean)
 
 
@@ -233,9 +242,9 @@ def test_batch_norm_sees_real_tokens_only_and_equals_torch_on_them():
 def test_post_and_pre_norm_are_the_formulas(norm, residual):
     torch.manual_seed(0)
     x, sublayer = torch.randn(2, 3, 6), feed_forward("relu", 6, 8)
-    post, pre = (kind(NORMS[norm](6), Dropout(0.0), residual=residual).eval() for kind in (PostNorm, PreNorm))
-    torch.testing.assert_close(sublayer(x, post), post.norm(residual * x + sublayer(x)))
-    torch.testing.assert_close(sublayer(x, pre), residual * x + sublayer(pre.norm(x)))
+    post, pre = (RESIDUALS[place, residual](NORMS[norm](6), Dropout(0.0)).eval() for place in ("post", "pre"))
+    torch.testing.assert_close(post(x, sublayer), post.norm(residual * x + sublayer(x)))
+    torch.testing.assert_close(pre(x, sublayer), residual * x + sublayer(pre.norm(x)))
 
 
 def test_equation_2_feed_forward():
@@ -284,6 +293,15 @@ def test_the_loss_without_gradients_is_the_same_number():
     with torch.no_grad():
         plain = smoothed_cross_entropy(x, weight, None, labels, smoothing=0.1)
     torch.testing.assert_close(smoothed_cross_entropy(x, weight, None, labels, smoothing=0.1), plain)
+
+
+def test_the_loss_under_autocast_has_gradients_close_to_those_of_float32():
+    x, labels = torch.randn(7, 8), torch.tensor([0, 4, 2, 1, 3, 3, 0])
+    weight = torch.randn(5, 8, requires_grad=True)
+    exact = torch.autograd.grad(smoothed_cross_entropy(x, weight, None, labels, smoothing=0.1), weight)[0]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = smoothed_cross_entropy(x, weight, None, labels, smoothing=0.1)
+    torch.testing.assert_close(torch.autograd.grad(loss, weight)[0], exact, atol=0.05, rtol=0.05)
 
 
 def test_the_loss_stays_finite_for_extreme_logits():

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from jumok.data.batches import Batch, Place
 from jumok.training import loop
-from jumok.training.pace import LEAST_SHARE, SHARE, ByClock, ByCount, Costs, Limits, Progress, allot, ration
+from jumok.training.budget import LEAST_SHARE, SHARE, ByClock, ByCount, Costs, Limits, allot, ration
+from jumok.training.progress import Progress
 from jumok.training.schedule import Course, Schedule
 
 PEAK = 1e-3
@@ -52,8 +53,8 @@ class World:
         return 1.0, 1.0, 1
 
     def validate(self, progress: Progress) -> dict[str, float]:
-        self.validations.append((progress.step, progress.pairs, self.now))
-        self.spend(self.pair * progress.pairs * (3 if progress.step < self.nonsense else 1))
+        self.validations.append((progress.step, progress.plan.pairs, self.now))
+        self.spend(self.pair * progress.plan.pairs * (3 if progress.step < self.nonsense else 1))
         return {"loss": 1.0, "bleu": 1.0}
 
     def save(self, progress: Progress) -> None:
@@ -70,8 +71,8 @@ class World:
         schedule: Schedule = SCHEDULE,
         stop_at: int = 10**9,
     ) -> loop.Outcome:
-        """A run to its finished model, as experiment.py does it; stopped once `stop_at` updates are done."""
-        progress = progress or Progress(until=minutes * 60.0)
+        """A run to its finished model, as runs/experiment.py does it; stopped once `stop_at` updates are done."""
+        progress = progress or Progress.of(until=minutes * 60.0)
         costs = Costs(pair=self.probed or self.pair, checkpoint=self.checkpoint)
         pace = ByClock(
             limits, schedule, costs, clock=self.clock, report=lambda **plan: self.plans.append(plan)
@@ -80,7 +81,7 @@ class World:
         if outcome.reason != "stopped":
             pairs, judged = pace.final(progress), 0
             while judged < limits.candidates and (judged < limits.compared or pace.affords(pairs)):
-                self.spend(self.pair * pairs if judged or pairs != progress.pairs else 0.0)
+                self.spend(self.pair * pairs if judged or pairs != progress.plan.pairs else 0.0)
                 judged += 1
             self.spend(self.checkpoint + 0.5)  # export and leave
         return outcome
@@ -234,8 +235,8 @@ def test_an_interrupted_run_goes_on_with_what_is_left_and_without_a_jump():
     first = World(wobble)
     assert first.run(5, stop_at=333).reason == "stopped"
     saved = Progress.from_json(first.saved[-1])
-    assert saved.wall == pytest.approx(first.now, abs=0.2)
-    second = World(wobble, now=saved.wall + 8.0)  # the second start counts, too
+    assert saved.counts.wall == pytest.approx(first.now, abs=0.2)
+    second = World(wobble, now=saved.counts.wall + 8.0)  # the second start counts, too
     assert second.run(5, saved).reason == "minutes"
     assert 290.0 <= second.now <= 300.0
     assert second.rates[0] == pytest.approx(first.rates[-1], rel=0.02)
@@ -256,8 +257,13 @@ def test_an_interrupted_run_whose_time_is_up_makes_no_update():
 def test_a_finished_run_that_is_given_more_starts_where_the_new_horizon_puts_it():
     world = World()
     progress = world.run(5).progress
-    progress.began, progress.until, progress.judged, progress.spent = 300.0, 900.0, 0, 0.0
-    progress.course = Course(0, progress.course.warmup, progress.step, left=600 / 900)
+    progress.minutes.began, progress.minutes.until, progress.minutes.judged, progress.minutes.spent = (
+        300.0,
+        900.0,
+        0,
+        0.0,
+    )
+    progress.plan.course = Course(0, progress.plan.course.warmup, progress.step, left=600 / 900)
     again = World(now=308.0)
     again.run(10, progress, limits=replace(LIMITS, candidates=3, compared=2))
     assert again.now <= 900.0
@@ -274,7 +280,7 @@ def test_a_run_limited_by_count_does_not_care_about_the_clock(limits):
     for update in (lambda n: 0.1, lambda n: 100.0 / n):
         world, progress = World(update), Progress()
         world.drive(ByCount(limits, SCHEDULE), progress, 60)
-        seen.append((world.rates, [step for step, _, _ in world.validations], progress.course))
+        seen.append((world.rates, [step for step, _, _ in world.validations], progress.plan.course))
     assert seen[0] == seen[1]
     assert seen[0][1] == [15, 30, 45, 60]
 
@@ -285,7 +291,9 @@ def test_a_checkpoint_is_never_older_than_the_seconds_between_two_and_changes_no
     for seconds in (math.inf, 900.0):
         world, progress = World(lambda n: update, checkpoint=12.0), Progress()
         world.drive(ByCount(limits, SCHEDULE), progress, 10**9, seconds)
-        told.append((world.rates, [step for step, _, _ in world.validations], progress.course, progress.tokens))
+        told.append(
+            (world.rates, [step for step, _, _ in world.validations], progress.plan.course, progress.counts.tokens)
+        )
     assert told[0] == told[1]
     gaps = [after["wall"] - before["wall"] for before, after in pairwise([{"wall": 8.0}, *world.saved])]
     assert max(gaps) <= 900.0
@@ -297,9 +305,9 @@ def test_a_checkpoint_is_never_older_than_the_seconds_between_two_and_changes_no
 
 def test_scores_on_other_pairs_do_not_compare():
     for pairs, best in ((130, -1.0), (1_000, 50.0)):
-        progress = Progress(step=9, pairs=pairs, best_bleu=50.0, best_step=5, waited=3)
+        progress = Progress.of(step=9, pairs=pairs, best_bleu=50.0, best_step=5, waited=3)
         ByCount(LIMITS, SCHEDULE).start(progress)
-        assert progress.best_bleu == best
+        assert progress.best.quality == best
 
 
 def test_validations_every_so_many_updates_stay_where_they_were_put():

@@ -5,17 +5,18 @@ import copy
 import pytest
 import torch
 
-from jumok import native
-from jumok.config import TrainingConfig
+from jumok.config.search import SearchOptions
+from jumok.config.sections import TrainingConfig
 from jumok.decoding.hypothesis import NEVER
 from jumok.decoding.search import beam
+from jumok.kernels import library, ops
+from jumok.kernels.modules import accelerate
+from jumok.kernels.stepping import ROOM, Steps
 from jumok.models.base import END, PAD
-from jumok.nn import fused
-from jumok.nn.packed import ROOM, Steps
 from jumok.training.optim import Optimizer
 from tests.helpers import made
 
-pytestmark = pytest.mark.skipif(native.library() is None, reason="no C compiler on this machine")
+pytestmark = pytest.mark.skipif(library.load() is None, reason="no C compiler on this machine")
 CLOSE = {"atol": 2e-5, "rtol": 2e-4}
 KINDS = {
     "paper": {},
@@ -30,9 +31,14 @@ KINDS = {
 }
 
 
-def single(**changes):
+def plain(**changes):
     """A small model in the precision of the kernels, with widths they take."""
     return made(**({"d_model": 16, "heads": 2, "d_ff": 24} | changes)).float()
+
+
+def single(**changes):
+    """The same, made fast."""
+    return accelerate(plain(**changes))
 
 
 def sources() -> torch.Tensor:
@@ -48,8 +54,8 @@ def targets(length: int, rows: int = 3) -> torch.Tensor:
 @torch.inference_mode()
 def test_stepping_gives_the_logits_of_teacher_forcing(kind):
     model, target = single(**KINDS[kind]), targets(ROOM + 3)  # longer than the first cache
-    with native.without():
-        expected = model.project(model.hidden(sources(), target))
+    exact = plain(**KINDS[kind])
+    expected = exact.project(exact.hidden(sources(), target))
     state = model.start(sources())
     assert isinstance(state, Steps)
     for t in range(target.shape[1]):
@@ -67,8 +73,20 @@ def test_what_the_kernel_does_not_know_steps_layer_by_layer(changes):
     assert not isinstance(single(**changes).start(sources()), Steps)
 
 
-def test_with_gradients_the_decoder_steps_in_torch():
-    assert not isinstance(single().start(sources()), Steps)
+def test_a_copy_of_a_fast_model_packs_its_own_weights():
+    model = single(dropout=0.0)
+    with torch.inference_mode():
+        model.start(sources())  # packed by now
+    twin = copy.deepcopy(model)
+    with torch.no_grad():
+        twin.matrix.mul_(2.0)
+    with torch.inference_mode():
+        ours, theirs = (one.step(torch.tensor([5, 6, 7]), one.start(sources()))[0] for one in (model, twin))
+    assert not torch.allclose(ours, theirs)
+
+
+def test_a_plain_model_steps_in_torch():
+    assert not isinstance(plain().start(sources()), Steps)
 
 
 @torch.inference_mode()
@@ -89,8 +107,7 @@ def test_rows_may_branch_leave_and_come_back_to_an_older_state():
         return seen
 
     ours = walk()
-    with native.without():
-        expected = walk_in_torch(model, orders, target)
+    expected = walk_in_torch(plain(norm_place="pre", positions="rotary"), orders, target)
     for one, other in zip(ours, expected, strict=True):
         torch.testing.assert_close(one, other, **CLOSE)
 
@@ -115,8 +132,8 @@ def walk_in_torch(model, orders, target) -> list[torch.Tensor]:
 
 
 def test_an_update_of_the_weights_is_seen_at_the_next_start():
-    model = single(dropout=0.0)
-    token = torch.tensor([5, 6, 7])
+    slow = plain(dropout=0.0)
+    model, token = accelerate(slow), torch.tensor([5, 6, 7])
 
     def logits() -> torch.Tensor:
         with torch.inference_mode():
@@ -124,14 +141,14 @@ def test_an_update_of_the_weights_is_seen_at_the_next_start():
 
     before, again = logits(), logits()
     assert torch.equal(before, again)
-    optimizer = Optimizer(model, TrainingConfig())
-    optimizer.collect([[torch.ones_like(parameter) for parameter in model.parameters()]])
+    optimizer = Optimizer(slow, TrainingConfig())
+    optimizer.collect([[torch.ones_like(parameter) for parameter in slow.parameters()]])
     optimizer.gather()
     optimizer.begin(0.1, 1.0)
     optimizer.apply()
     after = logits()
     assert not torch.allclose(before, after, atol=1e-3)
-    torch.testing.assert_close(after, copy.deepcopy(model).step(token, model.start(sources()))[0], **CLOSE)
+    torch.testing.assert_close(after, slow.step(token, slow.start(sources()))[0].detach(), **CLOSE)
 
 
 @torch.inference_mode()
@@ -152,12 +169,12 @@ def test_beam_search_finds_the_same_with_and_without_the_kernel(threads):
     model, before = single(norm_place="pre", positions="rotary"), torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        ours = beam(model.step, model.start(sources()), [12, 9, 40], width=4, best=3)
-        with native.without():
-            plain = beam(model.step, model.start(sources()), [12, 9, 40], width=4, best=3)
+        ours = beam(model.step, model.start(sources()), [12, 9, 40], SearchOptions(beam=4, n_best=3))
+        slow = plain(norm_place="pre", positions="rotary")
+        exact = beam(slow.step, slow.start(sources()), [12, 9, 40], SearchOptions(beam=4, n_best=3))
     finally:
         torch.set_num_threads(before)
-    for one, other in zip(ours, plain, strict=True):
+    for one, other in zip(ours, exact, strict=True):
         assert [h.ids for h in one] == [h.ids for h in other]
         assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-4)
 
@@ -177,9 +194,9 @@ def test_a_token_without_a_row_is_an_error():
 def test_the_likeliest_tokens_are_those_of_torch(rows, symbols, count):
     torch.manual_seed(0)
     logits, never = torch.randn(rows, symbols) * 5, torch.tensor([n for n in NEVER if n < symbols])
-    ours, tokens = fused.likeliest(logits.clone(), count, never)
-    with native.without():
-        expected, theirs = fused.likeliest(logits.clone(), count, never)
+    ours, tokens = ops.likeliest(logits.clone(), count, never)
+    with library.without():
+        expected, theirs = ops.likeliest(logits.clone(), count, never)
     torch.testing.assert_close(ours, expected, atol=1e-5, rtol=1e-5)
     possible = expected > -float("inf")
     assert torch.equal(tokens[possible], theirs[possible])
@@ -188,5 +205,17 @@ def test_the_likeliest_tokens_are_those_of_torch(rows, symbols, count):
 
 def test_the_first_of_equally_likely_tokens_is_chosen():
     logits = torch.zeros(1, 50)
-    _, tokens = fused.likeliest(logits, 3, torch.tensor([0, 1]))
+    _, tokens = ops.likeliest(logits, 3, torch.tensor([0, 1]))
     assert tokens.tolist() == [[2, 3, 4]]
+
+
+def test_a_source_of_padding_alone_is_attended_to_as_by_the_layers():
+    slow, fast = plain().eval(), single().eval()
+    source = sources()
+    source[1] = PAD
+    with torch.no_grad():
+        states = [model.start(source) for model in (slow, fast)]
+        steps = [
+            model.step(torch.tensor([9, 9, 9]), state)[0] for model, state in zip((slow, fast), states, strict=True)
+        ]
+    torch.testing.assert_close(steps[1], steps[0], **CLOSE)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jumok import recipes
+from jumok.config import presets
 from jumok.models import build
 from jumok.training.schedule import Course, Schedule, noam
 
@@ -14,7 +14,7 @@ TABLE_3 = {
 
 
 def millions(recipe: str, vocabulary: int) -> float:
-    model = build(recipes.get(recipe).model, vocabulary, vocabulary, device="meta")
+    model = build(presets.get(recipe).model, vocabulary, vocabulary, device="meta")
     return sum(parameter.numel() for parameter in model.parameters()) / 1e6
 
 
@@ -33,7 +33,7 @@ def test_rows_a_and_d_have_as_many_parameters_as_base(row):
 
 
 def test_row_e_adds_only_the_learned_positions_of_both_sides():
-    longest = recipes.base().model.longest
+    longest = presets.base().model.longest
     assert millions("table3-E-learned", 41_100) - millions("base", 41_100) == pytest.approx(2 * longest * 512 / 1e6)
 
 
@@ -74,7 +74,7 @@ def test_constant_stays():
 
 
 def test_base_is_the_papers_base():
-    base = recipes.base()
+    base = presets.base()
     model, training, decoding = base.model, base.training, base.decoding
     assert (model.encoder_layers, model.decoder_layers, model.d_model, model.d_ff, model.heads) == (6, 6, 512, 2048, 8)
     assert (model.key_width, model.value_width, model.dropout, model.norm_place) == (64, 64, 0.1, "post")
@@ -86,6 +86,6 @@ def test_base_is_the_papers_base():
 
 
 def test_big_is_the_papers_big():
-    big = recipes.big()
+    big = presets.big()
     assert (big.model.d_model, big.model.d_ff, big.model.heads, big.model.dropout) == (1_024, 4_096, 16, 0.3)
     assert (big.model.key_width, big.training.steps, big.training.average) == (64, 300_000, 20)

@@ -12,10 +12,10 @@ from random import Random
 
 import pytest
 
-from jumok.data import phrasebook
-from jumok.data.grammar.actions import Clause, tell
-from jumok.data.grammar.draft import Draft, Part, Person, Talk
-from jumok.data.grammar.endings import (
+from jumok.data.made import phrasebook
+from jumok.data.made.grammar.actions import Clause, tell
+from jumok.data.made.grammar.draft import Draft, Part, Person, Talk
+from jumok.data.made.grammar.endings import (
     COPULAS,
     Stem,
     before_noun,
@@ -29,12 +29,22 @@ from jumok.data.grammar.endings import (
     past_stem,
     pick,
 )
-from jumok.data.grammar.frames import THINGS, Frame
-from jumok.data.grammar.nouns import KINDS, person, thing, where
-from jumok.data.grammar.predicates import Manner, verb_group
-from jumok.data.grammar.times import LAST_WEEKDAY, NEAR, WEEKDAY, date
-from jumok.data.grammar.words import ADJECTIVES, CLIMATES, FEELINGS, NOUNS, PLACE_ADJECTIVES, PLACES, VERBS, Noun, noun
-from jumok.data.phrasebook import Phrase, particle_fits, particles, particles_right, phrases, task
+from jumok.data.made.grammar.frames import THINGS, Frame
+from jumok.data.made.grammar.nouns import KINDS, person, thing, where
+from jumok.data.made.grammar.predicates import Manner, verb_group
+from jumok.data.made.grammar.times import LAST_WEEKDAY, NEAR, WEEKDAY, date
+from jumok.data.made.grammar.words import (
+    ADJECTIVES,
+    CLIMATES,
+    FEELINGS,
+    NOUNS,
+    PLACE_ADJECTIVES,
+    PLACES,
+    VERBS,
+    Noun,
+    noun,
+)
+from jumok.data.made.phrasebook import Phrase, particle_fits, particles, particles_right, phrases, task
 from jumok.errors import UnknownName, UsageError
 
 
@@ -62,7 +72,7 @@ def everything() -> list[Phrase]:
 
 PRINT_DIGEST = """
 import hashlib
-from jumok.data.phrasebook import phrases, task
+from jumok.data.made.phrasebook import phrases, task
 text = repr(phrases("train", 400) + phrases("test", 100) + task("sort", 20))
 print(hashlib.sha256(text.encode()).hexdigest())
 """

@@ -22,16 +22,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.corpus import Maker
-from jumok import recipes
-from jumok.beginning import choose, gather
+from jumok.config import presets
+from jumok.config.recipe import Recipe
 from jumok.data import corpora
 from jumok.data.prepare import folder, parts, pipeline, sift, work
 from jumok.data.prepare.crew import Crew, Task
 from jumok.data.prepare.decide import Decision
 from jumok.errors import DataError, JumokError, UsageError
-from jumok.preparation import dropped
-from jumok.recipe import Recipe
-from jumok.text import learning, seeds
+from jumok.runs.choose import choose, gather
+from jumok.runs.preparation import dropped
+from jumok.text import seeds, trainer
 from jumok.text.vocabulary import Vocabulary
 
 PAIRS = 6_000
@@ -58,7 +58,7 @@ def made(tmp_path_factory) -> tuple[str, str, dict[str, int]]:
 
 
 def small(source: str, target: str, **changes: object) -> Recipe:
-    return recipes.tiny().change(
+    return presets.tiny().change(
         {"data.source": source, "data.target": target, "vocabulary.size": 600, "data.hold_out": 100, **changes}
     )
 
@@ -233,7 +233,7 @@ def command(made: tuple[str, str, object], out: Path) -> list[str]:
     """`jumok data prepare` in small parts, in a process of its own."""
     code = (
         "import sys; from jumok.data.prepare import parts, pipeline; parts.PAIRS = 500; pipeline.ALONE = 0; "
-        "from jumok import cli; sys.argv = ['jumok', *sys.argv[1:]]; cli.main()"
+        "from jumok.cli import main; sys.argv = ['jumok', *sys.argv[1:]]; main.main()"
     )
     asked = ["data", "prepare", "--source", made[0], "--target", made[1], "--out", str(out), "--workers", "2"]
     asked += ["--set", "vocabulary.size=600", "--set", "data.hold_out=100"]
@@ -403,21 +403,21 @@ def test_bpe_from_counted_words_is_what_sentencepiece_learns_from_the_sentences(
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines), model_writer=model, vocab_size=700, model_type="bpe", character_coverage=1.0,
         byte_fallback=True, normalization_rule_name="identity", pad_id=0, unk_id=1, bos_id=2, eos_id=3,
-        control_symbols=list(learning.RESERVED), max_sentence_length=100_000, num_threads=4, minloglevel=2,
+        control_symbols=list(trainer.RESERVED), max_sentence_length=100_000, num_threads=4, minloglevel=2,
     )  # fmt: skip
     theirs = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
     assert ours.pieces(range(len(ours))) == [theirs.id_to_piece(i) for i in range(theirs.get_piece_size())]
 
 
 def test_unigram_from_counted_words_has_the_subwords_that_the_sentences_give(made, monkeypatch):
-    monkeypatch.setattr(learning, "SEEDS", 1_000_000)
+    monkeypatch.setattr(trainer, "SEEDS", 1_000_000)
     lines = [" ".join(line.split()) for path in made[:2] for line in Path(path).read_text().split("\n") if line.strip()]
     ours = Vocabulary.train(lines, size=1_500)
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines), model_writer=model, vocab_size=1_500, model_type="unigram",
         character_coverage=1.0, byte_fallback=True, normalization_rule_name="identity", pad_id=0, unk_id=1, bos_id=2,
-        eos_id=3, control_symbols=list(learning.RESERVED), max_sentence_length=100_000, num_threads=4, minloglevel=2,
+        eos_id=3, control_symbols=list(trainer.RESERVED), max_sentence_length=100_000, num_threads=4, minloglevel=2,
     )  # fmt: skip
     theirs = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
     common = set(ours.pieces(range(len(ours)))) & {theirs.id_to_piece(i) for i in range(theirs.get_piece_size())}
@@ -517,7 +517,7 @@ def test_a_prepared_folder_trains_with_its_own_vocabulary(made, tmp_path):
 
 
 def test_two_that_prepare_the_same_folder_do_not_meet(made, tmp_path, monkeypatch):
-    from jumok import locks
+    from jumok.disk import locks
 
     monkeypatch.setattr(locks, "WAIT", 0.1)
     with locks.lock(tmp_path / "p.work", "the prepared data"):
@@ -532,12 +532,12 @@ def test_a_run_begun_before_pairs_were_cleaned_goes_on_with_its_own_store(tmp_pa
     import shutil
 
     import jumok
-    from jumok.checkpoint import RunFolder
     from jumok.data import store
     from jumok.errors import Resumable
+    from jumok.storage.checkpoint import RunFolder
     from tests.conftest import MICRO
 
-    recipe = recipes.tiny().change(MICRO | {"training.validate_every": 2})
+    recipe = presets.tiny().change(MICRO | {"training.validate_every": 2})
     whole = jumok.train(recipe=recipe, out=tmp_path / "whole").folder
     steps: list[int] = []
     watch = [lambda event: steps.append(event["step"]) if event["event"] == "step" else None]

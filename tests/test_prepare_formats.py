@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 import jumok
-from jumok import recipes
-from jumok.beginning import choose
+from jumok.config import presets
+from jumok.config.recipe import Recipe
 from jumok.data import corpora
 from jumok.data.prepare import folder, pipeline
 from jumok.errors import DataError, UsageError
-from jumok.preparation import add_shortlist, dropped
-from jumok.recipe import Recipe
+from jumok.runs.choose import choose
+from jumok.runs.preparation import add_shortlist, dropped
 from tests.conftest import MICRO
 from tests.web import Site, serving
 
@@ -27,7 +27,7 @@ SETTINGS = {"vocabulary.size": 400, "vocabulary.at_most": True, "data.hold_out":
 
 
 def prepared(out: Path, **data: object) -> folder.Prepared:
-    recipe = recipes.tiny().change(SETTINGS | {f"data.{name}": value for name, value in data.items()})
+    recipe = presets.tiny().change(SETTINGS | {f"data.{name}": value for name, value in data.items()})
     trained, valid = corpora.resolve_all(recipe.data, recipe.seed, fetched=out.with_name("fetched"))
     return pipeline.prepare(recipe, trained, valid, out, report=lambda *_, **__: None, workers=0)
 
@@ -92,7 +92,7 @@ def test_a_corpus_behind_an_address_is_fetched_and_its_signature_is_nowhere(plai
     text = "".join(f"{source}\t{target}\n" for source, target in PAIRS).encode()
     with serving(Site(text, breaks=[1_000, 9_000])) as site:
         address = site.address.replace("train.en", "train.tsv") + "?X-Amz-Signature=secret123&part=1"
-        recipe = recipes.tiny().change(MICRO | SETTINGS | {"data.corpus": None, "data.table": address})
+        recipe = presets.tiny().change(MICRO | SETTINGS | {"data.corpus": None, "data.table": address})
         run = jumok.train(recipe=recipe, out=tmp_path / "run").folder
         assert len(site.starts) >= 3, "asked again after each broken connection"
         before = len(site.starts)
@@ -123,10 +123,10 @@ def test_several_corpora_are_scored_each_by_itself(tmp_path):
         {"name": name, "source": str(tmp_path / f"{name}.en"), "target": str(tmp_path / f"{name}.de"), "share": share}
         for name, share in (("one", 1.0), ("two", 3.0))
     ]
-    recipe: Recipe = recipes.tiny().change(MICRO | SETTINGS | {"data.corpus": None, "data.corpora": named})
+    recipe: Recipe = presets.tiny().change(MICRO | SETTINGS | {"data.corpus": None, "data.corpora": named})
     run = jumok.train(recipe=recipe, out=tmp_path / "run").folder
     last = [event for event in read_events(run / "events.jsonl") if event["event"] == "validation"][-1]
     assert {"bleu", "bleu/one", "bleu/two"} <= last.keys()
     spans = folder.read_told(run / "data" / "prepared")["corpora"]
     assert [(one["name"], one["share"]) for one in spans] == [("one", 1.0), ("two", 3.0)]
-    assert recipes.get(str(run / "recipe.toml")) == recipe
+    assert presets.get(str(run / "recipe.toml")) == recipe

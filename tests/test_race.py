@@ -6,17 +6,18 @@ from itertools import pairwise
 
 import pytest
 
-from jumok import recipes
-from jumok.beginning import choose
-from jumok.checkpoint import weights
+from jumok.config import presets
+from jumok.config.kinds import KINDS, find_section
 from jumok.errors import Resumable, UsageError
 from jumok.events import read_events
-from jumok.models import KINDS, build, section
+from jumok.models import build
 from jumok.race import measure, report
 from jumok.race.contenders import FAR, contenders, scaled
 from jumok.race.lanes import curve, lanes, race
 from jumok.race.run import run, speed
-from jumok.viz import curves_svg
+from jumok.reports.attention import curves_svg
+from jumok.runs.choose import choose
+from jumok.storage.checkpoint import weights
 
 TRANSLATORS = ["transformer", "rnn", "convs2s", "bytenet", "gpt"]
 SMALL = {
@@ -41,7 +42,7 @@ def test_all_contenders_have_the_same_text_vocabulary_budget_and_seed():
     for part in ("data", "vocabulary", "seed"):
         assert len({repr(getattr(one.recipe, part)) for one in field}) == 1
     assert {one.recipe.training.minutes for one in field} == {7}
-    assert field[0].recipe.vocabulary == recipes.get("tiny").vocabulary
+    assert field[0].recipe.vocabulary == presets.get("tiny").vocabulary
 
 
 def test_every_model_runs_with_every_seed():
@@ -61,7 +62,7 @@ def test_a_model_can_be_as_wide_as_makes_so_many_weights(kind, wanted):
 
 def test_more_weights_than_widths_can_make_are_told():
     with pytest.raises(UsageError, match="not to be had by its width"):
-        scaled(section("rnn")(), 10**12, 8_000)
+        scaled(find_section("rnn")(), 10**12, 8_000)
 
 
 @pytest.mark.parametrize(("models", "words"), [([], "nobody runs"), (["rnn", "rnn"], "runs twice")])
@@ -75,7 +76,7 @@ def test_a_race_needs_runners_and_each_once(models, words):
 
 @pytest.mark.parametrize("kind", ["transformer", "rnn"])
 def test_growth_is_measured_for_every_length(kind):
-    recipe = recipes.get("tiny").change({"model.kind": kind, "model.d_model": 32})
+    recipe = presets.get("tiny").change({"model.kind": kind, "model.d_model": 32})
     found = measure.growth(recipe, lengths=(4, 9))
     assert [point["length"] for point in found] == [4, 9]
     assert all(point["training_us"] > 0 < point["translating_ms"] for point in found)
@@ -197,7 +198,7 @@ def test_the_verb_prints_the_table_and_where_the_report_is(raced, jumok):
 
 
 def test_every_kind_of_model_can_be_named():
-    assert all(section(kind)().kind == kind for kind in KINDS)
+    assert all(find_section(kind)().kind == kind for kind in KINDS)
 
 
 # ------------------------------------------------------------------ log scales

@@ -10,13 +10,15 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from jumok import native, recipes
+from jumok.config import presets
+from jumok.config.search import SearchOptions
 from jumok.data.batches import Batch, pad
-from jumok.engines.options import Options
 from jumok.engines.torch_engine import TorchEngine
+from jumok.kernels.modules import accelerate
 from jumok.models import build, rnn
 from jumok.models.base import END, PAD, START
-from jumok.nn.layers import Dropout, Dropouts
+from jumok.nn.attention import Mask
+from jumok.nn.dropout import Dropout, Dropouts
 from jumok.training.objectives import next_token
 from tests.helpers import OTHERS, SYMBOLS, ShapeChecker, made, small, two_sentences
 
@@ -97,9 +99,9 @@ def looked(attention: str, cell: str) -> tuple[rnn.RNN, Tensor, list[Tensor], rn
     model = made("rnn-gru-additive", attention=attention, cell=cell)
     source, target = two_sentences()
     states, memory = model.read(source)
-    x, maps = model.target(target), []
-    out, _ = model.decoder(x, states, memory, maps)
-    return model, x, states, memory, maps[0][:, 0], out
+    x = model.target(target)
+    out, _, weights = model.decoder(x, states, memory)
+    return model, x, states, memory, weights[:, 0], out
 
 
 def run_by_torch(cell: str, weights: list[Tensor], x: Tensor, state: Tensor) -> Tensor:
@@ -142,7 +144,7 @@ def test_multiplicative_attention_is_that_of_luong(cell):
             torch.testing.assert_close(maps[b, t, :length], torch.stack(scores).softmax(dim=0))
     read = torch.tanh(torch.cat([maps @ words, after], dim=-1) @ decoder.readout.weight.T + decoder.readout.bias)
     torch.testing.assert_close(out, read)
-    torch.testing.assert_close(model.hidden(*two_sentences()), out)  # the way without maps
+    torch.testing.assert_close(model.hidden(*two_sentences()), out)
 
 
 @every
@@ -151,7 +153,7 @@ def test_without_attention_one_vector_is_all_that_the_decoder_knows_of_the_sourc
     source, target = two_sentences()
     words, summary = model.encoder(source, model.source)
     seen = [
-        model.decoder(model.target(target), model.decoder.begin(summary), model.decoder.remember(w, summary, None))[0]
+        model.decoder(model.target(target), model.decoder.begin(summary), model.decoder.remember(w, summary, Mask()))[0]
         for w in (words, torch.randn_like(words))
     ]
     assert torch.equal(*seen) == variant.endswith("none")
@@ -205,8 +207,8 @@ def test_dropout_never_touches_what_a_layer_hands_on_to_its_next_moment(cell, at
     source, target = two_sentences()
     states, memory = model.read(source)
     x = model.target(target)
-    calm, (before,) = model.decoder(x, states, memory)
-    shaken, (after,) = model.decoder.train()(x, states, memory)
+    calm, (before,), _ = model.decoder(x, states, memory)
+    shaken, (after,), _ = model.decoder.train()(x, states, memory)
     assert torch.equal(after, before)
     assert not torch.allclose(shaken, calm)
 
@@ -236,9 +238,8 @@ def gradients(model: rnn.RNN, key: int = 7) -> list[Tensor]:
 @every
 def test_kernels_and_plain_torch_give_the_same_gradients(variant):
     model = made(variant, dropout=0.0).float().train()
-    fast = gradients(model)
-    with native.without():
-        torch.testing.assert_close(fast, gradients(model), rtol=1e-4, atol=1e-5)
+    fast = gradients(accelerate(model, own=True))
+    torch.testing.assert_close(fast, gradients(model), rtol=1e-4, atol=1e-5)
 
 
 @every
@@ -272,7 +273,7 @@ def test_the_section_counts_every_weight(variant, tied):
 
 
 def test_the_usual_model_has_two_million_weights_and_what_is_usual_fits_a_recipe():
-    recipe = recipes.tiny().change({"model.kind": "rnn"})
+    recipe = presets.tiny().change({"model.kind": "rnn"})
     assert recipe.model.parameters(8_000, 8_000) == pytest.approx(2e6, rel=0.2)
     assert recipe.training.optimizer == "adam"
     assert "1 + 1 layers of gru, d_model 192, additive attention" in recipe.model.shape
@@ -311,7 +312,7 @@ def share_reversed(updates: int, **changes: object) -> float:
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         adam.step()
     unseen = strings(200, 10**6)
-    found = TorchEngine(model.eval()).decode(unseen, Options(beam=1))
+    found = TorchEngine(model.eval()).decode(unseen, SearchOptions(beam=1))
     return sum(one.ids == (*string[::-1], END) for string, (one,) in zip(unseen, found, strict=True)) / len(unseen)
 
 

@@ -17,13 +17,13 @@ import torch
 
 import jumok
 from bench.same import SEARCHES, WAYS, differences, digest, mixes
-from jumok import native, recipes
-from jumok.data import phrasebook
+from jumok.config import presets
+from jumok.config.search import SearchOptions
+from jumok.data.made import phrasebook
 from jumok.decoding.constraints import constrained
 from jumok.engines.native_engine import NativeEngine
-from jumok.engines.options import Options
-from jumok.experiment import train
-from jumok.nn import fused
+from jumok.kernels import library, ops
+from jumok.runs.experiment import train
 from jumok.translator import Translator
 from tests.helpers import made, two_sentences
 from tests.test_engine import NATIVE, bundle_of
@@ -41,7 +41,7 @@ def talker(tmp_path_factory):
         "training.validations": 1, "training.average": 1, "training.valid_pairs": 20, "training.warmup": 30,
         "decoding.extra_length": 10,
     }  # fmt: skip
-    return train(recipe=recipes.demo().change(changes), out=tmp_path_factory.mktemp("runs") / "talker").folder
+    return train(recipe=presets.demo().change(changes), out=tmp_path_factory.mktemp("runs") / "talker").folder
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def texts():
 
 
 def kernels(name):
-    return nullcontext() if WAYS[name].kernels else native.without()
+    return nullcontext() if WAYS[name].kernels else library.without()
 
 
 def counted(name, search, model_folder, texts, times, **choices):
@@ -130,7 +130,7 @@ def test_a_long_phrase_of_one_sentence_gives_its_neighbour_no_more_candidates():
 
         with torch.inference_mode():
             state = model.start(sources)
-        return constrained(step, state, [6] * len(sources), phrases, width=1, best=1)
+        return constrained(step, state, [6] * len(sources), phrases, SearchOptions(beam=1, n_best=1))
 
     long, short = [(9, 10, 11, 12, 13)], [(14,)]
     for seed in range(20):
@@ -157,7 +157,7 @@ def test_the_kernels_are_exact_for_every_variant_they_take(variant, micro, tmp_p
     found, stepwise = bundle_of(variant, tmp_path / "model", micro)
     engine, draw = NativeEngine(found), np.random.default_rng(3)
     sources = [draw.integers(5, 280, size=int(draw.integers(1, 40))).tolist() for _ in range(60)]
-    for options in (Options(beam=1, extra_length=4), Options(beam=3, best=3, extra_length=4)):
+    for options in (SearchOptions(beam=1, extra_length=4), SearchOptions(beam=3, n_best=3, extra_length=4)):
         whole = engine.decode(sources, options)
         assert stepwise.decode(sources, options) == whole  # the torch engine makes the same call
         for rows in next(mixes(len(sources), 1)):
@@ -167,10 +167,10 @@ def test_the_kernels_are_exact_for_every_variant_they_take(variant, micro, tmp_p
 @pytest.mark.parametrize("symbols", [5, 37, 64, 901])
 def test_the_normalizer_of_a_row_knows_nothing_of_other_rows(symbols):
     logits = torch.randn(13, symbols) * 6.0
-    together = fused.normalizer(logits)
+    together = ops.normalizer(logits)
     torch.testing.assert_close(together, logits.logsumexp(dim=-1, keepdim=True))
     for row in range(13):
-        assert torch.equal(fused.normalizer(logits[row : row + 1]), together[row : row + 1])
+        assert torch.equal(ops.normalizer(logits[row : row + 1]), together[row : row + 1])
 
 
 def test_threads_change_nothing_in_what_is_promised(talker, texts, kept):
@@ -207,7 +207,7 @@ def test_torch_has_its_threads_back(micro):
     torch.set_num_threads(3)
     try:
         model = jumok.load(micro, engine="torch", deterministic=True)
-        with native.without():
+        with library.without():
             model.translate(["a b", "c"])
             model.score(["a b", "c"], ["a b", "c"])
         assert torch.get_num_threads() == 3

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from jumok.decoding.hypothesis import NEVER, length_penalty
+from jumok.config.search import SearchOptions
+from jumok.decoding.hypothesis import NEVER, penalize
 from jumok.decoding.rules import at_least, never
 from jumok.decoding.search import beam, drawn, greedy, tokens_one_by_one
-from jumok.engines.options import Options
 from jumok.engines.torch_engine import TorchEngine
 from jumok.errors import UsageError
 from jumok.models.base import END
@@ -54,7 +54,7 @@ GARDEN = {  # greedy walks into A (0.6), whose best sentence has 0.6·0.4; B's h
 
 def test_greedy_takes_the_likeliest_step_and_beam_the_likelier_sentence():
     assert greedy(table(GARDEN), Prefixes([()]), [5])[0].ids == (A, END)
-    found = beam(table(GARDEN), Prefixes([()]), [5], width=3, alpha=0.0, best=2)[0]
+    found = beam(table(GARDEN), Prefixes([()]), [5], SearchOptions(beam=3, length_penalty=0.0, n_best=2))[0]
     assert [h.ids for h in found] == [(B, END), (A, END)]
     assert [h.log_probability for h in found] == pytest.approx(np.log([0.36, 0.24]).tolist())
 
@@ -81,21 +81,24 @@ def test_sentences_of_a_batch_are_searched_independently_and_leave_when_done():
 
 
 def test_the_length_penalty_is_the_papers():
-    assert length_penalty(7, 0.6) == pytest.approx(2**0.6)
-    assert length_penalty(1, 0.6) == 1.0
-    assert length_penalty(50, 0.0) == 1.0
+    assert penalize(-3.0, 7, 0.6) == pytest.approx(-3.0 / 2**0.6)
+    assert penalize(-3.0, 1, 0.6) == -3.0
+    assert penalize(-3.0, 50, 0.0) == -3.0
 
 
 def test_a_higher_alpha_prefers_longer_sentences():
     story = {(): {A: 0.5, END: 0.5}, (A,): {B: 1.0}, (A, B): {C: 0.9, END: 0.1}, (A, B, C): {END: 1.0}}
-    lengths = [len(beam(table(story), Prefixes([()]), [9], width=4, alpha=a)[0][0].ids) for a in (0.0, 2.0)]
+    lengths = [
+        len(beam(table(story), Prefixes([()]), [9], SearchOptions(beam=4, length_penalty=a))[0][0].ids)
+        for a in (0.0, 2.0)
+    ]
     assert lengths == [1, 4]
 
 
 def test_a_limit_ends_a_sentence_that_never_ends():
     endless = {(A,) * n: {A: 0.9, B: 0.1} for n in range(50)}
     for width in (1, 3):
-        found = beam(table(endless), Prefixes([()]), [4], width=width)[0][0]
+        found = beam(table(endless), Prefixes([()]), [4], SearchOptions(beam=width))[0][0]
         assert found.ids == (A, A, A, A)
         assert not found.ended
         assert found.body == found.ids
@@ -104,7 +107,7 @@ def test_a_limit_ends_a_sentence_that_never_ends():
 def test_a_dead_beam_does_not_end():
     """Only one continuation exists, so W - 1 rows are dead: none of them may turn up as a hypothesis."""
     narrow = {(): {A: 1.0}, (A,): {END: 1.0}}
-    found = beam(table(narrow), Prefixes([()]), [5], width=4, best=4)[0]
+    found = beam(table(narrow), Prefixes([()]), [5], SearchOptions(beam=4, n_best=4))[0]
     assert [h.ids for h in found] == [(A, END)]
     assert found[0].log_probability == pytest.approx(0.0, abs=1e-5)
 
@@ -112,13 +115,13 @@ def test_a_dead_beam_does_not_end():
 def test_a_sentence_may_end_only_among_the_first_candidates():
     """END ranks third of a beam of two, so it is not taken, although it would win in the end."""
     close = {(): {A: 0.37, B: 0.35, END: 0.28}, (A,): {A: 0.5, C: 0.5}, (B,): {A: 0.5, C: 0.5}}
-    found = beam(table(close), Prefixes([()]), [6], width=2, alpha=0.0, best=2)[0]
+    found = beam(table(close), Prefixes([()]), [6], SearchOptions(beam=2, length_penalty=0.0, n_best=2))[0]
     assert (END,) not in [h.ids for h in found]
-    assert beam(table(close), Prefixes([()]), [6], width=3, alpha=0.0)[0][0].ids == (END,)
+    assert beam(table(close), Prefixes([()]), [6], SearchOptions(beam=3, length_penalty=0.0))[0][0].ids == (END,)
 
 
 def test_n_best_is_sorted_and_distinct():
-    found = beam(table(GARDEN), Prefixes([()]), [6], width=6, best=4, alpha=0.6)[0]
+    found = beam(table(GARDEN), Prefixes([()]), [6], SearchOptions(beam=6, n_best=4, length_penalty=0.6))[0]
     assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
     assert len({h.ids for h in found}) == 4
 
@@ -126,15 +129,15 @@ def test_n_best_is_sorted_and_distinct():
 def test_exact_search_is_never_worse_than_early_stopping():
     model = made(seed=21)
     sources = [[8 + (3 * i + j) % 14 for j in range(1 + i % 5)] for i in range(12)]
-    early = TorchEngine(model).decode(sources, Options(beam=3, extra_length=8))
-    exact = TorchEngine(model).decode(sources, Options(beam=3, extra_length=8, exact=True))
+    early = TorchEngine(model).decode(sources, SearchOptions(beam=3, extra_length=8))
+    exact = TorchEngine(model).decode(sources, SearchOptions(beam=3, extra_length=8, exact=True))
     assert all(b[0].score >= a[0].score - 1e-9 for a, b in zip(early, exact, strict=True))
 
 
 def test_specials_never_come_out():
     model = made(seed=22)
     model.matrix.data[list(NEVER)] *= 50  # the model would love to say them
-    for options in (Options(beam=1), Options(beam=4), Options(sample=True, best=3)):
+    for options in (SearchOptions(beam=1), SearchOptions(beam=4), SearchOptions(sample=True, n_best=3)):
         for found in TorchEngine(model).decode([[9, 10], [11]], options):
             assert not {i for h in found for i in h.ids} & set(NEVER)
 
@@ -179,7 +182,7 @@ def test_tokens_come_one_by_one_and_add_up_to_the_greedy_sentence():
 
 def test_streaming_equals_greedy_decoding():
     engine = TorchEngine(made(seed=5))
-    options = Options(beam=1, extra_length=6)
+    options = SearchOptions(beam=1, extra_length=6)
     assert tuple(engine.stream([9, 10, 11], options)) == engine.decode([[9, 10, 11]], options)[0][0].body
 
 
@@ -201,16 +204,16 @@ def test_attention_maps_are_means_over_what_may_be_seen():
 
 
 @pytest.mark.parametrize(
-    "bad", [{"beam": 0}, {"best": 9}, {"temperature": -1.0}, {"top_p": 0.0}, {"top_k": -1}], ids=str
+    "bad", [{"beam": 0}, {"n_best": 9}, {"temperature": -1.0}, {"top_p": 0.0}, {"top_k": -1}], ids=str
 )
 def test_options_out_of_range_are_usage_errors(bad):
     with pytest.raises(UsageError):
-        Options(**bad)
+        SearchOptions(**bad)
 
 
 def test_an_absurdly_long_source_is_cut_and_an_empty_one_is_no_crash():
     engine = TorchEngine(made(seed=6))
-    found = engine.decode([[9] * 5_000, []], Options(beam=2, extra_length=1))
+    found = engine.decode([[9] * 5_000, []], SearchOptions(beam=2, extra_length=1))
     assert len(found) == 2
     assert all(np.isfinite(one[0].score) for one in found)
 

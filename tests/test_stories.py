@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 
-from jumok.data.stories import SPLITS, TASKS, Story, stories
+from jumok.data.made.stories import SPLITS, TASKS, Story, stories
 from jumok.errors import JumokError
 
 every = pytest.mark.parametrize("task", TASKS)

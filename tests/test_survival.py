@@ -159,12 +159,12 @@ POINTS = {
     "after the finished model has its name": ["rename|*/model|1|kill-after"],
 }
 CALLS = {
-    "at the first update": ("jumok.training.team:Team.update", 1),
+    "at the first update": ("jumok.training.update:Team.update", 1),
     "in the middle of an epoch": ("jumok.training.loop:account", 5),
-    "between the micro-batches of an update": ("jumok.nn.layers:Dropouts.start", 2 * 2 * 9 + 3),
-    "in a validation": ("jumok.validation:metrics.bleu", 2),
-    "after a validation, before saving": ("jumok.keeping:Keeper.save", 3),
-    "while candidates for the finished model are judged": ("jumok.experiment:Experiment.scores", 6),
+    "between the micro-batches of an update": ("jumok.nn.dropout:Dropouts.start", 2 * 2 * 9 + 3),
+    "in a validation": ("jumok.training.validation:metrics.bleu", 2),
+    "after a validation, before saving": ("jumok.runs.checkpointing:Keeper.save", 3),
+    "while candidates for the finished model are judged": ("jumok.training.validation:Judge.__call__", 6),
 }
 
 
@@ -215,7 +215,7 @@ THIN = {
 
 @pytest.mark.parametrize("name", THIN)
 def test_killed_while_an_old_checkpoint_is_cut_down_to_its_weights_a_run_ends_with_the_same_bytes(place, kept, name):
-    from jumok.checkpoint import RunFolder
+    from jumok.storage.checkpoint import RunFolder
 
     many = ("--set", "training.average=4")
     whole, out = place.fresh(), place.fresh()
@@ -284,11 +284,11 @@ PHASES = {
     "reading": ("jumok.data.prepare.work:_read", 1),
     "learning the vocabulary": ("jumok.text.vocabulary:learn_apart", 1),
     "tokenising": ("jumok.data.prepare.work:_encode_lines", 1),
-    "the first update": ("jumok.training.team:Team.update", 1),
-    "an update": ("jumok.training.team:Team.update", 12),
-    "validating": ("jumok.validation:Judge.scores", 2),
-    "saving": ("jumok.checkpoint:write_whole", 2),
-    "choosing the finished model": ("jumok.ending:candidates", 1),
+    "the first update": ("jumok.training.update:Team.update", 1),
+    "an update": ("jumok.training.update:Team.update", 12),
+    "validating": ("jumok.training.validation:Judge.scores", 2),
+    "saving": ("jumok.storage.checkpoint:write_whole", 2),
+    "choosing the finished model": ("jumok.runs.finished:candidates", 1),
 }
 
 
@@ -322,8 +322,8 @@ def interrupt_twice(_: str) -> None:
 
     from tests.zygote import hook
 
-    hook("jumok.training.team:Team.update", 12, lambda: os.kill(os.getpid(), signal.SIGINT))
-    hook("jumok.checkpoint:write_whole", 2, lambda: os.kill(os.getpid(), signal.SIGINT))
+    hook("jumok.training.update:Team.update", 12, lambda: os.kill(os.getpid(), signal.SIGINT))
+    hook("jumok.storage.checkpoint:write_whole", 2, lambda: os.kill(os.getpid(), signal.SIGINT))
 
 
 # ---------------------------------------------------------------------- the disk
@@ -333,7 +333,7 @@ FAILURES = {"full": errno.ENOSPC, "over quota": errno.EDQUOT, "read-only": errno
 
 def good(out: Path) -> list[Path]:
     """Checkpoints that verify, oldest first."""
-    from jumok.checkpoint import RunFolder
+    from jumok.storage.checkpoint import RunFolder
 
     return [one.folder for one in reversed(RunFolder(out).last(100))]
 
@@ -416,13 +416,13 @@ def elsewhere(change: str) -> None:
     """In the process of a run: other surroundings."""
     import torch
 
-    from jumok.experiment import Experiment
+    from jumok.runs import checkpointing
 
     if change == "threads":
         torch.set_num_threads(1)
         return
-    real = Experiment.surroundings
-    Experiment.surroundings = lambda self: real(self) | {"data": "another"}  # type: ignore[method-assign]
+    real = checkpointing.surroundings
+    checkpointing.surroundings = lambda *given: real(*given) | {"data": "another"}
 
 
 # ---------------------------------------------------------------------- numbers
@@ -481,29 +481,38 @@ def poison(steps: str) -> None:
 
 
 def test_a_checkpoint_of_tiny_costs_less_than_a_hundredth_of_its_training(tmp_path, kept):
-    from jumok import experiment, recipes
-    from jumok.events import read_events
-    from jumok.training.pace import Progress
+    from contextlib import closing
+
+    from jumok.config import presets
+    from jumok.events import LossLog, read_events
+    from jumok.runs.checkpointing import make_keeper
+    from jumok.runs.claiming import settle_data
+    from jumok.runs.context import Context
+    from jumok.runs.preparation import prepare_run
+    from jumok.runs.trainee import assemble
+    from jumok.storage.checkpoint import RunFolder
+    from jumok.training.progress import Progress
 
     rng = random.Random(1)
     words = ["".join(rng.choice("bdfgklmnprstvz") + rng.choice("aeiou") for _ in range(4)) for _ in range(20_000)]
     for name in ("source", "target"):
         (tmp_path / name).write_text("\n".join(" ".join(rng.choices(words, k=12)) for _ in range(4_000)) + "\n")
     changes = {"data.corpus": None, "data.source": str(tmp_path / "source"), "data.target": str(tmp_path / "target")}
-    given = experiment.Experiment(recipes.tiny().change(changes), tmp_path / "run")
-    given.folder.claim()
-    given.prepare()
-    given.assemble()
-    given.resume()
-    for step in (1, 2, 3, 4, 5):
-        given.save(Progress(step=step, validated=step))
-    given.report.close()
-    given.losses.close()
-    events = [event for event in read_events(given.folder.events) if event["event"] == "checkpoint"]
+    folder = RunFolder(tmp_path / "run")
+    context = Context.of(folder)
+    folder.claim()
+    recipe, texts = settle_data(presets.tiny().change(changes), folder)
+    trainee = assemble(recipe, prepare_run(recipe, folder, texts, context), context)
+    with closing(LossLog(folder.losses)) as losses, closing(context.report):
+        keeper = make_keeper(trainee, folder, context, losses)
+        keeper.restore()
+        for step in (1, 2, 3, 4, 5):
+            keeper.save(Progress.of(step=step, validated=step))
+    events = [event for event in read_events(folder.events) if event["event"] == "checkpoint"]
     seconds = sorted(event["seconds"] for event in events)[2]
-    between = 15 * 60.0 / given.recipe.training.validations
+    between = 15 * 60.0 / recipe.training.validations
     share = seconds / between
     assert share < 0.01
-    size = f"{given.keeper.size() / 1e6:.0f} MB"
+    size = f"{keeper.size() / 1e6:.0f} MB"
     figures = f"{seconds:.2f} s for {size}, {share:.2%} of the {between:.0f} s between two"
     kept("T3", "what a checkpoint of `tiny` costs in a run of 15 minutes", count=len(events), figures=figures)

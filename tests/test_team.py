@@ -3,18 +3,18 @@
 import pytest
 import torch
 
-from jumok import native
-from jumok.config import TrainingConfig
+from jumok.config.sections import TrainingConfig
 from jumok.data.batches import Batch, forced
-from jumok.nn import loss
-from jumok.nn.fused import LONGEST
+from jumok.kernels import library
+from jumok.kernels import output as loss
+from jumok.kernels.ops import LONGEST
 from jumok.training.objectives import next_token
 from jumok.training.optim import Optimizer
-from jumok.training.team import Gradients, Team
+from jumok.training.update import Gradients, Team
 from tests.helpers import SYMBOLS
 from tests.test_fused import batch_of, single, trained
 
-compiled = pytest.mark.skipif(native.library() is None, reason="no C compiler on this machine")
+compiled = pytest.mark.skipif(library.load() is None, reason="no C compiler on this machine")
 
 
 def batch_with(*lengths, seed=0):
@@ -43,7 +43,6 @@ class Observed(Team):
         return noted
 
     def run(self, *batches):
-        self.train()
         return self.update(batches, range(len(batches)), rate=1e-3, largest_gradient=1.0)
 
 
@@ -57,9 +56,9 @@ def weights(team):
 @compiled
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_the_output_matrix_is_packed_once_per_update_whatever_the_workers_and_batches(workers, monkeypatch):
-    lib, calls = native.library(), []
-    pack = lib.output_pack
-    monkeypatch.setattr(lib, "output_pack", lambda *arguments: (calls.append(arguments), pack(*arguments)))
+    lib, calls = library.load(), []
+    pack = lib.jk_output_pack
+    monkeypatch.setattr(lib, "jk_output_pack", lambda *arguments: (calls.append(arguments), pack(*arguments)))
     team = Observed(workers)
     for update in range(1, 4):
         team.run(*batch_of(4))
@@ -88,7 +87,7 @@ def test_sharing_the_packed_matrix_and_scratch_memory_changes_no_bit(workers, mo
 def test_what_scratch_memory_held_before_does_not_matter(rows, threads):
     torch.manual_seed(0)
     x, weight, bias = torch.randn(rows, 24), torch.randn(301, 24), torch.randn(301)
-    labels, lib = torch.randint(301, (rows,)), native.library()
+    labels, lib = torch.randint(301, (rows,)), library.load()
     before, found = torch.get_num_threads(), []
     torch.set_num_threads(threads)
     try:

@@ -6,20 +6,22 @@ from pathlib import Path
 import pytest
 import torch
 
-from jumok import recipes
-from jumok.beginning import choose
-from jumok.config import DataConfig
-from jumok.data import corpora, passages, stories
+from jumok.config import presets
+from jumok.config.kinds import find_section
+from jumok.config.sections import DataConfig
+from jumok.data import corpora, passages
 from jumok.data.batches import forced
 from jumok.data.corpora import Pair
+from jumok.data.made import stories
 from jumok.engines.torch_engine import TorchEngine
 from jumok.errors import DataError, UsageError
-from jumok.experiment import train
-from jumok.models import build, section
+from jumok.models import build
 from jumok.models.base import END, PAD, START
+from jumok.runs.choose import choose
+from jumok.runs.experiment import train
 from jumok.text.vocabulary import SEPARATOR, Vocabularies, Vocabulary
+from jumok.training.validation import AnswerJudge, Judge, TextJudge, judge_of
 from jumok.translator import Translator
-from jumok.validation import AnswerJudge, Judge, TextJudge, judge_of
 
 VERSE = [
     "Full fathom five thy father lies;",
@@ -146,7 +148,7 @@ def small_model(kind: str = "transformer") -> tuple[TorchEngine, Vocabularies]:
     vocabulary = Vocabulary.train(["x"], size=300, kind="byte", breaks=True)
     torch.manual_seed(1)
     sizes = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 16, "d_ff": 16, "heads": 2}
-    model = build(section(kind).model_validate(sizes), len(vocabulary), len(vocabulary)).eval()
+    model = build(find_section(kind).model_validate(sizes), len(vocabulary), len(vocabulary)).eval()
     return TorchEngine(model), Vocabularies(vocabulary, vocabulary)
 
 
@@ -192,7 +194,7 @@ def test_another_model_brings_its_own_section_and_keeps_the_rest():
     assert recipe.model.kind == "rnn"
     assert recipe.name == "tiny-rnn"
     assert recipe.training.minutes == 3
-    assert recipe.decoding == recipes.get("tiny").decoding
+    assert recipe.decoding == presets.get("tiny").decoding
     assert choose("a.en", "a.de", recipe="tiny", model="transformer") == choose("a.en", "a.de", recipe="tiny")
 
 

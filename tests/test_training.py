@@ -15,20 +15,22 @@ import torch
 from torch import nn
 
 import jumok
-from jumok import checkpoint, recipes
-from jumok.config import UNCLEANED, TrainingConfig
-from jumok.data import phrasebook
+from jumok.config import presets
+from jumok.config.recipe import validate
+from jumok.config.sections import UNCLEANED, TrainingConfig
 from jumok.data.batches import Batch, Batches, Noise, Place, ahead, pad
+from jumok.data.made import phrasebook
 from jumok.errors import DiskError, JumokError, Resumable, UsageError
 from jumok.events import read_events
-from jumok.experiment import Experiment
 from jumok.models.base import END, START
-from jumok.recipe import validate
+from jumok.runs.trainee import noise_of
+from jumok.storage import checkpoint
 from jumok.training import loop, optim
+from jumok.training.budget import ByCount, Limits
 from jumok.training.objectives import next_token
-from jumok.training.pace import ByCount, Limits, Progress
+from jumok.training.progress import Progress
 from jumok.training.schedule import Schedule
-from jumok.training.team import Team
+from jumok.training.update import Team
 from tests.helpers import made
 
 MICRO = {
@@ -93,18 +95,16 @@ def test_9_resume_in_another_process_ends_with_the_same_bytes(tmp_path):
     assert weights[0].read_bytes() == weights[1].read_bytes()
 
 
-def test_words_are_cut_and_hidden_in_proportion_to_the_dropout(tmp_path):
+def test_words_are_cut_and_hidden_in_proportion_to_the_dropout():
     noisy = {"vocabulary.sampling": 0.4, "training.word_dropout": 0.2, "training.dropout_epochs": 4}
-    recipe = recipes.tiny().change(noisy)
-    given = Experiment(recipe, tmp_path / "run")
-    assert [given.noise(epoch) for epoch in (0, 1, 4, 9)] == [
+    recipe = presets.tiny().change(noisy)
+    assert [noise_of(recipe, epoch) for epoch in (0, 1, 4, 9)] == [
         Noise(),
         Noise(0.1, 0.05),
         Noise(0.4, 0.2),
         Noise(0.4, 0.2),
     ]
-    at_once = Experiment(recipe.change({"training.dropout_epochs": 0}), tmp_path / "other")
-    assert at_once.noise(0) == Noise(0.4, 0.2)
+    assert noise_of(recipe.change({"training.dropout_epochs": 0}), 0) == Noise(0.4, 0.2)
 
 
 def test_another_seed_is_another_run(tmp_path):
@@ -327,7 +327,7 @@ def test_a_loss_that_is_not_finite_changes_nothing_and_is_counted():
         return model.weight.square().sum() * factor, 1
 
     model, outcome, seen = drive(sometimes, steps=9)
-    assert outcome.progress.skipped == 3
+    assert outcome.progress.counts.skipped == 3
     assert model.weight.isfinite().all()
     assert seen[-1]["skipped"] == 3
 

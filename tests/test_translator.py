@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 import jumok
-from jumok import metrics
-from jumok.checkpoint import describe
-from jumok.data import phrasebook
 from jumok.data.corpora import Pair
+from jumok.data.made import phrasebook
 from jumok.errors import DataError, UsageError
-from jumok.evaluate import alignment_errors, evaluate
-from jumok.text.words import words_of
-from jumok.validation import typical
+from jumok.evaluation import metrics
+from jumok.evaluation.evaluate import alignment_errors, evaluate
+from jumok.storage.checkpoint import describe
+from jumok.text.boundaries import words_of
+from jumok.training.validation import typical
 from tests.test_training import MICRO
 
 SENTENCES = ["a b c d", "e f g h a", "b", ""]
@@ -22,7 +22,7 @@ SENTENCES = ["a b c d", "e f g h a", "b", ""]
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    from jumok.recipe import validate
+    from jumok.config.recipe import validate
 
     folder = tmp_path_factory.mktemp("translator") / "run"
     return jumok.train(recipe=validate(MICRO), out=folder)
@@ -62,7 +62,7 @@ def test_scores_of_translations_are_those_of_scoring(model):
 
 
 def test_n_best_comes_best_first_and_widens_the_beam(model):
-    best = model.translate("a b c d", best=4)
+    best = model.translate("a b c d", n_best=4)
     scores = [best.score, *(other.score for other in best.alternatives)]
     assert len(scores) == 4
     assert scores == sorted(scores, reverse=True)
@@ -105,12 +105,12 @@ def test_sampling_is_by_seed_and_by_place_not_by_chunk(model):
 
 
 def test_an_unknown_option_is_a_usage_error(model):
-    with pytest.raises(UsageError, match="no option 'baem'"):
+    with pytest.raises(UsageError, match="no option is called 'baem'; did you mean 'beam'"):
         model.translate("a", baem=3)
 
 
 def test_json_holds_everything_but_attention(model):
-    told = model.translate("a b", best=2, attention=True).to_json()
+    told = model.translate("a b", n_best=2, attention=True).to_json()
     assert set(told) == {
         "source",
         "text",
@@ -154,33 +154,33 @@ def test_edit_rate_and_perplexity_are_told_only_where_they_were_asked_for(model,
 
 def test_scores_and_perplexity_do_not_depend_on_the_blocks_they_are_counted_in(model, monkeypatch):
     pairs = [Pair(f"a b {c} d", f"d {c} b a", 1) for c in "abcdefgh" * 3]
-    whole = evaluate(model, pairs=pairs, perplexity=True)
-    monkeypatch.setattr("jumok.evaluate.SCORED", 5)
+    whole = evaluate(model, pairs, perplexity=True)
+    monkeypatch.setattr("jumok.evaluation.evaluate.SCORED", 5)
     monkeypatch.setattr(metrics, "BLOCK", 7)
-    parts = evaluate(model, pairs=pairs, perplexity=True)
+    parts = evaluate(model, pairs, perplexity=True)
     assert (parts.scores, parts.hypotheses) == (whole.scores, whole.hypotheses)
     assert parts.perplexity == pytest.approx(whole.perplexity)
     with pytest.raises(DataError, match="nothing to evaluate"):
-        evaluate(model, pairs=[])
+        evaluate(model, [])
 
 
 def test_a_file_to_compare_with_that_does_not_fit_is_told_before_anything_is_translated(model, tmp_path, monkeypatch):
     (tmp_path / "other").write_text("a\n")
     monkeypatch.setattr(type(model), "lines", None)
     with pytest.raises(DataError, match="1 lines to compare with 2"):
-        evaluate(model, pairs=[Pair("a", "b", 1)] * 2, compare=str(tmp_path / "other"))
+        evaluate(model, [Pair("a", "b", 1)] * 2, compare=str(tmp_path / "other"))
 
 
 def test_evaluation_against_another_output_says_whether_they_differ(model, tmp_path):
     for name in ("source", "target", "other"):
         (tmp_path / name).write_text("a b c d e f g h\n" * 12)
     paths = [str(tmp_path / name) for name in ("source", "target", "other")]
-    result = evaluate(model, paths[0], paths[1], compare=paths[2])
+    result = model.evaluate(paths[0], paths[1], compare=paths[2])
     assert result.significance.b.value == pytest.approx(100.0)
     assert result.significance.difference < 0
     (tmp_path / "short").write_text("a\n")
     with pytest.raises(DataError, match="1 lines to compare with 12"):
-        evaluate(model, paths[0], paths[1], compare=str(tmp_path / "short"))
+        model.evaluate(paths[0], paths[1], compare=str(tmp_path / "short"))
 
 
 def test_an_empty_test_set_is_an_error(model, tmp_path):
@@ -219,10 +219,11 @@ def test_the_sample_sentence_is_of_middling_length():
 
 
 def test_the_demo_reports_on_unseen_sentences_and_writes_its_page(tmp_path):
-    from jumok import demo, recipes
-    from jumok.experiment import train
+    from jumok import demo
+    from jumok.config import presets
+    from jumok.runs.experiment import train
 
-    small = recipes.demo().change({
+    small = presets.demo().change({
         "data.pairs": 400, "vocabulary.size": 900, "model.d_model": 16, "model.d_ff": 16, "model.heads": 2,
         "model.encoder_layers": 1, "model.decoder_layers": 1, "training.steps": 3, "training.minutes": None,
         "training.valid_pairs": 5,
@@ -246,7 +247,7 @@ def test_required_words_are_in_the_text_and_forbidden_ones_are_not(model):
         bound = model.translate("a b c d e f g h", beam=beam, require=["q", "h g"])
         assert "q" in bound.text.split()
         assert " h g " in f" {bound.text} "
-    draw = {"sample": True, "best": 20, "temperature": 5.0, "seed": 7}
+    draw = {"sample": True, "n_best": 20, "temperature": 5.0, "seed": 7}
     free = model.translate("a b c d e f g h", **draw)
     words = {word for one in (free, *free.alternatives) for word in one.text.split() if word.isascii()}
     assert words
@@ -293,7 +294,7 @@ def test_alignments_link_words_that_are_there(model):
 
 
 def test_the_risk_of_a_sample_is_least_where_it_is_most_like_the_others(model):
-    drawn = model.translate("a b c d", sample=True, best=8, seed=3, temperature=0.5)
+    drawn = model.translate("a b c d", sample=True, n_best=8, seed=3, temperature=0.5)
     texts = [drawn.text, *(other.text for other in drawn.alternatives)]
     likeness = metrics.chrf_matrix(texts).mean(axis=1)
     chosen = model.translate("a b c d", mbr=8, seed=3)

@@ -1,4 +1,4 @@
-"""Laws of jumok.viz: exact numbers, exact widths, and text that never becomes markup."""
+"""Laws of jumok.reports.attention: exact numbers, exact widths, and text that never becomes markup."""
 
 import doctest
 import html.parser
@@ -13,9 +13,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from jumok import viz
 from jumok.errors import UnknownName, UsageError
-from jumok.viz import AttentionView, attention_page, curves_svg, heatmap_svg, sparkline, terminal
+from jumok.reports import attention
+from jumok.reports.attention import AttentionView, attention_page, curves_svg, heatmap_svg, sparkline, terminal
 
 EVIL = "</script><img src=x onerror=alert(1)>\"'&<!--{{data}}\x1b[31m\x00\ud800\u2028"
 ENGLISH = ("▁A", "▁man", "▁rid", "es", "▁a", "▁bike", ".", "</s>")
@@ -95,7 +95,7 @@ def test_a_map_without_layer_or_head_is_the_mean_over_them():
 
 
 def test_rows_of_a_mean_still_sum_to_one():
-    for kind in viz.KINDS:
+    for kind in attention.KINDS:
         np.testing.assert_allclose(make_view().map(kind).sum(axis=-1), 1, rtol=1e-5)
 
 
@@ -136,14 +136,14 @@ def test_a_model_without_self_attention_shows_only_its_cross_attention():
 
 
 def test_the_examples_in_the_docstrings_are_true():
-    assert doctest.testmod(viz) == (0, 1)
+    assert doctest.testmod(attention) == (0, 1)
 
 
 # ---- the terminal
 
 
 @pytest.mark.parametrize("color", [True, False])
-@pytest.mark.parametrize("kind", viz.KINDS)
+@pytest.mark.parametrize("kind", attention.KINDS)
 @pytest.mark.parametrize("width", [20, 33, 60, 100, 200])
 def test_no_line_is_wider_than_asked(width, kind, color):
     view = make_view(ENGLISH * 4, KOREAN * 4)
@@ -198,7 +198,7 @@ def test_the_caption_counts_layers_and_heads_from_one():
 def test_the_page_contains_the_exact_numbers_to_three_decimals():
     views = [make_view(), make_view(KOREAN, ENGLISH, layers=1, heads=2)]
     for view, data in zip(views, Page(attention_page(views)).content["views"], strict=True):
-        for kind in viz.KINDS:
+        for kind in attention.KINDS:
             weights, found = getattr(view, kind), data["maps"][kind]
             assert (found["layers"], found["heads"]) == weights.shape[:2]
             embedded = np.reshape(found["weights"], weights.shape) / 1000
@@ -235,7 +235,7 @@ def test_the_page_never_turns_text_into_markup():
 
 
 def test_the_page_opens_in_the_language_asked_for_and_holds_both():
-    for language in viz.LANGUAGES:
+    for language in attention.LANGUAGES:
         text = attention_page([make_view()], language=language)
         assert f'<html lang="{language}">' in text
         assert Page(text).content["language"] == language
@@ -245,7 +245,9 @@ def test_the_page_opens_in_the_language_asked_for_and_holds_both():
 
 def test_english_and_korean_have_the_same_interface_texts():
     text = attention_page([make_view()])
-    english, korean = (re.search(rf"\n  {language}: {{\n(.*?)\n  }},", text, re.S)[1] for language in viz.LANGUAGES)
+    english, korean = (
+        re.search(rf"\n  {language}: {{\n(.*?)\n  }},", text, re.S)[1] for language in attention.LANGUAGES
+    )
     keys = [re.findall(r"(?:^ {4}|, |\{ )(\w+): ", block, re.M) for block in (english, korean)]
     assert len(keys[0]) > 20
     assert keys[0] == keys[1]

@@ -5,15 +5,17 @@ import copy
 import pytest
 import torch
 
-from jumok import native
+from jumok.kernels import library
+from jumok.kernels.modules import FastTransformer, accelerate
 from jumok.models.base import PAD
-from jumok.nn.layers import Dropouts
+from jumok.models.transformer import Transformer
+from jumok.nn.dropout import Dropouts
 from jumok.training.objectives import next_token
-from jumok.training.team import Gradients, replica
+from jumok.training.update import Gradients
 from tests.helpers import SYMBOLS, made
 from tests.test_fused import batch_of
 
-compiled = pytest.mark.skipif(native.library() is None, reason="no C compiler on this machine")
+compiled = pytest.mark.skipif(library.load() is None, reason="no C compiler on this machine")
 FITTING = ["paper", "pre-norm", "rotary", "nowhere", "plain-dot", "deep-encoder", "no-bias", "untied", "target-tied"]
 LAYERED = [
     "rms",
@@ -31,13 +33,14 @@ BOTH = {"norm_place": "pre", "positions": "rotary"}
 
 
 def model_of(variant="paper", **changes):
-    return made(variant, **({"dropout": 0.3, "d_ff": 40} | changes)).float().train()
+    return accelerate(made(variant, **({"dropout": 0.3, "d_ff": 40} | changes)).float(), own=True).train()
 
 
 def layered(model):
     """The same model, layer by layer."""
     twin = copy.deepcopy(model)
-    twin.whole = None
+    twin.__dict__.pop("_whole", None)
+    twin.__class__ = Transformer
     return twin
 
 
@@ -63,7 +66,7 @@ def answer(model, source, target, *, key=7):
 @pytest.mark.parametrize("shape", [(1, 1, 1), (3, 7, 9), (5, 24, 17)], ids=str)
 def test_without_padding_a_pass_in_one_call_has_the_bits_of_the_layers(variant, changes, shape):
     model = model_of(variant, **changes)
-    assert model.whole is not None
+    assert model.whole() is not None
     ours, theirs = (answer(one, *tokens(*shape)) for one in (model, layered(model)))
     assert torch.equal(ours[0], theirs[0])
     assert ours[1].keys() == theirs[1].keys()
@@ -106,7 +109,7 @@ def test_a_source_of_padding_alone_is_looked_at_by_nobody():
 @pytest.mark.parametrize("variant", LAYERED)
 def test_what_no_kernel_knows_goes_layer_by_layer(variant):
     model = model_of(variant)
-    assert model.whole is None
+    assert not isinstance(model, FastTransformer) or model.whole() is None
     (states, gradients), plain = answer(model, *tokens(2, 5, 4)), answer(layered(model), *tokens(2, 5, 4))
     assert torch.equal(states, plain[0])
     assert all(torch.equal(gradients[name], one) for name, one in plain[1].items())
@@ -123,9 +126,9 @@ def test_an_id_without_a_row_is_an_error():
 @compiled
 def test_the_kernels_do_the_work_and_gradients_go_where_they_belong():
     model, batch = model_of(dropout=0.0), batch_of(1)[0]
-    twin = replica(model)
-    assert twin.whole is not None
-    assert twin.whole.encoder.table is twin.source.weight  # a copy knows its own weights
+    twin = accelerate(model, own=True).train()
+    assert twin.whole().parameters[0] is twin.source.weight  # a twin knows its own weights
+    assert twin.source.weight.data_ptr() == model.source.weight.data_ptr()
     expected, found = [], []
     for one, into in ((model, expected), (twin, found)):
         gradients = Gradients(list(one.parameters()))

@@ -5,7 +5,7 @@
         ended.signal == signal.SIGKILL
 
 `faults` are rules of tests/faults.c.  `kill_at` ends the process at the nth call of a function of ours, named as
-"jumok.training.team:Team.update".  `after` gives (seconds, signal number) to send from outside.
+"jumok.training.update:Team.update".  `after` gives (seconds, signal number) to send from outside.
 """
 
 import contextlib
@@ -26,9 +26,10 @@ from typing import Any
 
 HERE = Path(__file__).parent
 LOADED = [  # what a run would load
-    "jumok.cli", "jumok.experiment", "jumok.plan", "jumok.display", "sacrebleu", "sacrebleu.metrics", "rich.progress",
+    "jumok.cli.main", "jumok.runs.experiment", "jumok.runs.forecast", "jumok.cli.display",
+    "sacrebleu", "sacrebleu.metrics", "rich.progress",
     "tensorboard.compat.proto.event_pb2", "tensorboard.compat.proto.summary_pb2",
-    "tensorboard.summary.writer.record_writer", "jumok.data.phrasebook",
+    "tensorboard.summary.writer.record_writer", "jumok.data.made.phrasebook",
 ]  # fmt: skip
 
 
@@ -169,7 +170,7 @@ def child(request: dict[str, Any]) -> None:
     sys.stdin, sys.stdout, sys.stderr = (open(n, mode, encoding="utf-8") for n, mode in ((0, "r"), (1, "w"), (2, "w")))  # noqa: SIM115
     sys.argv = ["jumok", *request["arguments"]]
     ctypes.CDLL(None).faults_set(request["faults"].encode())
-    from jumok.cli import main
+    from jumok.cli.main import main
 
     main()
 

@@ -77,7 +77,7 @@ class Arena:
         self.run([self.python, "-m", "bench.peers.prepare", *arguments], "prepare", environment(threads=self.threads))
 
     def ours(self) -> Figures:
-        command: list[Any] = [self.python, "-m", "jumok.cli", "bench", "train", "--json", "--keep", self.folder]
+        command: list[Any] = [self.python, "-m", "jumok", "bench", "train", "--json", "--keep", self.folder]
         command += ["--recipe", self.size, "--source", self.source, "--target", self.target, "--tokens", self.tokens]
         command += ["--warmup-updates", self.warmup, "--updates", self.updates]
         command += [word for change in self.changes for word in ("--set", change)]

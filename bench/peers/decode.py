@@ -20,8 +20,8 @@ from typing import Any
 from bench.places import ROOT, Absent, environment, peer_python, peers, say
 from jumok.bench.decode import USUAL, Contender, at_least_one, cells, check_beams, contest, notes, ours, ratio, test_set
 from jumok.bench.measure import named
+from jumok.cli.terminal import numbers
 from jumok.errors import JumokError
-from jumok.shell import numbers
 
 PEERS = ("ct2-int8", "ct2-float32", "hf")
 
@@ -48,7 +48,7 @@ class Arena:
     def exported(self, precision: str) -> str:
         """The model as CTranslate2 reads it."""
         out = str(self.folder / precision)
-        command = [sys.executable, "-m", "jumok.cli", "export", "ctranslate2", self.model]
+        command = [sys.executable, "-m", "jumok", "export", "ctranslate2", self.model]
         command += ["--out", out, "--precision", precision]
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
         if done.returncode:

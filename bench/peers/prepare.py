@@ -9,10 +9,11 @@ import sys
 from pathlib import Path
 
 from bench.peers.task import SPECIALS
-from jumok import machine, recipes
+from jumok import machine
 from jumok.bench.train import Measured, protocol
+from jumok.config import presets
+from jumok.config.recipe import Recipe, parse_assignment
 from jumok.data.store import Side
-from jumok.recipe import Recipe, parse_assignment
 from jumok.text.vocabulary import Vocabulary
 
 
@@ -32,7 +33,7 @@ def write_pieces(path: Path, side: Side, count: int, vocabulary: Vocabulary) -> 
 
 
 def main(name: str, source: str, target: str, tokens: str, folder: str, *changes: str) -> None:
-    recipe = protocol(recipes.get(name), source=source, target=target, tokens=int(tokens))
+    recipe = protocol(presets.get(name), source=source, target=target, tokens=int(tokens))
     run = Measured(recipe.change(dict(map(parse_assignment, changes))), folder, warmup=0, updates=1)
     run.prepare()
     run.report.close()

@@ -13,9 +13,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from jumok.config.recipe import Recipe
     from jumok.errors import JumokError
-    from jumok.experiment import train
-    from jumok.recipe import Recipe
+    from jumok.runs.experiment import train
     from jumok.translator import Translator, load
 
 __version__ = "0.1.0"
@@ -23,10 +23,10 @@ __all__ = ["JumokError", "Recipe", "Translator", "load", "train"]
 
 _HOMES = {
     "JumokError": "jumok.errors",
-    "Recipe": "jumok.recipe",
+    "Recipe": "jumok.config.recipe",
     "Translator": "jumok.translator",
     "load": "jumok.translator",
-    "train": "jumok.experiment",
+    "train": "jumok.runs.experiment",
 }
 
 

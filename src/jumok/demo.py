@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from jumok import metrics
-from jumok.data import phrasebook
-from jumok.evaluate import alignment_errors
+from jumok.data.made import phrasebook
+from jumok.evaluation import metrics
+from jumok.evaluation.evaluate import alignment_errors
 from jumok.events import Sink
-from jumok.experiment import train
+from jumok.reports.attention import AttentionView, attention_page, heatmap_svg, terminal
+from jumok.runs.experiment import train
 from jumok.text.lines import write_lines
 from jumok.translator import load
-from jumok.viz import AttentionView, attention_page, heatmap_svg, terminal
 
 SHOWN = "My friend bought three apples at the market yesterday."  # the picture: English order into Korean order
 

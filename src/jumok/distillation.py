@@ -21,21 +21,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from jumok import bundle, checkpoint, preparation
-from jumok.checkpoint import Loaded, RunFolder
-from jumok.config import UNCLEANED, transformer
+from jumok.config.recipe import Recipe
+from jumok.config.sections import UNCLEANED, transformer
 from jumok.data import corpora
 from jumok.data.corpora import Corpus, Pair
 from jumok.data.prepare import folder as prepared_folder
 from jumok.errors import ModelFileError, Resumable
+from jumok.evaluation.metrics import chrf_matrix
 from jumok.events import Sink
-from jumok.experiment import Experiment, Run
-from jumok.metrics import chrf_matrix
 from jumok.models.transformer import Transformer
-from jumok.recipe import Recipe
+from jumok.runs import preparation
+from jumok.runs.context import Context
+from jumok.runs.experiment import run
+from jumok.runs.selecting import Run
+from jumok.storage import bundle, checkpoint
+from jumok.storage.checkpoint import Loaded, RunFolder
 from jumok.text.drafts import Draft
 from jumok.text.lines import digest, read_lines, write_lines
-from jumok.translator import Translation, Translator
+from jumok.translation import Translation
+from jumok.translator import Translator
 
 BEST = 5  # translations among which the lesson is chosen
 DEEPER = 1.5  # layers of the student's encoder for each of the teacher's
@@ -70,10 +74,11 @@ def distill(
     student = shape(recipe, encoder_layers, decoder_layers).change(lessons.data() | (changes or {}))
     if minutes is not None:
         student = student.change({"training.minutes": minutes, "training.steps": 10**9, "training.epochs": None})
-    return Experiment(
-        student, folder.path, sinks=sinks, stop=stop, began=began, more=minutes is not None,
-        vocabularies=teacher.vocabularies, inherit=lambda model: inherit(model, teacher.model),
-    ).run()  # fmt: skip
+    context = Context.of(folder, sinks=sinks, stop=stop, began=began, more=minutes is not None)
+    return run(
+        student, folder, context, vocabularies=teacher.vocabularies,
+        inherit=lambda model: inherit(model, teacher.model),
+    )  # fmt: skip
 
 
 def student_of(path: str | Path) -> Path:
@@ -171,7 +176,7 @@ class Lessons:
         """A line for every pair: of the teacher's best translations the one most like the reference."""
         width = max(BEST, translator.recipe.decoding.beam)
         rest, same = tee(islice(self.pairs(), done, None))
-        made = translator.lines((pair.source for pair in same), beam=width, best=BEST, details=False)
+        made = translator.lines((pair.source for pair in same), beam=width, n_best=BEST, details=False)
         for pair, translation in zip(rest, made, strict=True):
             if stop():
                 raise Resumable(

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import jumok
-from jumok import machine, native
+from jumok import machine
+from jumok.kernels import library
 
 NEEDED = {  # module -> package
     "torch": "torch",
@@ -81,7 +82,7 @@ def arithmetic(here: machine.Machine) -> list[Finding]:
 
 def kernels() -> tuple[str, Literal["fine", "poor"]]:
     """Whether the C kernels are there."""
-    if (problem := native.problem()) is None:
+    if (problem := library.problem()) is None:
         return "compiled for this processor", "fine"
     return f"none, so training is slower: {problem} (try: apt-get install gcc, or your system's equivalent)", "poor"
 

@@ -2,7 +2,7 @@
 
 A `JumokError` prints as at most three lines and carries the exit code of the process.  Anything else that
 escapes is a bug of ours and keeps its traceback.  Exit codes: 1 failed, 2 usage, 64 bad data, 65 bad model
-file, 74 disk, 75 stopped but resumable, 130 interrupted.
+file, 74 disk or memory, 75 stopped but resumable, 130 interrupted.
 """
 
 import difflib
@@ -67,6 +67,14 @@ class Resumable(JumokError):
     code = 75
 
 
+class Unsupported(UsageError):
+    """An engine that cannot run this model, or cannot do what it is asked; another engine may."""
+
+
+class Stopped(Exception):
+    """Somebody asked to stop: what was being done has ended early, and everything is as it was before it began."""
+
+
 class UnknownName(UsageError):
     """A name that is not in a closed list; proposes the nearest one."""
 
@@ -75,3 +83,11 @@ class UnknownName(UsageError):
         close = difflib.get_close_matches(name, names, n=1)
         guess = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names)}"
         super().__init__(f"no {kind} is called {name!r}; {guess}", where=where, hint=hint)
+
+
+def check_names(kind: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse a name that is not known, as a keyword that was misspelt."""
+    names = set(known)
+    for name in given:
+        if name not in names:
+            raise UnknownName(kind, name, names)

@@ -164,6 +164,12 @@ class LossLog:
         self._journal.close()
 
 
+def book(losses: Callable[..., None], report: Callable[..., None], **values: Any) -> None:
+    """Write an update to the loss log and report it."""
+    losses(**{name: values[name] for name in LossLog.COLUMNS})
+    report("step", **values)
+
+
 class Silence:
     """No log at all, for a process that does not speak."""
 

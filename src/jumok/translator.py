@@ -5,116 +5,72 @@
 >>> best = model.translate(["…", "…"], beam=4, attention=True)
 >>> best[0].score, best[0].attention.cross.shape          # (layers, heads, target, source)
 >>> for word in model.stream("A dog runs."): print(word, end="", flush=True)
+
+Keywords are the fields of `SearchOptions` and `Constraints` (config/search.py).  Where such a value is already made, it
+is given as `options` or `constraints`, and keywords change it.
 """
+
+from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from dataclasses import asdict, replace
 from itertools import islice
-from math import exp, isfinite
+from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
-from jumok import bundle
-from jumok.bundle import Bundle
+from jumok.config.search import ConstraintKeywords, Constraints, SamplingKeywords, SearchKeywords, SearchOptions
 from jumok.decoding.graph import Graph
 from jumok.decoding.hypothesis import NEVER, Hypothesis
-from jumok.engines.options import ANYTHING, Options, Wish
-from jumok.errors import ModelFileError, UnknownName, UsageError
+from jumok.engines.choose import Engines
+from jumok.engines.options import Count, EngineKeywords, EngineOptions, FastEngine, silent
+from jumok.errors import ModelFileError, UsageError, check_names
+from jumok.storage import bundle
+from jumok.storage.bundle import Bundle
+from jumok.text.boundaries import says, words_of
 from jumok.text.vocabulary import END, MASK, SEPARATOR, START
-from jumok.text.words import says, words_of
+from jumok.translation import (
+    ContentKeywords,
+    Contents,
+    TranslateKeywords,
+    Translation,
+    Word,
+    replace_surrogates,
+    split_words,
+)
 
 if TYPE_CHECKING:
-    from jumok.engines.ctranslate2_engine import CTranslate2Engine
-    from jumok.engines.native_engine import NativeEngine
     from jumok.engines.torch_engine import TorchEngine
-    from jumok.evaluate import Evaluation
-    from jumok.viz import AttentionView
+    from jumok.evaluation.evaluate import Evaluation
+    from jumok.reports.attention import AttentionView
 
 CHUNK = 1_024  # lines that are sorted and decoded together
 HOLE = "<mask>"  # where a word is missing
-ENGINES = ("auto", "native", "ctranslate2", "torch")
 
 
-@dataclass(frozen=True)
-class Word:
-    """A word of a translation and the probability that the model gave it, after the words before."""
+class EvaluateKeywords(SearchKeywords, total=False):
+    """How to search, and how to score: see `evaluation.evaluate.evaluate`."""
 
-    text: str
-    probability: float
-
-
-@dataclass(frozen=True)
-class Translation:
-    """One translation; `alternatives` are the next best.
-
-    `attention` and `alignment`, pairs of source word and word from 0, only where they were asked for.
-    """
-
-    source: str
-    text: str
-    score: float  # log-probability over the length penalty; nan where text alone was asked for
-    log_probability: float
-    tokens: tuple[str, ...] = ()
-    token_scores: tuple[float, ...] = ()
-    words: tuple[Word, ...] = ()
-    alternatives: tuple["Translation", ...] = ()
-    attention: "AttentionView | None" = None
-    alignment: tuple[tuple[int, int], ...] | None = None
-
-    def __str__(self) -> str:
-        return self.text
-
-    @property
-    def pharaoh(self) -> str:
-        """The alignment as word aligners write it: 0-0 1-2 2-1."""
-        return " ".join(f"{source}-{target}" for source, target in self.alignment or ())
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, attention left out."""
-        values = asdict(self) | {"alternatives": [other.to_json() for other in self.alternatives]}
-        del values["attention"]
-        return values
+    tokenize: str
+    compare: str | None
+    ter: bool
+    perplexity: bool
 
 
-@dataclass(frozen=True)
-class Wishes:
-    """What translations must and must not have: the same for all texts, or one for each."""
-
-    prefix: str | Sequence[str] | None = None  # how the translation begins
-    require: Sequence[str] | Sequence[Sequence[str]] | None = None  # words or phrases that are in it, in any order
-    forbid: Sequence[str] | Sequence[Sequence[str]] | None = None  # words or phrases that are not
-
-    @property
-    def any(self) -> bool:
-        return bool(self.prefix or self.require or self.forbid)
-
-    def of(self, count: int) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
-        """Prefix, required and forbidden phrases of each of `count` texts."""
-        given = self.prefix or ""
-        prefixes = [given] * count if isinstance(given, str) else list(given)
-        required, forbidden = self._each(self.require, count), self._each(self.forbid, count)
-        for name, found in (("prefix", prefixes), ("require", required), ("forbid", forbidden)):
-            if len(found) != count:
-                raise UsageError(
-                    f"{len(found)} of {name!r} for {count} texts", hint="give one for all, or one for each"
-                )
-        return list(zip(prefixes, required, forbidden, strict=True))
-
-    @staticmethod
-    def _each(given: Sequence[str] | Sequence[Sequence[str]] | None, count: int) -> list[tuple[str, ...]]:
-        if not given or isinstance(given[0], str):
-            return [tuple(map(str, given or ()))] * count
-        return [tuple(one) for one in given]
-
-
-def load(path: str | Path, *, others: Sequence[str | Path] = (), **choices: Any) -> "Translator":
+def load(
+    path: str | Path,
+    *,
+    others: Sequence[str | Path] = (),
+    say: Callable[[str], None] = lambda text: None,
+    **choices: Unpack[EngineKeywords],
+) -> Translator:
     """Load the translator of a run folder or an exported bundle; with `others`, an ensemble.
 
-    Further choices are those of `Translator`: engine, device, precision, shortlist, deterministic, say.
+    Choices are those of `EngineOptions`: engine, device, precision, shortlist, deterministic.  `say` is told in one
+    line why torch was taken instead of the engine asked for.
     """
-    return Translator.load(path, others=others, **choices)
+    return Translator.load(path, others=others, say=say, **choices)
 
 
 class Translator:
@@ -125,27 +81,17 @@ class Translator:
         found: Bundle,
         *,
         others: Sequence[Bundle] = (),
-        device: str = "cpu",
-        engine: str = "auto",
-        precision: str | None = None,
-        shortlist: bool = False,
-        deterministic: bool = False,
         say: Callable[[str], None] = lambda text: None,
+        **choices: Unpack[EngineKeywords],
     ) -> None:
         """`others` are models over the same vocabulary; their probabilities are averaged with the first's.
 
-        `engine` is auto (native where it can do what is asked, else torch), native, ctranslate2 or torch.  `precision`
-        is for ctranslate2; a `shortlist` for native and ctranslate2.  `say` is told, once and in one line, why torch
-        was taken instead of the engine that was named.
-
-        `deterministic`: a text gets the same translation and the same scores, to the last bit, whatever is translated
-        with it.  The native engine always gives that; ctranslate2, and torch where it has no kernels, then take one
-        sentence at a time.
+        With `deterministic` a text gets the same translation and the same scores, to the last bit, whatever is
+        translated with it.  The native engine always gives that; ctranslate2, and torch where it has no kernels, then
+        take one sentence at a time.
         """
-        if engine not in ENGINES:
-            raise UnknownName("engine", engine, ENGINES, where="in --engine")
-        self.bundle, self.others, self.device = found, tuple(others), device
-        self.recipe, self.card, self.folder = found.recipe, found.card, found.folder
+        check_names("choice", choices, {*EngineKeywords.__annotations__, "others", "say"})
+        self.bundle, self.recipe, self.card, self.folder = found, found.recipe, found.card, found.folder
         self.vocabularies, self.folders = found.vocabularies, [one.folder for one in (found, *others)]
         for one in others:
             if one.vocabularies.digest != self.vocabularies.digest:
@@ -154,158 +100,140 @@ class Translator:
                     where=f"{one.folder} has another one than {found.folder}",
                     hint="train both on the same text with the same vocabulary.size",
                 )
-        self.wanted, self.precision, self.shortlist = engine, precision, shortlist
-        self.deterministic = deterministic
-        self.say, self.told = say, set[str]()
+        self.engines = Engines([found, *others], EngineOptions(**choices), say)
 
     @classmethod
-    def load(cls, path: str | Path, *, others: Sequence[str | Path] = (), **choices: Any) -> "Translator":
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        others: Sequence[str | Path] = (),
+        say: Callable[[str], None] = lambda text: None,
+        **choices: Unpack[EngineKeywords],
+    ) -> Translator:
         """The model of a run folder or of an exported bundle, alone or with others."""
-        return cls(bundle.read(path), others=[bundle.read(one) for one in others], **choices)
+        check_names("choice", choices, {*EngineKeywords.__annotations__, "others", "say"})  # before anything is read
+        return cls(bundle.read(path), others=[bundle.read(one) for one in others], say=say, **choices)
 
-    @cached_property
-    def engine(self) -> "TorchEngine":
+    @property
+    def engine(self) -> TorchEngine:
         """The reference engine, which can do everything; torch is loaded when it is first needed."""
-        from jumok import checkpoint
-        from jumok.decoding.ensemble import Ensemble
-        from jumok.engines.torch_engine import TorchEngine
+        return self.engines.torch
 
-        models = [checkpoint.with_model(one).model.to(self.device) for one in (self.bundle, *self.others)]
-        together: Any = Ensemble(models) if self.others else models[0]  # type: ignore[arg-type]
-        surfaces = self.vocabularies.target.surfaces
-        return TorchEngine(together, device=self.device, surfaces=surfaces, deterministic=self.deterministic)
+    @engine.setter
+    def engine(self, engine: TorchEngine) -> None:
+        self.engines.torch = engine
+
+    @property
+    def fast(self) -> FastEngine | None:
+        """The fast engine, or None where it was not asked for or cannot run this model."""
+        return self.engines.fast
 
     @property
     def engine_name(self) -> str:
-        """What ordinary searches run on, as one says it."""
-        if self.fast is None:
-            return "torch"
-        name = f"ctranslate2 {self.precision or 'int8'}" if self.wanted == "ctranslate2" else "native"
-        return f"{name}{' with shortlist' if self.fast.shortlist else ''}"
+        """What ordinary searches run on, in a few words."""
+        return self.engines.description
+
+    @property
+    def deterministic(self) -> bool:
+        return self.engines.options.deterministic
 
     @property
     def model(self) -> Any:
         """The torch model; who changes its weights loads the translator with engine="torch", or others translate."""
         return self.engine.model
 
-    @cached_property
-    def fast(self) -> "NativeEngine | CTranslate2Engine | None":
-        """The fast engine, or None where it was not wanted or cannot run this model, which is told."""
-        if self.wanted == "torch":
-            return None
-        made: NativeEngine | CTranslate2Engine | str = "the fast engines run one model at a time"
-        if self.device != "cpu":
-            made = f"the fast engines run on the processor, not on {self.device}"
-        elif not self.others:
-            made = self._exported() if self.wanted == "ctranslate2" else self._native()
-        if isinstance(made, str):
-            self._fall_back(made)
-            return None
-        return made
+    def options(self, **keywords: Unpack[SearchKeywords]) -> SearchOptions:
+        """Search options: the recipe's, changed by what is given and not None."""
+        usual = self.recipe.decoding
+        options = SearchOptions(beam=usual.beam, length_penalty=usual.length_penalty, extra_length=usual.extra_length)
+        return options.change(**keywords)
 
-    def _native(self) -> "NativeEngine | str":
-        """Our own engine, or why not."""
-        from jumok.engines.native_engine import NativeEngine, obstacle
+    def _options(self, options: SearchOptions | None, keywords: SearchKeywords) -> SearchOptions:
+        """Those given, or the recipe's, changed by keywords."""
+        return self.options(**keywords) if options is None else options.change(**keywords)
 
-        return obstacle(self.recipe.model) or NativeEngine(self.bundle, shortlist=self.shortlist)
-
-    def _exported(self) -> "CTranslate2Engine | str":
-        """CTranslate2, or why not."""
-        from jumok.engines.ctranslate2_engine import CTranslate2Engine, obstacle
-
-        chosen: dict[str, Any] = {"shortlist": self.shortlist, "deterministic": self.deterministic}
-        chosen["precision"] = self.precision or "int8"
-        return obstacle(self.bundle) or CTranslate2Engine(self.bundle, **chosen)
-
-    def _fall_back(self, reason: str) -> None:
-        """Tell, once, why the torch engine does it."""
-        if reason not in self.told:
-            self.told.add(reason)
-            self.say(f"with the torch engine: {reason}")
-
-    def _engine_for(self, options: Options, wishes: Sequence[Wish]) -> "NativeEngine | CTranslate2Engine | TorchEngine":
-        """The engine that does this search."""
-        if self.fast is None:
-            return self.engine
-        if (missing := self.fast.why_not(options, wishes)) is not None:
-            self._fall_back(
-                f"the {'CTranslate2' if self.wanted == 'ctranslate2' else 'native'} engine has no {missing}"
-            )
-            return self.engine
-        return self.fast
-
-    def options(self, **chosen: Any) -> Options:
-        """Search options: the recipe's, overridden by what is given and not None."""
-        decoding = self.recipe.decoding
-        defaults = {
-            "beam": decoding.beam,
-            "length_penalty": decoding.length_penalty,
-            "extra_length": decoding.extra_length,
-        }
-        given = {name: value for name, value in chosen.items() if value is not None}
-        unknown = set(given) - set(Options.__dataclass_fields__)
-        if unknown:
-            raise UsageError(f"translate has no option {sorted(unknown)[0]!r}")
-        merged = defaults | given
-        if not given.get("sample"):
-            merged["beam"] = max(merged["beam"], given.get("best", 1)) if "beam" not in given else merged["beam"]
-        return Options(**merged)
-
+    @overload  # a str is also a Sequence[str]: the first that fits is taken
+    def translate(self, text: str, **keywords: Unpack[TranslateKeywords]) -> Translation: ...  # type: ignore[overload-overlap]
     @overload
-    def translate(self, text: str, **options: Any) -> Translation: ...
-    @overload
-    def translate(self, text: Sequence[str], **options: Any) -> list[Translation]: ...
+    def translate(self, text: Sequence[str], **keywords: Unpack[TranslateKeywords]) -> list[Translation]: ...
 
-    def translate(self, text: str | Sequence[str], **options: Any) -> Translation | list[Translation]:
+    def translate(
+        self, text: str | Sequence[str], **keywords: Unpack[TranslateKeywords]
+    ) -> Translation | list[Translation]:
         """Translate a sentence or a list of them.
 
-        Search: beam, length_penalty, extra_length, best (how many), exact, shortest, no_repeat, groups and diversity,
-        coverage; sample, temperature, top_k, top_p, seed; mbr (draw that many, take the one most like the others).
-        Wishes: prefix, require, forbid: the same for all, or one for each sentence.
+        Search: beam, length_penalty, extra_length, n_best (how many), exact, min_length, no_repeat, groups and
+        diversity, coverage; sample, temperature, top_k, top_p, seed; mbr (draw that many, take the one most like the
+        others).  Constraints: prefix, require, forbid: the same for all, or one for each sentence.
         More to know: attention=True, align=True; less, and faster: details=False, no tokens and words.
         """
+        texts = [text] if isinstance(text, str) else list(text)
+        done = list(self.lines(texts, chunk=max(1, len(texts)), **keywords))
+        return done[0] if isinstance(text, str) else done
+
+    def lines(
+        self,
+        texts: Iterable[str],
+        *,
+        chunk: int = CHUNK,
+        first: int = 0,
+        progress: Count = silent,
+        **keywords: Unpack[TranslateKeywords],
+    ) -> Iterator[Translation]:
+        """Translate a stream of lines in order, in bounded memory; `first` is the number of the first in its file."""
         if self.recipe.data.text is not None:
             raise self._other("translates")
-        texts = [text] if isinstance(text, str) else list(text)
-        done = self._begin(texts, Order.of(self, options))()
-        return done[0] if isinstance(text, str) else done
+        search, constraints, contents = _split(keywords)
+        options, walk = self._options(keywords.get("options"), search), iter(texts)
+        waiting: deque[Callable[[], list[Translation]]] = deque()
+        while block := list(islice(walk, chunk)):
+            each = Constraints.of(len(block), **constraints)
+            waiting.append(self._begin(block, options, each, contents, first=first, progress=progress))
+            first += len(block)
+            if len(waiting) > (chunk > 1):  # one block is read and written while another is decoded
+                yield from waiting.popleft()()
+        while waiting:
+            yield from waiting.popleft()()
 
     def _begin(
         self,
         texts: Sequence[str],
-        order: "Order",
+        options: SearchOptions,
+        constraints: Sequence[Constraints],
+        contents: Contents,
         *,
-        first: int = 0,
-        progress: Callable[[int], None] = lambda sentences: None,
+        first: int,
+        progress: Count,
     ) -> Callable[[], list[Translation]]:
         """Begin to translate, in the background where the engine can; the function waits for the translations."""
-        texts = list(map(whole, texts))
+        texts = list(map(replace_surrogates, texts))
         sources = self.vocabularies.source.encode_all(texts)
-        full = [row for row, ids in enumerate(sources) if ids]
-        wanted = order.wishes.of(len(texts))
-        wishes = {row: self.wish(*wanted[row]) for row in full}
+        encode = self.vocabularies.target.encode
+        encoded = {row: constraints[row].encode(encode) for row, ids in enumerate(sources) if ids}
         waiting: list[tuple[list[int], Callable[[], list[list[Hypothesis]]]]] = []
-        for kind in sorted({wish.kind for wish in wishes.values()}):  # how one is searched is not for others to decide
-            rows = [row for row in full if wishes[row].kind == kind]
-            options, wished = order.search(kind.forbid), [wishes[row] for row in rows]
-            more: dict[str, Any] = {"wishes": wished if any(kind) else None, "numbers": [first + row for row in rows]}
-            more |= {"details": order.details, "progress": progress}
-            found = self._engine_for(options, wished).submit([sources[row] for row in rows], options, **more)
+        for kinds in sorted({one.kinds for one in encoded.values()}):  # one text never decides how another is searched
+            rows = [row for row, one in encoded.items() if one.kinds == kinds]
+            searched, each = _widen(options, forbidding=kinds[2]), [encoded[row] for row in rows]
+            found = self.engines.choose(searched, each).submit(
+                [sources[row] for row in rows], searched, constraints=each if any(kinds) else None,
+                numbers=[first + row for row in rows], details=contents.details, progress=progress,
+            )  # fmt: skip
             waiting.append((rows, found))
+        bare = not (contents.details or options.mbr or any(constraints)) and options.n_best == 1
 
         def collect() -> list[Translation]:
             results = [Translation(text, "", 0.0, 0.0) for text in texts]  # a blank line stays blank
             found = [pair for rows, wait in waiting for pair in zip(rows, map(self._sound, wait()), strict=True)]
-            if order.bare:
+            if bare:
                 said = self.vocabularies.target.decode_all([hypotheses[0].body for _, hypotheses in found])
                 for (row, (one, *_)), text in zip(found, said, strict=True):
                     results[row] = Translation(texts[row], text, one.score, one.log_probability)
                 return results
             for row, hypotheses in found:
-                forbidden = wanted[row][2]
-                clean = [h for h in hypotheses if not self._says(h, forbidden)] or hypotheses
-                chosen = self._most_like_the_others(clean) if order.mbr else clean
-                made = [self._translation(texts[row], sources[row], h, order) for h in chosen[: order.options.best]]
+                allowed = [h for h in hypotheses if not self._says(h, constraints[row].forbid)] or hypotheses
+                chosen = (self._most_like_the_others(allowed) if options.mbr else allowed)[: options.n_best]
+                made = [self._translation(texts[row], sources[row], h, contents) for h in chosen]
                 results[row] = replace(made[0], alternatives=tuple(made[1:])) if len(made) > 1 else made[0]
             return results
 
@@ -319,21 +247,13 @@ class Translator:
             raise ModelFileError(what, where=f"in {self.folder}", hint="try: jumok model average RUN")
         return sound
 
-    def wish(self, prefix: str = "", require: Sequence[str] = (), forbid: Sequence[str] = ()) -> Wish:
-        """Wishes in words as the engine reads them."""
-        if not (prefix or require or forbid):
-            return ANYTHING
-        encode = self.vocabularies.target.encode
-        phrases = tuple(tuple(encode(phrase)) for phrase in require)
-        return Wish(tuple(encode(prefix)), tuple(filter(None, phrases)), tuple(filter(None, forbid)))
-
     def _says(self, hypothesis: Hypothesis, words: Sequence[str]) -> bool:
         text = self.vocabularies.target.decode(hypothesis.body) if words else ""
         return any(says(text, word) for word in words)
 
     def _most_like_the_others(self, samples: Sequence[Hypothesis]) -> list[Hypothesis]:
         """Minimum Bayes risk: samples by their mean chrF against all samples, best first, each once."""
-        from jumok.metrics import chrf_matrix
+        from jumok.evaluation.metrics import chrf_matrix
 
         texts = [self.vocabularies.target.decode(h.body) for h in samples]
         times = Counter(texts)
@@ -342,9 +262,9 @@ class Translator:
         first = dict(reversed(list(zip(texts, samples, strict=True))))
         return [replace(first[text], score=means[text]) for text in sorted(first, key=lambda text: -means[text])]
 
-    def _translation(self, text: str, source: list[int], hypothesis: Hypothesis, order: "Order") -> Translation:
+    def _translation(self, text: str, source: list[int], hypothesis: Hypothesis, contents: Contents) -> Translation:
         vocabulary, body = self.vocabularies.target, list(hypothesis.body)
-        if not order.details:
+        if not contents.details:
             return Translation(text, vocabulary.decode(body), hypothesis.score, hypothesis.log_probability)
         return Translation(
             source=text,
@@ -353,106 +273,79 @@ class Translator:
             log_probability=hypothesis.log_probability,
             tokens=tuple(vocabulary.pieces(hypothesis.ids)),
             token_scores=hypothesis.token_scores,
-            words=self._words(hypothesis),
-            attention=self._view(text, source, body) if order.attention else None,
-            alignment=self._links(source, body) if order.align else None,
+            words=split_words(body, hypothesis.token_scores, vocabulary),
+            attention=self._view(text, source, body) if contents.attention else None,
+            alignment=self._links(source, body) if contents.align else None,
         )
 
-    def _words(self, hypothesis: Hypothesis) -> tuple[Word, ...]:
-        """The words of a translation, each with the product of the probabilities of its subwords."""
-        decode, body, found = self.vocabularies.target.decode, hypothesis.body, list[Word]()
-        numbers, start = words_of(self.vocabularies.target.pieces(body)), 0
-        for stop in range(1, len(body) + 1):
-            if stop < len(body) and numbers[stop] == numbers[stop - 1]:
-                continue
-            if text := decode(body[start:stop]):  # a space alone belongs to the word behind it
-                found.append(Word(text, exp(sum(hypothesis.token_scores[start:stop]))))
-                start = stop
-        return tuple(found)
-
     def _links(self, source: list[int], target: list[int]) -> tuple[tuple[int, int], ...]:
-        from jumok.metrics import word_links
+        from jumok.evaluation.metrics import word_links
 
         weights = self.engine.aligned([(source, target)])[0].float().cpu().numpy()
         read = source[: weights.shape[1] - 1]  # an absurdly long one is cut
         sides = (self.vocabularies.source.pieces([*read, END]), self.vocabularies.target.pieces([*target, END]))
         return tuple(sorted(word_links(weights, *(words_of(pieces) for pieces in sides)), key=lambda link: link[::-1]))
 
-    def alternatives(self, text: str, prefix: str = "", *, count: int = 5, **options: Any) -> list[Translation]:
+    def alternatives(
+        self,
+        text: str,
+        prefix: str = "",
+        *,
+        count: int = 5,
+        options: SearchOptions | None = None,
+        **keywords: Unpack[SearchKeywords],
+    ) -> list[Translation]:
         """Translations that go on differently behind a prefix (at the first word, without one), best first."""
-        source, order = self.vocabularies.source.encode(text), Order.of(self, options)
+        source, chosen = self.vocabularies.source.encode(text), self._options(options, keywords)
         if not source:
             return []
         start = self.vocabularies.target.encode(prefix)
-        found = self.engine.alternatives(source, start, count, order.options)
-        return [self._translation(text, source, hypothesis, order) for hypothesis in found]
+        found = self.engine.alternatives(source, start, count, chosen)
+        return [self._translation(text, source, hypothesis, Contents()) for hypothesis in found]
 
-    def graph(self, text: str, **options: Any) -> list[dict[str, Any]]:
+    def graph(self, text: str, **keywords: Unpack[SearchKeywords]) -> list[dict[str, Any]]:
         """The search as data: every continuation that the beam looked at, with its parent and its fate."""
-        source, graph = self.vocabularies.source.encode(text), Graph()
+        source, graph, options = self.vocabularies.source.encode(text), Graph(), self.options(**keywords)
         if source:
-            self.engine.watch(source, self.options(**options), graph.grow)
+            self.engine.watch(source, options, graph.grow)
         nodes = graph.sentences.get(0, [])
         pieces = self.vocabularies.target.pieces([node.token for node in nodes])
         return [node._asdict() | {"piece": piece} for node, piece in zip(nodes, pieces, strict=True)]
 
-    def lines(
-        self,
-        texts: Iterable[str],
-        *,
-        chunk: int = CHUNK,
-        first: int = 0,
-        progress: Callable[[int], None] = lambda sentences: None,
-        **options: Any,
-    ) -> Iterator[Translation]:
-        """Translate a stream of lines in order, in bounded memory; `first` is the number of the first in its file."""
-        if self.recipe.data.text is not None:
-            raise self._other("translates")
-        walk, order = iter(texts), Order.of(self, options)
-        waiting: deque[Callable[[], list[Translation]]] = deque()
-        while block := list(islice(walk, chunk)):
-            waiting.append(self._begin(block, order, first=first, progress=progress))
-            first += len(block)
-            if len(waiting) > (chunk > 1):  # one block is read and written while another is decoded
-                yield from waiting.popleft()()
-        while waiting:
-            yield from waiting.popleft()()
-
-    def stream(self, text: str, **options: Any) -> Iterator[str]:
+    def stream(
+        self, text: str, *, options: SearchOptions | None = None, **keywords: Unpack[SearchKeywords]
+    ) -> Iterator[str]:
         """The translation piece by piece as it is made, greedily (or sampled with sample=True)."""
-        source = self.vocabularies.source.encode(text)
-        if not source:
-            return
-        said, ids = "", []
-        for token in self.engine.stream(source, self.options(**{"beam": 1, **options})):
-            ids.append(token)
-            now = self.vocabularies.target.decode(ids)
-            if now.startswith(said) and not now.endswith("\ufffd"):  # wait while a character is incomplete
-                yield now[len(said) :]
-                said = now
-        yield self.vocabularies.target.decode(ids)[len(said) :]
+        chosen, source = self._options(options, keywords), self.vocabularies.source.encode(text)
+        if source:
+            yield from self._pieces(self.engine.stream(source, chosen))
 
-    def generate(self, prompt: str = "", *, length: int = 200, **options: Any) -> Iterator[str]:
+    def generate(self, prompt: str = "", *, length: int = 200, **keywords: Unpack[SamplingKeywords]) -> Iterator[str]:
         """What a model of a text says after a prompt, piece by piece as it is made: so many tokens, drawn by chance.
 
         Options: temperature (0 is always the likeliest), top_k, top_p, seed.
         """
+        check_names("option", keywords, {*SamplingKeywords.__annotations__, "length"})
         if self.recipe.data.text is None or not hasattr(self.model, "start"):
             raise self._other("goes on with a text")
-        vocabulary = self.vocabularies.target
-        ids = [*vocabulary.encode(prompt)] if prompt else []
-        chosen = self.options(**{"sample": True, **options}, extra_length=length, shortest=len(ids) + length)
+        ids = [*self.vocabularies.target.encode(prompt)] if prompt else []
+        options = self.options(sample=True, extra_length=length, min_length=len(ids) + length, **keywords)
         never = [token for token in NEVER if token != SEPARATOR]  # a line may end
-        said, made = vocabulary.decode(ids), list(ids)
-        for token in self.engine.stream([], chosen, prefix=ids, never=never):
+        yield from self._pieces(self.engine.stream([], options, prefix=ids, never=never), ids)
+
+    def _pieces(self, tokens: Iterable[int], before: Sequence[int] = ()) -> Iterator[str]:
+        """The text of tokens as they come, after those that were there before."""
+        decode, made = self.vocabularies.target.decode, list(before)
+        said = decode(made) if made else ""
+        for token in tokens:
             made.append(token)
-            now = vocabulary.decode(made)
+            now = decode(made)
             if now.startswith(said) and not now.endswith("\ufffd"):  # wait while a character is incomplete
                 yield now[len(said) :]
                 said = now
-        yield vocabulary.decode(made)[len(said) :]
+        yield decode(made)[len(said) :]
 
-    def fill(self, text: str, *, best: int = 5) -> list[list[Word]]:
+    def fill(self, text: str, *, n_best: int = 5) -> list[list[Word]]:
         """The likeliest words for every <mask> in a text, best first, by a model that learnt to fill in (BERT)."""
         import torch
 
@@ -465,7 +358,7 @@ class Translator:
         with torch.inference_mode():
             logits = self.model.fill(torch.tensor([ids]))  # (holes, V)
             logits[:, [*NEVER, END]] = -torch.inf
-            found = logits.softmax(dim=-1).topk(min(best, logits.shape[-1]), dim=-1)
+            found = logits.softmax(dim=-1).topk(min(n_best, logits.shape[-1]), dim=-1)
         rows = zip(found.indices.tolist(), found.values.tolist(), strict=True)
         return [[Word(vocabulary.decode([token]), chance) for token, chance in zip(*row, strict=True)] for row in rows]
 
@@ -483,23 +376,23 @@ class Translator:
             (self.vocabularies.source.encode(source), self.vocabularies.target.encode(target))
             for source, target in zip(sources, targets, strict=True)
         ]
-        scored = self.engine.score(pairs, alpha=self.recipe.decoding.length_penalty)
+        scored = self.engine.score(pairs, length_penalty=self.recipe.decoding.length_penalty)
         pieces = self.vocabularies.target.pieces
         return [
             Translation(source, target, h.score, h.log_probability, tuple(pieces(h.ids)), h.token_scores)
             for source, target, h in zip(sources, targets, scored, strict=True)
         ]
 
-    def attention(self, text: str, translation: str | None = None, **options: Any) -> "AttentionView":
+    def attention(self, text: str, translation: str | None = None, **keywords: Unpack[SearchKeywords]) -> AttentionView:
         """Attention of every layer and head for a sentence and its translation (its own best, unless given)."""
-        source = self.vocabularies.source.encode(text)
+        source, options = self.vocabularies.source.encode(text), self.options(**keywords)
         if translation is None:
-            hypothesis = self.engine.decode([source], self.options(**options))[0][0]
+            hypothesis = self.engine.decode([source], options)[0][0]
             return self._view(text, source, list(hypothesis.body))
         return self._view(text, source, self.vocabularies.target.encode(translation))
 
-    def _view(self, text: str, source: list[int], target: list[int]) -> "AttentionView":
-        from jumok.viz import AttentionView
+    def _view(self, text: str, source: list[int], target: list[int]) -> AttentionView:
+        from jumok.reports.attention import AttentionView
 
         maps = self.engine.attention(source, target)
         if not any(len(layers) for layers in vars(maps).values()):
@@ -517,51 +410,29 @@ class Translator:
             translation=vocabulary.decode(target),
         )
 
-    def evaluate(self, source: str | Path, target: str | Path, **options: Any) -> "Evaluation":
+    def evaluate(self, source: str | Path, target: str | Path, **keywords: Unpack[EvaluateKeywords]) -> Evaluation:
         """BLEU and chrF with their signatures on a test set of two files; ter=True and perplexity=True add those."""
-        from jumok.evaluate import evaluate
+        from jumok.data.corpora import test_set
+        from jumok.evaluation.evaluate import evaluate
 
-        return evaluate(self, str(source), str(target), **options)
-
-
-def whole(text: str) -> str:
-    """The text with a mark in place of half characters (lone surrogates, which JSON lets through)."""
-    try:
-        text.encode()
-        return text
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        check_names("option", keywords, EvaluateKeywords.__annotations__)
+        return evaluate(self, test_set(str(source), str(target), None), **keywords)
 
 
-@dataclass(frozen=True)
-class Order:
-    """All that was asked for: how to search, what for, and what else to tell."""
+def _split(keywords: TranslateKeywords) -> tuple[SearchKeywords, ConstraintKeywords, Contents]:
+    """How to search, the constraints of all texts or of each, and what translations hold."""
+    check_names("option", keywords, {*TranslateKeywords.__annotations__, "chunk", "first", "progress"})
+    given = {name: value for name, value in keywords.items() if value is not None}
+    search, bound, contents = (
+        {name: value for name, value in given.items() if name in kind.__annotations__}
+        for kind in (SearchKeywords, ConstraintKeywords, ContentKeywords)
+    )
+    bound = asdict(keywords.get("constraints") or Constraints()) | bound
+    return cast(SearchKeywords, search), cast(ConstraintKeywords, bound), Contents(**cast(Any, contents))
 
-    options: Options
-    wishes: Wishes = Wishes()
-    mbr: int = 0
-    attention: bool = False
-    align: bool = False
-    details: bool = True  # tokens and words with their probabilities
 
-    @classmethod
-    def of(cls, translator: Translator, given: dict[str, Any]) -> "Order":
-        rest = {name: value for name, value in given.items() if value is not None}
-        wishes = Wishes(**{name: rest.pop(name) for name in ("prefix", "require", "forbid") if name in rest})
-        own = {name: rest.pop(name) for name in ("mbr", "attention", "align", "details") if name in rest}
-        if own.get("mbr"):
-            rest = {"temperature": 0.5} | rest | {"sample": True}  # at 1 too many samples are far off (LOG.md)
-        if own.get("attention") or own.get("align"):
-            own["details"] = True
-        return cls(translator.options(**rest), wishes, **own)
-
-    @property
-    def bare(self) -> bool:
-        """Whether the text of the best translation is all that is wanted."""
-        return not (self.details or self.mbr or self.wishes.any) and self.options.best == 1
-
-    def search(self, forbidding: bool) -> Options:
-        """The engine's options: several hypotheses, where one of them is chosen afterwards."""
-        if self.mbr:
-            return replace(self.options, best=max(self.mbr, self.options.best))
-        return replace(self.options, best=self.options.beam) if forbidding and not self.options.sample else self.options
+def _widen(options: SearchOptions, *, forbidding: bool) -> SearchOptions:
+    """The engine's options: several hypotheses, where one of them is chosen afterwards."""
+    if options.mbr:
+        return replace(options, n_best=max(options.mbr, options.n_best))
+    return replace(options, n_best=options.beam) if forbidding and not options.sample else options

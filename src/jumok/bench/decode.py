@@ -29,7 +29,7 @@ import jumok
 from jumok import machine
 from jumok.bench.measure import named, settings
 from jumok.errors import DataError, JumokError, UnknownName, UsageError
-from jumok.metrics import bleu
+from jumok.evaluation.metrics import bleu
 from jumok.text.lines import read_pairs
 
 ENGINES = {  # how each is asked for

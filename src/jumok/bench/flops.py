@@ -17,7 +17,7 @@ Alphabet   D model width · H heads · K key width · W value width · V vocabul
 
 from collections.abc import Sequence
 
-from jumok.config import TransformerConfig
+from jumok.config.sections import TransformerConfig
 
 
 def training_flops(config: TransformerConfig, symbols: int, source: Sequence[int], target: Sequence[int]) -> float:

@@ -13,11 +13,11 @@ from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jumok import bundle
 from jumok.bench import decode
 from jumok.data.lexicon import FILE
 from jumok.engines.ctranslate2_engine import exported
 from jumok.errors import UsageError
+from jumok.storage import bundle
 
 ENGINES = tuple(decode.ENGINES)
 

@@ -4,17 +4,17 @@
     figures["target_tokens_per_second"], figures["share_of_sgemm"]
 
 The protocol: a joint vocabulary of 8,000 subwords, updates of about 4,096 tokens, `warmup` updates that do not count,
-then `updates` clean ones.  What runs is an `Experiment` like any other, with its batches, dropout, smoothing,
-optimiser and event log; it only never validates and never saves.  The limit is the rate of float32 matrix products,
+then `updates` clean ones.  What runs is what `jumok train` runs, with its batches, dropout, smoothing, optimizer and
+event log; it only never validates and never saves.  The limit is the rate of float32 matrix products,
 measured in the same process: the fastest shape is looked for before and after, and timed between the updates, because
 a host that is shared may be a fifth slower a minute later.
 """
 
 import tempfile
 from collections import deque
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, nullcontext
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 import jumok
-from jumok import machine, native, recipes
+from jumok import machine
 from jumok.bench import flops
 from jumok.bench.measure import (
     SQUARES,
@@ -31,15 +31,23 @@ from jumok.bench.measure import (
     beside,
     named,
 )
-from jumok.config import UNCLEANED, transformer
+from jumok.config import presets
+from jumok.config.recipe import Recipe
+from jumok.config.sections import UNCLEANED, transformer
 from jumok.data.batches import Batch, Batches, Noise
 from jumok.data.store import Store
-from jumok.errors import JumokError, Resumable, UsageError
-from jumok.events import Event
-from jumok.experiment import Experiment, Run
+from jumok.errors import JumokError, UsageError
+from jumok.events import Event, LossLog, Sink
+from jumok.kernels.modules import FastTransformer
 from jumok.models.base import PAD
-from jumok.recipe import Recipe
-from jumok.training.pace import Progress
+from jumok.runs.claiming import claim, hold, settle_data
+from jumok.runs.context import Context
+from jumok.runs.experiment import drive
+from jumok.runs.pacing import pace_of
+from jumok.runs.preparation import prepare_run
+from jumok.runs.trainee import Trainee, assemble
+from jumok.storage.checkpoint import RunFolder
+from jumok.training.progress import Progress
 
 SYMBOLS = 8_000
 COUNT = "a count of operations"
@@ -90,70 +98,77 @@ class Counted(Batches):
         return self.given[-1]
 
 
-class Measured(Experiment):
-    """A run that is timed update by update and leaves nothing but its vocabulary and token store."""
+class Meter:
+    """Takes the time of a run, update by update; the fastest matrix product is timed between updates."""
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        out: str | Path,
-        *,
-        warmup: int | None,
-        updates: int | None,
-        fastest: tuple[int, int, int] = SQUARES[0],
-    ) -> None:
-        super().__init__(recipe, out, sinks=[self.hear], stop=lambda: self.watch is not None and self.watch.enough)
-        self.chosen = (warmup, updates)
-        self.watch: Watch | None = None
-        self.parameters = 0
-        self.fastest = fastest  # the matrix product that is timed between updates
+    def __init__(self, trainee: Trainee, feed: Counted, watch: Watch, fastest: tuple[int, int, int]) -> None:
+        self.trainee, self.feed, self.watch, self.fastest = trainee, feed, watch, fastest
         self.meanwhile: list[float] = []
 
-    def assemble(self) -> None:
-        super().assemble()
-        self.feed: Counted = Counted.like(self.feed)
-
     def hear(self, event: Event) -> None:
-        """Events of the run: at `begin` the watch starts, at every `step` it takes the time."""
-        if event["event"] == "begin":
-            self.parameters = event["parameters"]
-            usual = FEW if self.parameters >= LARGE else MANY
-            warmup, updates = (n if given is None else given for n, given in zip(usual, self.chosen, strict=True))
-            self.watch = Watch(warmup=warmup, updates=updates)
-        elif event["event"] == "step" and self.watch is not None:
+        """At every update, take the time."""
+        if event["event"] == "step":
             now = self.watch.read()  # counting the work takes time, too
             self.watch.update(self.work(event["tokens"], event["loss"]), now)
             self.meanwhile += machine.sgemm([self.fastest], seconds=PROBE).values()
             self.watch.resume()
 
+    def enough(self) -> bool:
+        return self.watch.enough
+
     def work(self, tokens: int, loss: float) -> Work:
         """What went through in an update of so many target tokens: the next batches that were given out."""
         source: list[int] = []
         target: list[int] = []
-        padded = getattr(self.team.model, "whole", None) is None or native.library() is None
+        team = self.trainee.team
+        fast = team.models[0]
+        padded = not isinstance(fast, FastTransformer) or fast.whole() is None
         grid = 0
         while sum(target) < tokens and self.feed.given:
             batch = self.feed.given.popleft()
-            for worker in range(self.team.workers):  # each pads its own share
-                share = batch.share(worker, self.team.workers)
+            for worker in range(team.workers):  # each pads its own share
+                share = batch.share(worker, team.workers)
                 source += (share.source != PAD).sum(dim=1).tolist()
                 target += (share.labels != PAD).sum(dim=1).tolist()
                 grid += share.source.numel() + share.labels.numel() if padded else 0
         if sum(target) != tokens:
             raise JumokError(f"the update says {tokens:,} tokens, its batches {sum(target):,}")
-        model = transformer(self.recipe.model, COUNT)
-        operations = flops.training_flops(model, len(self.vocabularies.target), source, target)
+        model = transformer(self.trainee.recipe.model, COUNT)
+        operations = flops.training_flops(model, len(self.trainee.vocabularies.target), source, target)
         real = sum(source) + sum(target)
         return Work(sum(source), sum(target), max(grid, real), len(source), operations, loss)
 
-    def validate(self, progress: Progress) -> dict[str, float]:
-        return {"loss": 0.0}
 
-    def save(self, progress: Progress) -> None:
-        """A benchmark keeps no weights."""
-
-    def finish(self, reason: str, progress: Progress) -> Run:
-        return Run(self.folder.path, {})
+def time_updates(
+    recipe: Recipe,
+    out: str | Path,
+    *,
+    warmup: int | None,
+    updates: int | None,
+    fastest: tuple[int, int, int] = SQUARES[0],
+    sinks: Sequence[Sink] = (),
+) -> Meter:
+    """Prepare, assemble and train as a run does, but never validate and never save; only vocabulary and store stay."""
+    machine.keep_memory()
+    folder = RunFolder(out)
+    recipe, texts = settle_data(recipe, folder)
+    context = Context.of(folder, sinks=sinks)
+    with hold(folder, context), closing(LossLog(folder.losses)) as losses:
+        claim(folder, recipe, context.world)
+        trainee = assemble(recipe, prepare_run(recipe, folder, texts, context), context)
+        feed: Counted = Counted.like(trainee.feed)
+        usual = FEW if trainee.parameters >= LARGE else MANY
+        chosen = [n if given is None else given for n, given in zip(usual, (warmup, updates), strict=True)]
+        meter = Meter(trainee, feed, Watch(warmup=chosen[0], updates=chosen[1]), fastest)
+        context.report.sinks.append(meter.hear)
+        losses.begin(0)
+        progress = Progress()
+        pace = pace_of(trainee, progress, context, checkpoint=0)
+        drive(
+            replace(trainee, feed=feed), pace, progress, replace(context, stop=meter.enough),
+            validate=lambda progress: {"loss": 0.0}, save=lambda progress: None, losses=losses,
+        )  # fmt: skip
+    return meter
 
 
 def measure(
@@ -172,41 +187,40 @@ def measure(
     for name, given, least in (("warmup-updates", warmup, 0), ("updates", updates, 1)):
         if given is not None and given < least:
             raise UsageError(f"--{name} is at least {least}; got {given}", where=f"in --{name}")
-    chosen = recipes.get(recipe) if isinstance(recipe, str) else recipe
+    chosen = presets.get(recipe) if isinstance(recipe, str) else recipe
     chosen = protocol(chosen, source=source, target=target, tokens=tokens).change(changes or {})
     products = [*SQUARES, *flops.shapes(transformer(chosen.model, COUNT), chosen.vocabulary.size, tokens)]
     say("measuring matrix products")
     before = machine.sgemm(products)
     with tempfile.TemporaryDirectory(prefix="jumok-bench-") if keep is None else nullcontext(keep) as folder:
         fastest = max(products, key=lambda shape: before[machine.shape_name(shape)])
-        run = Measured(chosen, folder, warmup=warmup, updates=updates, fastest=fastest)
-        run.report.sinks.append(lambda event: say(event["text"]) if event["event"] == "stage" else None)
-        with suppress(Resumable):  # enough was measured
-            run.run()
+        meter = time_updates(
+            chosen, folder, warmup=warmup, updates=updates, fastest=fastest,
+            sinks=[lambda event: say(event["text"]) if event["event"] == "stage" else None],
+        )  # fmt: skip
         memory = machine.peak_memory()
         after = machine.sgemm(products)
         rates = {shape: max(before[shape], after[shape]) for shape in before}
-        return describe(run, rates, memory)
+        return describe(meter, rates, memory)
 
 
-def describe(run: Measured, rates: Mapping[str, float], memory: int) -> dict[str, Any]:
+def describe(meter: Meter, rates: Mapping[str, float], memory: int) -> dict[str, Any]:
     """Everything a line of results must say; names of files, never of folders."""
-    assert run.watch is not None
-    figures = run.watch.figures()
-    operations = sum(update.work.flops for update in run.watch.counted)
-    first, last = run.watch.losses() or (0.0, 0.0)
-    data, model = run.recipe.data, transformer(run.recipe.model, COUNT)
-    meanwhile = run.meanwhile[run.watch.warmup :]
-    others = beside(run.watch, rates, memory, threads=torch.get_num_threads(), meanwhile=meanwhile)
+    watch, recipe = meter.watch, meter.trainee.recipe
+    figures = watch.figures()
+    operations = sum(update.work.flops for update in watch.counted)
+    first, last = watch.losses() or (0.0, 0.0)
+    data, model = recipe.data, transformer(recipe.model, COUNT)
+    others = beside(watch, rates, memory, threads=torch.get_num_threads(), meanwhile=meter.meanwhile[watch.warmup :])
     return {
         "bench": "train",
         "system": "jumok",
         "version": jumok.__version__,
         "torch": torch.__version__,
-        "recipe": run.recipe.name,
+        "recipe": recipe.name,
         "corpus": data.corpus or f"{named(data.source or '')} + {named(data.target or '')}",
-        "symbols": len(run.vocabularies.target),
-        "parameters": run.parameters,
+        "symbols": len(meter.trainee.vocabularies.target),
+        "parameters": meter.trainee.parameters,
         "sizes": {
             "encoder_layers": model.encoder_layers,
             "decoder_layers": model.decoder_layers,
@@ -215,8 +229,8 @@ def describe(run: Measured, rates: Mapping[str, float], memory: int) -> dict[str
             "heads": model.heads,
         },
         "dropout": model.dropout,
-        "label_smoothing": run.recipe.training.label_smoothing,
-        "tokens": run.recipe.training.tokens_per_update,
+        "label_smoothing": recipe.training.label_smoothing,
+        "tokens": recipe.training.tokens_per_update,
         **figures,
         "flops_per_update": operations / figures["updates"],
         "gflops": operations / figures["wall_seconds"] / 1e9,

@@ -27,6 +27,7 @@ from typing import Any, TextIO
 
 import jumok
 from jumok.bench.measure import read_clocks, undisturbed
+from jumok.engines.options import EngineKeywords
 from jumok.errors import JumokError, UsageError
 from jumok.machine import peak_memory
 
@@ -66,10 +67,10 @@ class Jumok(System):
     """Our own, loaded as the command line does; without torch where the engine needs none."""
 
     def __init__(self, model: str, engine: str, precision: str | None, shortlist: bool) -> None:
-        chosen: dict[str, Any] = {"engine": engine, "precision": precision, "shortlist": shortlist}
+        chosen: EngineKeywords = {"engine": engine, "precision": precision, "shortlist": shortlist}
         self.translator = jumok.Translator.load(model, say=refuse, **chosen)
         self.translator.translate("1")  # the engine is made now, or says why it cannot be
-        self.version, self.once = jumok.__version__, ["-m", "jumok.cli", "translate", model, *flags(chosen)]
+        self.version, self.once = jumok.__version__, ["-m", "jumok", "translate", model, *flags(chosen)]
 
     def translate(self, texts: list[str], beam: int) -> list[str]:
         """Text alone, as `jumok translate` gives it and the peers do; probabilities of words would cost more."""
@@ -84,7 +85,7 @@ def refuse(text: str) -> None:
     raise UsageError(f"it would translate {text}")
 
 
-def flags(chosen: dict[str, Any]) -> list[str]:
+def flags(chosen: EngineKeywords) -> list[str]:
     """Choices of a translator as options of the command line."""
     words = []
     for name, value in chosen.items():

@@ -1,1 +1,4 @@
-"""Corpora to batches."""
+"""From text to batches: pairs, preparation, token store, batches; and the corpora that jumok makes itself.
+
+Level 4.  Read first: corpora.py, then batches.py.
+"""

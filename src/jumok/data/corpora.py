@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from jumok.config import CorpusConfig, DataConfig
+from jumok.config.sections import CorpusConfig, DataConfig
 from jumok.data import passages
 from jumok.errors import DataError, DiskError, JumokError, UnknownName, UsageError
 from jumok.text import addresses, sources
@@ -126,7 +126,7 @@ def from_text(
 
 def stories(task: int, count: int, seed: int, split: str = "train") -> Corpus:
     """A story and a question, and its answer: a task in the manner of bAbI."""
-    from jumok.data import stories as told
+    from jumok.data.made import stories as told
 
     def read() -> Iterator[tuple[str, str]]:
         return ((story.text, story.answer) for story in told.stories(task, count, seed=seed, split=split))
@@ -136,7 +136,7 @@ def stories(task: int, count: int, seed: int, split: str = "train") -> Corpus:
 
 def phrases(split: str, count: int, seed: int) -> Corpus:
     """The embedded English–Korean phrasebook."""
-    from jumok.data import phrasebook  # its grammar takes a moment, and few need it
+    from jumok.data.made import phrasebook  # its grammar takes a moment, and few need it
 
     def make() -> Iterator[tuple[str, str]]:
         return ((phrase.english, phrase.korean) for phrase in phrasebook.phrases(split, count, seed=seed))
@@ -153,7 +153,7 @@ def phrases(split: str, count: int, seed: int) -> Corpus:
 
 def task(name: str, count: int, seed: int) -> Corpus:
     """Copy, reverse or sort a few symbols: tasks that take seconds to learn."""
-    from jumok.data import phrasebook
+    from jumok.data.made import phrasebook
 
     return Corpus(name, lambda: iter(phrasebook.task(name, count, seed=seed)), _made("task", name, count, seed))
 
@@ -191,7 +191,7 @@ TEXT: dict[str, Any] = {
 }
 
 
-def usual(corpus: str | None, text: str | None) -> dict[str, Any]:
+def usual(corpus: str | None, text: str | Path | None) -> dict[str, Any]:
     """Changes to a recipe that such a corpus wants."""
     if text is not None:
         return TEXT

@@ -16,9 +16,9 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from jumok.bundle import SHORTLIST, Bundle, check_header
 from jumok.data.store import Side, Store
 from jumok.errors import ModelFileError
+from jumok.storage.bundle import SHORTLIST, Bundle, check_header
 from jumok.text.vocabulary import END, SPECIALS
 
 LINKS = 12_000_000  # as many as a large text gives; a sample of its pairs is enough beyond
@@ -97,7 +97,8 @@ class Flat:
 
     @property
     def begins(self) -> np.ndarray:
-        return np.cumsum(self.lengths) - self.lengths
+        begins: np.ndarray = np.cumsum(self.lengths) - self.lengths
+        return begins
 
 
 def sample(store: Store) -> np.ndarray:

@@ -1,1 +1,4 @@
-"""Search for the best translation over any step function; knows models.base and nothing else of a model."""
+"""Search over a step and a state; it never sees a model.
+
+Level 4.  Read first: search.py.
+"""

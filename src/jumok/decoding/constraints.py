@@ -19,7 +19,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from jumok.decoding.hypothesis import Hypothesis, length_penalty
+from jumok.config.search import SearchOptions
+from jumok.decoding.hypothesis import Hypothesis, penalize
 from jumok.decoding.rules import MINUS, Moment, Rule
 from jumok.decoding.search import Step, forbid
 from jumok.models.base import END, START, State
@@ -90,20 +91,18 @@ def constrained(
     state: State,
     limits: Sequence[int],
     phrases: Sequence[Sequence[Phrase]],
+    options: SearchOptions,
     *,
-    width: int,
-    alpha: float = 0.6,
-    best: int = 1,
     rules: Sequence[Rule] = (),
     inner: Tensor | None = None,
     device: torch.device | None = None,
 ) -> list[list[Hypothesis]]:
-    """The `best` hypotheses of each sentence that hold all of phrases[b], best first.
+    """The n best hypotheses of each sentence that hold all of phrases[b], best first.
 
-    A sentence has `width` places and one for each token of its phrases.  `inner` (V,) is True for tokens that go on
-    with a word: none of them follows a phrase.  Limits grow where the phrases alone would not fit.
+    A sentence has as many places as the beam and one for each token of its phrases.  `inner` (V,) is True for tokens
+    that continue a word: none of them follows a phrase.  Limits grow where the phrases alone would not fit.
     """
-    places = [width + sum(map(len, wanted)) for wanted in phrases]
+    places = [options.beam + sum(map(len, wanted)) for wanted in phrases]
     limits = [max(limit, 2 * sum(map(len, wanted)) + 2) for limit, wanted in zip(limits, phrases, strict=True)]
     living = {b: [Living((), 0.0, (), Progress(tuple(map(tuple, wanted))))] for b, wanted in enumerate(phrases)}
     ended: list[list[Hypothesis]] = [[] for _ in phrases]
@@ -122,11 +121,12 @@ def constrained(
             own = slice(2 * places[b])  # not as many as a neighbour with longer phrases has
             found = expand(before, logs[block], top[block, own].tolist(), likeliest[block, own].tolist())
             last = t + 1 >= limits[b]
-            ending = [c for c in found if c.progress.complete and (c.token == END or last)]  # of any rank (LOG.md)
+            # A complete hypothesis may end whatever the rank of END (docs/log/2026-11-16-constrained-search.md).
+            ending = [c for c in found if c.progress.complete and (c.token == END or last)]
             for c in heapq.nlargest(places[b], ending):
-                ended[b].append(hypothesis(extend(before[c.row], c), alpha))
+                ended[b].append(hypothesis(extend(before[c.row], c), options.length_penalty))
             going = [] if last else allocate([c for c in found if c.token != END], places[b])
-            if going and not finished(ended[b], going, limits[b], t, width, best, alpha):
+            if going and not finished(ended[b], going, limits[b], t, options):
                 following[b] = [extend(before[c.row], c) for c in going]
                 rows += [first + c.row for c in going]
                 tokens += [c.token for c in going]
@@ -136,7 +136,7 @@ def constrained(
             break
         token = torch.tensor(tokens, device=device)
         state = state.select(torch.tensor(rows, device=device))
-    return [sorted(found, key=lambda h: -h.score)[:best] for found in ended]
+    return [sorted(found, key=lambda h: -h.score)[: options.n_best] for found in ended]
 
 
 def moment(step: int, living: dict[int, list[Living]], device: torch.device | None) -> Moment:
@@ -192,19 +192,19 @@ def allocate(found: Sequence[Candidate], places: int) -> list[Candidate]:
 
 
 def finished(
-    ended: Sequence[Hypothesis], going: Sequence[Candidate], limit: int, t: int, width: int, best: int, alpha: float
+    ended: Sequence[Hypothesis], going: Sequence[Candidate], limit: int, t: int, options: SearchOptions
 ) -> bool:
     """As in `beam`: nothing that lives can beat the best that ended."""
-    if len(ended) < best:
+    if len(ended) < options.n_best:
         return False
-    kept = sorted((one.score for one in ended), reverse=True)[best - 1]
-    longest = t + 2 if len(ended) >= width else limit
-    return kept >= max(c.total for c in going) / length_penalty(longest, alpha)
+    kept = sorted((one.score for one in ended), reverse=True)[options.n_best - 1]
+    longest = t + 2 if len(ended) >= options.beam else limit
+    return kept >= penalize(max(c.total for c in going), longest, options.length_penalty)
 
 
 def extend(one: Living, by: Candidate) -> Living:
     return Living((*one.ids, by.token), by.total, (*one.gains, by.gain), by.progress)
 
 
-def hypothesis(one: Living, alpha: float) -> Hypothesis:
-    return Hypothesis(one.ids, one.total / length_penalty(len(one.ids), alpha), one.total, one.gains)
+def hypothesis(one: Living, length_penalty: float) -> Hypothesis:
+    return Hypothesis(one.ids, penalize(one.total, len(one.ids), length_penalty), one.total, one.gains)

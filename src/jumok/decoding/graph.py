@@ -1,7 +1,7 @@
 """The search as data: every continuation that a beam looked at, what became of it, and where it came from.
 
 graph = Graph()
-beam(step, state, limits, width=5, watch=graph.grow)
+beam(step, state, limits, SearchOptions(beam=5), watch=graph.grow)
 graph.sentences[0]          # nodes, parents before their children
 """
 

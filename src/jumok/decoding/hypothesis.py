@@ -1,6 +1,8 @@
 """What search gives out, whichever engine searches; no torch."""
 
-from collections.abc import Iterable
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from jumok.text.vocabulary import END, PAD, SPECIALS, START, UNKNOWN
@@ -30,13 +32,23 @@ class Hypothesis:
         """Ids without END."""
         return self.ids[:-1] if self.ended else self.ids
 
+    @classmethod
+    def scored_by(cls, ids: Sequence[int], token_scores: Sequence[float], length_penalty: float) -> Hypothesis:
+        """The hypothesis with these tokens and their log-probabilities, which add up to its own."""
+        total = sum(token_scores)
+        return cls(tuple(ids), penalize(total, len(ids), length_penalty), total, tuple(token_scores))
 
-def length_penalty(length: int, alpha: float) -> float:
-    """((5 + n) / 6)^alpha: what log P is divided by (Wu et al. 2016); n counts the END."""
-    return float(((5.0 + length) / 6.0) ** alpha)
+
+def penalize(log_probability: float, length: int, length_penalty: float) -> float:
+    """log P / ((5 + n) / 6)^alpha (Wu et al. 2016), where alpha is the length penalty and n counts the END."""
+    return log_probability / float(((5.0 + length) / 6.0) ** length_penalty)
 
 
-def ranked(found: Iterable[tuple[tuple[int, ...], float, tuple[float, ...]]], alpha: float) -> list[Hypothesis]:
+def rank(
+    hypotheses: Iterable[tuple[tuple[int, ...], float, tuple[float, ...]]], length_penalty: float
+) -> list[Hypothesis]:
     """Hypotheses of (ids, log P, log-probability of each token), best first."""
-    made = [Hypothesis(ids, total / length_penalty(len(ids), alpha), total, gains) for ids, total, gains in found]
+    made = [
+        Hypothesis(ids, penalize(total, len(ids), length_penalty), total, gains) for ids, total, gains in hypotheses
+    ]
     return sorted(made, key=lambda one: -one.score)

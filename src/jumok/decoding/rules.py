@@ -15,7 +15,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from jumok.text.words import alone, parts
+from jumok.text.boundaries import alone, parts
 
 MINUS = -float("inf")
 

@@ -9,23 +9,28 @@ leaves; the state is narrowed to those that go on.
 Shapes   B sentences · W beam · N = B·W rows · V vocabulary · C candidates
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from jumok.config.search import SearchOptions
 from jumok.decoding.graph import Expansion
-from jumok.decoding.hypothesis import NEVER, Hypothesis, length_penalty
+from jumok.decoding.hypothesis import NEVER, Hypothesis, penalize
 from jumok.decoding.rules import MINUS, Moment, Rule
+from jumok.kernels import ops
 from jumok.models.base import END, START, State
-from jumok.nn import fused
 
 Step = Callable[[Tensor, State], tuple[Tensor, State]]
 
 
 def forbid(logits: Tensor, rules: Sequence[Rule], now: Moment, never: Sequence[int] = NEVER) -> Tensor:
     """Close what may not follow, in place; the logarithm (N, 1) of what all tokens together had before."""
-    normalizer = fused.normalizer(logits)  # (N, 1)
+    normalizer = ops.normalizer(logits)  # (N, 1)
     logits[:, list(never)] = MINUS
     for rule in rules:
         rule(logits, now)
@@ -35,25 +40,46 @@ def forbid(logits: Tensor, rules: Sequence[Rule], now: Moment, never: Sequence[i
 def candidates(logits: Tensor, count: int, rules: Sequence[Rule], now: Moment) -> tuple[Tensor, Tensor]:
     """Log-probabilities and tokens (N, C) of the likeliest allowed continuations of every row."""
     if not rules:
-        return fused.likeliest(logits, count, torch.tensor(NEVER, device=logits.device))
+        return ops.likeliest(logits, count, torch.tensor(NEVER, device=logits.device))
     normalizer = forbid(logits, rules, now)  # (N, 1)
     top, tokens = logits.topk(min(count, logits.shape[-1]), dim=-1)  # (N, C)
     return top - normalizer, tokens
 
 
-Rank = Callable[[Tensor, Tensor, Tensor, int], Tensor]
+class Candidates(NamedTuple):
+    """Continuations of the hypotheses of each sentence, best first."""
+
+    number: Tensor  # (B,) which sentence row b is
+    origin: Tensor  # (B, C) which of the W hypotheses it continues
+    tokens: Tensor  # (B, C)
+    gain: Tensor  # (B, C) log-probability of the token
+    total: Tensor  # (B, C) log P of all tokens so far
+
+    def take(self, places: Tensor) -> Candidates:
+        """Those at these places (B, ·)."""
+        sides = (self.origin, self.tokens, self.gain, self.total)
+        return Candidates(self.number, *(side.gather(1, places) for side in sides))
 
 
-def highest(total: Tensor, tokens: Tensor, number: Tensor, count: int) -> Tensor:
-    """The places (B, count) of the highest log P among candidates (B, ·), best first."""
-    return total.topk(count, dim=-1).indices
+@dataclass(frozen=True)
+class Ranking:
+    """In which order a sentence's candidates come: `places` (B, count) of the first `count` of (B, ·), best first.
+
+    `spare` are the candidates of each hypothesis that it wants beyond twice the beam.
+    """
+
+    places: Callable[[Tensor, Tensor, Tensor, int], Tensor]  # of their log P, their tokens and their sentences
+    spare: int = 0
 
 
-def apart(groups: int, strength: float) -> Rank:
+HIGHEST = Ranking(lambda total, tokens, number, count: total.topk(count, dim=-1).indices)  # by log P alone
+
+
+def keep_apart(groups: int, strength: float, spare: int) -> Ranking:
     """Diverse beams (Vijayakumar et al. 2016): block b belongs to sentence b // groups, and a token that an earlier
     group of the sentence has taken at this step ranks lower by `strength`.  Scores stay the model's."""
 
-    def rank(total: Tensor, tokens: Tensor, number: Tensor, count: int) -> Tensor:
+    def places(total: Tensor, tokens: Tensor, number: Tensor, count: int) -> Tensor:
         chosen = torch.empty(len(total), count, dtype=torch.long, device=total.device)
         taken: dict[int, list[int]] = {}
         for group in range(groups):
@@ -64,7 +90,52 @@ def apart(groups: int, strength: float) -> Rank:
                 before += tokens[block][chosen[block][: count // 2]].tolist()
         return chosen
 
-    return rank
+    return Ranking(places, spare)
+
+
+@dataclass
+class Living:
+    """The hypotheses of the sentences that go on, W of each."""
+
+    number: Tensor  # (B,) which sentence row block b is
+    limit: Tensor  # (B,) the longest it may become
+    score: Tensor  # (B, W) log P
+    token: Tensor  # (N,) the last token
+    history: Tensor  # (B, W, t)
+    gains: Tensor  # (B, W, t) log-probability of each token
+
+    @classmethod
+    def begin(cls, limits: Sequence[int], width: int, device: torch.device | None) -> Living:
+        count = len(limits)
+        score = torch.full((count, width), MINUS, device=device)  # (B, W)
+        score[:, 0] = 0.0
+        history = torch.empty(count, width, 0, dtype=torch.long, device=device)  # (B, W, t)
+        return cls(
+            number=torch.arange(count, device=device), limit=torch.tensor(limits, device=device), score=score,
+            token=torch.full((count * width,), START, device=device), history=history,
+            gains=torch.empty(count, width, 0, device=device),
+        )  # fmt: skip
+
+    def expand(self, logits: Tensor, rules: Sequence[Rule], ranking: Ranking) -> Candidates:
+        """Twice as many candidates as the beam is wide, so that as many are left when half of them end."""
+        count, width = self.score.shape
+        now = Moment(self.history.shape[2], self.history.flatten(0, 1), self.number.repeat_interleave(width))
+        gain, tokens = candidates(logits, 2 * width + ranking.spare, rules, now)  # (N, C)
+        each = gain.shape[-1]
+        total, tokens, gain = (x.view(count, width * each) for x in (self.score.view(-1, 1) + gain, tokens, gain))
+        places = ranking.places(total, tokens, self.number, min(2 * width, width * each))  # (B, C)
+        total, tokens, gain = (x.gather(1, places) for x in (total, tokens, gain))  # (B, C)
+        return Candidates(self.number, places // each, tokens, gain, total)
+
+    def follow(self, chosen: Candidates, score: Tensor, keep: Tensor) -> tuple[Living, Tensor]:
+        """The sentences `keep` one token later, where (B, W) candidates were chosen, and the rows of the state."""
+        history, gains = (
+            torch.cat([_follow(past, chosen.origin), new[:, :, None]], dim=2)[keep]
+            for past, new in ((self.history, chosen.tokens), (self.gains, chosen.gain))
+        )
+        first = torch.arange(len(self.number), device=self.number.device)[:, None] * score.shape[1]
+        after = Living(self.number[keep], self.limit[keep], score[keep], chosen.tokens[keep].flatten(), history, gains)
+        return after, (chosen.origin + first)[keep].flatten()
 
 
 @torch.inference_mode()
@@ -72,83 +143,54 @@ def beam(
     step: Step,
     state: State,
     limits: Sequence[int],
+    options: SearchOptions,
     *,
-    width: int,
-    alpha: float = 0.6,
-    best: int = 1,
-    exact: bool = False,
     rules: Sequence[Rule] = (),
-    rank: Rank = highest,
-    spare: int = 0,
+    ranking: Ranking = HIGHEST,
     watch: Callable[[Expansion], None] | None = None,
     device: torch.device | None = None,
 ) -> list[list[Hypothesis]]:
-    """The `best` hypotheses of each sentence, best first; limits[b] is the longest output of sentence b.
+    """The n best hypotheses of each sentence, best first; limits[b] is the longest output of sentence b.
 
     A sentence is done when no living hypothesis can still beat the best that ended: its log P only falls, so its
-    score can never exceed log P / penalty(limit).  Once `width` hypotheses have ended, it is enough that none would
-    beat them by ending now; `exact` does without this short cut.  `rank` may put candidates in another order than that
-    of their log P, and then wants some to `spare`; `watch` is told of every step.
+    score can never exceed log P / penalty(limit).  Once as many hypotheses as the beam is wide have ended, it is enough
+    that none would beat them by ending now; exact search does without this short cut.  `watch` is told of every step.
     """
-    if width == 1 and best == 1 and rank is highest and watch is None:
-        return [[h] for h in greedy(step, state, limits, alpha=alpha, rules=rules, device=device)]
-    sentences = len(limits)
-    state = state.select(torch.arange(sentences, device=device).repeat_interleave(width))
-    limit = torch.tensor(limits, device=device)  # (B,)
-    number = torch.arange(sentences, device=device)  # (B,) which sentence row block b is
-    score = torch.full((sentences, width), MINUS, device=device)  # (B, W) log P of the living
-    score[:, 0] = 0.0
-    token = torch.full((sentences * width,), START, device=device)
-    history = torch.empty(sentences, width, 0, dtype=torch.long, device=device)  # (B, W, t)
-    gains = torch.empty(sentences, width, 0, device=device)  # (B, W, t) log-probability of each token
+    width = options.beam
+    if width == 1 and options.n_best == 1 and ranking is HIGHEST and watch is None:
+        return [[h] for h in greedy(step, state, limits, options, rules=rules, device=device)]
+    state = state.select(torch.arange(len(limits), device=device).repeat_interleave(width))
+    living = Living.begin(limits, width, device)
     ended: list[list[Hypothesis]] = [[] for _ in limits]
     for t in range(max(limits)):
-        logits, state = step(token, state)
-        now = Moment(t, history.flatten(0, 1), number.repeat_interleave(width))
-        gain, tokens = candidates(logits, 2 * width + spare, rules, now)  # (N, C)
-        count, each = len(number), gain.shape[-1]
-        total, tokens, gain = (x.view(count, width * each) for x in (score.view(-1, 1) + gain, tokens, gain))
-        flat = rank(total, tokens, number, min(2 * width, width * each))  # (B, C)
-        origin = flat // each  # (B, C) which of the W rows it continues
-        total, tokens, gain = (x.gather(1, flat) for x in (total, tokens, gain))  # (B, C)
-        last = t + 1 >= limit  # (B,) no more room after this token
-        ending = (tokens == END) & (total > MINUS)
+        logits, state = step(living.token, state)
+        now = living.expand(logits, rules, ranking)
+        last = t + 1 >= living.limit  # (B,) no more room after this token
+        ending = (now.tokens == END) & (now.total > MINUS)
         ending[:, width:] = False  # only the first W candidates may end
-        closing = ending | (last[:, None] & (total > MINUS) & (torch.arange(total.shape[1], device=device) < width))
+        first = torch.arange(now.total.shape[1], device=device) < width
+        closing = ending | (last[:, None] & (now.total > MINUS) & first)
         if closing.any():
-            _collect(closing, origin, tokens, gain, total, history, gains, number, ended, alpha)
-        dead = (tokens == END) | (total == MINUS)  # (B, C)
+            _collect(closing, now, living, ended, options.length_penalty)
+        dead = (now.tokens == END) | (now.total == MINUS)  # (B, C)
         order = dead.byte().argsort(dim=-1, stable=True)[:, :width]  # (B, W)
         if watch is not None:
-            _tell(watch, t, number, origin, tokens, gain, total, closing, dead | closing, order)
-        origin, tokens, gain = (x.gather(1, order) for x in (origin, tokens, gain))  # (B, W)
-        score = total.masked_fill(dead, MINUS).gather(1, order)  # (B, W)
-        done = last | _done(score.amax(dim=1), number, ended, limits, t + 2, alpha, best, 10**9 if exact else width)
+            _report(watch, t, now, closing, dead | closing, order)
+        score = now.total.masked_fill(dead, MINUS).gather(1, order)  # (B, W)
+        done = last | _done(score.amax(dim=1), now.number, ended, limits, t + 2, options)
         keep = (~done).nonzero().squeeze(1)
         if len(keep) == 0:
             break
-        history = torch.cat([_follow(history, origin), tokens[:, :, None]], dim=2)[keep]
-        gains = torch.cat([_follow(gains, origin), gain[:, :, None]], dim=2)[keep]
-        rows = (origin + torch.arange(count, device=device)[:, None] * width)[keep].flatten()
-        number, limit, score, token = number[keep], limit[keep], score[keep], tokens[keep].flatten()
+        living, rows = living.follow(now.take(order), score, keep)
         state = state.select(rows)
-    return [sorted(found, key=lambda h: -h.score)[:best] for found in ended]
+    return [sorted(found, key=lambda h: -h.score)[: options.n_best] for found in ended]
 
 
-def _tell(
-    watch: Callable[[Expansion], None],
-    step: int,
-    number: Tensor,
-    origin: Tensor,
-    tokens: Tensor,
-    gain: Tensor,
-    total: Tensor,
-    closing: Tensor,
-    dead: Tensor,
-    order: Tensor,
+def _report(
+    watch: Callable[[Expansion], None], step: int, now: Candidates, closing: Tensor, dead: Tensor, order: Tensor
 ) -> None:
     """Every sentence's candidates as plain numbers; what is impossible is left out."""
-    sides = (number, origin, tokens, gain, total, closing, dead, order)
+    sides = (*now, closing, dead, order)
     for sentence, *row, ends, gone, kept in zip(*(side.tolist() for side in sides), strict=True):
         real = [c for c, value in enumerate(row[-1]) if value > MINUS]
         place = {c: i for i, c in enumerate(real)}
@@ -162,23 +204,14 @@ def _follow(history: Tensor, origin: Tensor) -> Tensor:
 
 
 def _collect(
-    closing: Tensor,
-    origin: Tensor,
-    tokens: Tensor,
-    gain: Tensor,
-    total: Tensor,
-    history: Tensor,
-    gains: Tensor,
-    number: Tensor,
-    ended: list[list[Hypothesis]],
-    alpha: float,
+    closing: Tensor, now: Candidates, living: Living, ended: list[list[Hypothesis]], length_penalty: float
 ) -> None:
     """Turn the candidates that close into hypotheses of their sentences."""
     b, which = closing.nonzero(as_tuple=True)
-    w = origin[b, which]
-    sides = (number[b], history[b, w], gains[b, w], tokens[b, which], gain[b, which], total[b, which])
+    w = now.origin[b, which]
+    sides = (now.number[b], living.history[b, w], living.gains[b, w], *(x[b, which] for x in now[2:]))
     for sentence, ids, before, token, last, log_probability in zip(*(side.tolist() for side in sides), strict=True):
-        score = log_probability / length_penalty(len(ids) + 1, alpha)
+        score = penalize(log_probability, len(ids) + 1, length_penalty)
         ended[sentence].append(Hypothesis((*ids, token), score, log_probability, (*before, last)))
 
 
@@ -188,21 +221,20 @@ def _done(
     ended: list[list[Hypothesis]],
     limits: Sequence[int],
     next_length: int,
-    alpha: float,
-    best: int,
-    enough: int,
+    options: SearchOptions,
 ) -> Tensor:
     """Which sentences (B,) need not go on: their best living log P (B,), stretched to the longest that they may become
-    (by one token, where `enough` have ended), beats none of the best."""
+    (by one token, where enough have ended), beats none of the best."""
     done = []
     for log_probability, sentence in zip(top.tolist(), number.tolist(), strict=True):
         found = ended[sentence]
-        if log_probability == MINUS or len(found) < best:
+        if log_probability == MINUS or len(found) < options.n_best:
             done.append(log_probability == MINUS)
             continue
-        kept = sorted((hypothesis.score for hypothesis in found), reverse=True)[best - 1]
-        longest = limits[sentence] if len(found) < enough else next_length
-        done.append(kept >= log_probability / length_penalty(longest, alpha))
+        kept = sorted((hypothesis.score for hypothesis in found), reverse=True)[options.n_best - 1]
+        enough = len(found) >= options.beam and not options.exact
+        longest = next_length if enough else limits[sentence]
+        done.append(kept >= penalize(log_probability, longest, options.length_penalty))
     return torch.tensor(done, dtype=torch.bool, device=top.device)
 
 
@@ -288,9 +320,9 @@ def greedy(
     step: Step,
     state: State,
     limits: Sequence[int],
+    options: SearchOptions = SearchOptions(),
     *,
     choose: Choose = likeliest,
-    alpha: float = 0.6,
     rules: Sequence[Rule] = (),
     device: torch.device | None = None,
 ) -> list[Hypothesis]:
@@ -301,8 +333,4 @@ def greedy(
         for sentence, token, gain in extended:
             ids[sentence].append(token)
             gains[sentence].append(gain)
-    totals = [sum(gain) for gain in gains]
-    return [
-        Hypothesis(tuple(i), total / length_penalty(len(i), alpha), total, tuple(g))
-        for i, g, total in zip(ids, gains, totals, strict=True)
-    ]
+    return [Hypothesis.scored_by(*each, options.length_penalty) for each in zip(ids, gains, strict=True)]

@@ -1,1 +1,4 @@
-"""Engines: ids to hypotheses."""
+"""Token ids in, hypotheses out: torch (the reference), our kernels, CTranslate2.
+
+Level 6.  Read first: options.py.
+"""

@@ -1,7 +1,7 @@
 """The fast engine: ids to hypotheses with CTranslate2, in integers of eight bits or in floats; no torch.
 
 A model is exported when it is first used and kept in the user's cache under a name made of its weights, so that it is
-never stale.  `why_not` says what this engine cannot do; the torch engine can.
+never stale.  `unsupported` says what this engine cannot do; the torch engine can.
 
 CTranslate2 divides log P by n^alpha; what it finds is ranked here by the paper's ((5 + n) / 6)^alpha.  It keeps
 hypotheses by log P alone, so this is the same as having searched with the paper's.  With a shortlist, probabilities
@@ -28,17 +28,20 @@ from math import nan
 from pathlib import Path
 from typing import Any
 
-from jumok import bundle, caches, machine
-from jumok.bundle import Bundle
-from jumok.decoding.hypothesis import NEVER, Hypothesis, length_penalty
-from jumok.engines.options import ANYTHING, LONGEST_SOURCE, Options, Wish, features
-from jumok.errors import DiskError, ModelFileError, UnknownName, UsageError
+from jumok import machine
+from jumok.config.search import UNCONSTRAINED, SearchOptions, TokenConstraints
+from jumok.decoding.hypothesis import NEVER, Hypothesis, penalize
+from jumok.disk import user_cache
+from jumok.engines.options import LONGEST_SOURCE, Count, Feature, Ids, check_support, features, silent
+from jumok.errors import DiskError, ModelFileError, UnknownName, Unsupported, UsageError
 from jumok.interop import ctranslate2_library as interop
+from jumok.storage import bundle
+from jumok.storage.bundle import Bundle
 from jumok.text.vocabulary import END
 
 FORMAT = 1  # of what is cached
 KEPT = 24  # exported models in the cache
-ABLE = ("minimum length", "ban on repeats", "prefix")  # of what may be asked beyond greedy and beam search
+SUPPORTED = (Feature.MIN_LENGTH, Feature.NO_REPEAT, Feature.PREFIX)
 PRECISIONS = ("int8", "float32")
 BATCH = 512  # source tokens decoded at once, greedily
 BEAM_BATCH = 256  # with a beam
@@ -59,9 +62,13 @@ def obstacle(found: Bundle) -> str | None:
 class CTranslate2Engine:
     """Decodes with a model in CTranslate2's form."""
 
+    name = "CTranslate2"
+
     def __init__(
         self, found: Bundle, *, precision: str = "int8", shortlist: bool = False, deterministic: bool = False
     ) -> None:
+        if (reason := obstacle(found)) is not None:
+            raise Unsupported(reason, where=f"in {found.folder}")
         if precision not in PRECISIONS:
             raise UnknownName("precision", precision, PRECISIONS, where="in --precision")
         self.vocabularies = found.vocabularies
@@ -93,33 +100,47 @@ class CTranslate2Engine:
             if torch is not None:
                 torch.set_num_threads(before)
 
-    @staticmethod
-    def why_not(options: Options, wishes: Sequence[Wish] = ()) -> str | None:
-        """What of a request only the torch engine can do; None if this one can do all of it."""
-        return next((name for name in features(options, wishes) if name not in ABLE), None)
+    @property
+    def description(self) -> str:
+        return f"ctranslate2 {self.precision}{' with shortlist' if self.shortlist else ''}"
 
-    def decode(self, sources: Sequence[Sequence[int]], options: Options, **more: Any) -> list[list[Hypothesis]]:
-        """Hypotheses of every source (ids without END), best first, in the order given; more as in `submit`."""
-        return self.submit(sources, options, **more)()
+    def unsupported(
+        self, options: SearchOptions, constraints: Sequence[TokenConstraints] | None = None
+    ) -> Feature | None:
+        """The first feature that only the torch engine has; None if this one can do all that is asked."""
+        return next((one for one in features(options, constraints) if one not in SUPPORTED), None)
+
+    def decode(
+        self,
+        sources: Sequence[Ids],
+        options: SearchOptions,
+        *,
+        constraints: Sequence[TokenConstraints] | None = None,
+        details: bool = True,
+    ) -> list[list[Hypothesis]]:
+        """Hypotheses of every source (ids without END), best first, in the order given."""
+        return self.submit(sources, options, constraints=constraints, details=details)()
 
     def submit(
         self,
-        sources: Sequence[Sequence[int]],
-        options: Options,
+        sources: Sequence[Ids],
+        options: SearchOptions,
         *,
-        wishes: Sequence[Wish] | None = None,
+        constraints: Sequence[TokenConstraints] | None = None,
+        numbers: Sequence[int] | None = None,
         details: bool = True,
-        progress: Callable[[int], None] = lambda sentences: None,
-        **_: Any,
+        progress: Count = silent,
     ) -> Callable[[], list[list[Hypothesis]]]:
-        """Begin to decode in the background; the result is what the function gives, which waits for it.
+        """Begin to decode in the background; the function waits for the hypotheses.
 
         `details` are the log-probabilities of the tokens, for which what was found is scored once more.  Without them
-        greedy search gives no scores at all: they are not numbers (nan).
+        greedy search gives no scores at all: they are not numbers (nan).  Nothing is drawn, so `numbers` change
+        nothing.
         """
+        check_support(self, options, constraints)
         bare = options.beam == 1 and not details
         rows = [[self.source[i] for i in ids[:LONGEST_SOURCE]] for ids in sources]
-        prefixes = [[self.target[i] for i in wish.prefix] for wish in wishes or [ANYTHING] * len(rows)]
+        prefixes = [[self.target[i] for i in one.prefix] for one in constraints or [UNCONSTRAINED] * len(rows)]
         limits = [len(row) + len(prefix) + options.extra_length for row, prefix in zip(rows, prefixes, strict=True)]
         if self.deterministic:
             each = zip(rows, prefixes, limits, strict=True)
@@ -141,7 +162,7 @@ class CTranslate2Engine:
         return collect
 
     def _search(
-        self, rows: list[list[str]], prefixes: list[list[str]], limit: int, options: Options, bare: bool = False
+        self, rows: list[list[str]], prefixes: list[list[str]], limit: int, options: SearchOptions, bare: bool = False
     ) -> list[Any]:
         """Results on their way; `bare`, without scores, and whatever is likeliest."""
         running: list[Any] = self.translator.translate_batch(
@@ -151,7 +172,7 @@ class CTranslate2Engine:
             num_hypotheses=options.beam,
             length_penalty=1.0 if options.beam > 1 else 0.0,
             max_decoding_length=limit,
-            min_decoding_length=options.shortest,
+            min_decoding_length=options.min_length,
             no_repeat_ngram_size=options.no_repeat,
             max_batch_size=SHORT_BATCH if self.shortlist else BATCH if options.beam == 1 else BEAM_BATCH,
             batch_type="tokens",
@@ -164,7 +185,7 @@ class CTranslate2Engine:
         )
         return running
 
-    def _ranked(self, result: Any, options: Options) -> list[Hypothesis]:
+    def _ranked(self, result: Any, options: SearchOptions) -> list[Hypothesis]:
         """Hypotheses of one sentence by the paper's score."""
         if not result.scores:
             return [Hypothesis(tuple([self.number[piece] for piece in result.hypotheses[0]]), nan, nan, scored=False)]
@@ -172,21 +193,21 @@ class CTranslate2Engine:
         for pieces, score in zip(result.hypotheses, result.scores, strict=True):
             ids = tuple([self.number[piece] for piece in pieces])
             total = score * len(ids) if options.beam > 1 else score
-            made.append(Hypothesis(ids, total / length_penalty(len(ids), options.length_penalty), total))
-        return sorted(made, key=lambda one: -one.score)[: options.best]
+            made.append(Hypothesis(ids, penalize(total, len(ids), options.length_penalty), total))
+        return sorted(made, key=lambda one: -one.score)[: options.n_best]
 
     def _detailed(
-        self, sources: Sequence[Sequence[int]], found: list[list[Hypothesis]], options: Options
+        self, sources: Sequence[Ids], found: list[list[Hypothesis]], options: SearchOptions
     ) -> list[list[Hypothesis]]:
         """The same with the log-probability of every token, all of them shares of the whole vocabulary."""
         pairs = [(source, one.body) for source, several in zip(sources, found, strict=True) for one in several]
-        scored = iter(self.score(pairs, alpha=options.length_penalty))
+        scored = iter(self.score(pairs, length_penalty=options.length_penalty))
         return [
             sorted((cut(next(scored), one, options.length_penalty) for one in several), key=lambda one: -one.score)
             for several in found
         ]
 
-    def score(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, alpha: float = 0.6) -> list[Hypothesis]:
+    def score(self, pairs: Sequence[tuple[Ids, Ids]], *, length_penalty: float = 0.6) -> list[Hypothesis]:
         """The model's own score of given translations, in the order given."""
         if not pairs:
             return []
@@ -196,24 +217,22 @@ class CTranslate2Engine:
             max_batch_size=1 if self.deterministic else BATCH,
             batch_type="examples" if self.deterministic else "tokens", max_input_length=0,
         )  # fmt: skip
-        scored = []
-        for (_, target), result in zip(pairs, results, strict=True):
-            ids, total = (*target, END), sum(result.log_probs)
-            scored.append(Hypothesis(ids, total / length_penalty(len(ids), alpha), total, tuple(result.log_probs)))
-        return scored
+        return [
+            Hypothesis.scored_by((*target, END), result.log_probs, length_penalty)
+            for (_, target), result in zip(pairs, results, strict=True)
+        ]
 
 
-def cut(scored: Hypothesis, found: Hypothesis, alpha: float) -> Hypothesis:
+def cut(scored: Hypothesis, found: Hypothesis, length_penalty: float) -> Hypothesis:
     """The score of what was found, which may have reached its limit before its END."""
     if found.ended:
         return scored
-    gains = scored.token_scores[: len(found.ids)]
-    return Hypothesis(found.ids, sum(gains) / length_penalty(len(gains), alpha), sum(gains), gains)
+    return Hypothesis.scored_by(found.ids, scored.token_scores[: len(found.ids)], length_penalty)
 
 
 def exported(found: Bundle, precision: str) -> Path:
     """The model in CTranslate2's form, from the user's cache or made now."""
-    folder = caches.own("ctranslate2")
+    folder = user_cache.own("ctranslate2")
     if folder is None:
         hint = "try: XDG_CACHE_HOME=FOLDER jumok …, or --engine torch"
         raise DiskError("there is no cache folder to keep the exported model in", where="in ~/.cache/jumok", hint=hint)
@@ -225,7 +244,7 @@ def exported(found: Bundle, precision: str) -> Path:
         os.utime(place)
     except (ModelFileError, OSError):
         make(found, place, precision)
-        caches.prune(folder, keep=KEPT)
+        user_cache.prune(folder, keep=KEPT)
     return place
 
 

@@ -1,97 +1,132 @@
-"""What any engine may be asked: how to search, and what a translation must and must not have; no torch."""
+"""What all engines have in common: how they are called, how one is chosen, and what not every one of them can do.
 
-from collections.abc import Sequence
+How to search and what a translation must say is in config/search.py.  No torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from enum import StrEnum
+from typing import Protocol, TypedDict
 
-from jumok.errors import UsageError
+from jumok.config.search import SearchOptions, TokenConstraints
+from jumok.decoding.hypothesis import Hypothesis
+from jumok.errors import UnknownName, Unsupported
 
 LONGEST_SOURCE = 2_048  # subwords; what is beyond is cut, so that an absurd line cannot take the machine down
-AT_ONCE = 1 << 23  # tokens of output that one call of the kernels has place for
+AT_ONCE = 1 << 23  # tokens of output that one call of the kernels has space for
+ENGINES = ("auto", "native", "ctranslate2", "torch")
+
+Ids = Sequence[int]
+Count = Callable[[int], None]  # is told of so many sentences more
 
 
-@dataclass(frozen=True)
-class Options:
-    """How to search; the defaults are the paper's."""
+def silent(sentences: int) -> None:
+    """Count for nobody."""
 
-    beam: int = 4
-    length_penalty: float = 0.6
-    extra_length: int = 50
-    best: int = 1
-    sample: bool = False
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    seed: int = 1
-    exact: bool = False
-    shortest: int = 0  # tokens before the end
-    no_repeat: int = 0  # no so many tokens in a row twice; 0 allows it
-    groups: int = 1  # parts of the beam that keep away from each other
-    diversity: float = 0.5  # how far, where there are several
-    coverage: float = 0.0  # what a source word that nobody looks at costs (Wu et al. 2016, beta)
+
+class EngineKeywords(TypedDict, total=False):
+    """The fields of `EngineOptions` as keywords."""
+
+    engine: str
+    device: str
+    precision: str | None
+    shortlist: bool
+    deterministic: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """Which engine translates, and how."""
+
+    engine: str = "auto"  # native where it can do what is asked, else torch; or native, ctranslate2, torch
+    device: str = "cpu"
+    precision: str | None = None  # of ctranslate2: int8, which is the default, or float32
+    shortlist: bool = False  # choose among likely words only; native and ctranslate2
+    deterministic: bool = False  # the same to the last bit, whatever is translated in the same call
 
     def __post_init__(self) -> None:
-        checks = {
-            "beam": 1 <= self.beam <= 1_000,
-            "n-best": 1 <= self.best <= (1_000 if self.sample else self.beam),
-            "temperature": 0.0 <= self.temperature <= 100.0,
-            "top-k": self.top_k >= 0,
-            "top-p": 0.0 < self.top_p <= 1.0,
-            "length penalty": 0.0 <= self.length_penalty <= 10.0,
-            "extra length": 1 <= self.extra_length <= 10_000,
-            "min-length": 0 <= self.shortest <= 10_000,
-            "no-repeat": 0 <= self.no_repeat <= 100,
-            "groups": 1 <= self.groups <= self.beam and self.beam % self.groups == 0,
-            "diversity": 0.0 <= self.diversity <= 100.0,
-            "coverage": 0.0 <= self.coverage <= 100.0,
-        }
-        for name, fine in checks.items():
-            if not fine:
-                hint = HINTS.get(name, "see: jumok translate --help")
-                raise UsageError(f"{name} is out of range", where=f"in {self}", hint=hint)
+        if self.engine not in ENGINES:
+            raise UnknownName("engine", self.engine, ENGINES, where="in --engine")
 
 
-HINTS = {
-    "n-best": "the n best of a beam are at most its width",
-    "groups": "the beam is divided evenly: try: --beam 6 --groups 3",
-}
+class Engine(Protocol):
+    """Ids to hypotheses."""
+
+    def submit(
+        self,
+        sources: Sequence[Ids],
+        options: SearchOptions,
+        *,
+        constraints: Sequence[TokenConstraints] | None = None,
+        numbers: Sequence[int] | None = None,
+        details: bool = True,
+        progress: Count = silent,
+    ) -> Callable[[], list[list[Hypothesis]]]:
+        """Begin to decode sources (ids without END); the function waits for the hypotheses, best first.
+
+        `constraints` are those of each source.  `numbers` are those of the sources in the user's file: what is drawn
+        for a sentence depends on its number.  Without `details` an engine may leave out scores.  An engine raises
+        `Unsupported` where it cannot do what is asked.
+        """
+        ...
 
 
-class Kind(NamedTuple):
-    """Which wishes there are."""
+class Feature(StrEnum):
+    """What may be asked beyond greedy and beam search."""
 
-    prefix: bool
-    require: bool
-    forbid: bool
+    SAMPLING = "drawing"
+    EXACT = "exact search"
+    GROUPS = "groups"
+    COVERAGE = "coverage"
+    MIN_LENGTH = "minimum length"
+    NO_REPEAT = "ban on repeats"
+    PREFIX = "prefix"
+    REQUIRE = "words that must be said"
+    FORBID = "words that must not be said"
 
 
-@dataclass(frozen=True)
-class Wish:
-    """What one translation must have, as ids, and what it must not say, as text."""
+def features(options: SearchOptions, constraints: Sequence[TokenConstraints] | None = None) -> list[Feature]:
+    """The features that are asked for."""
+    each = constraints or ()
+    asked = {
+        Feature.SAMPLING: options.sample,
+        Feature.EXACT: options.exact,
+        Feature.GROUPS: options.groups > 1,
+        Feature.COVERAGE: options.coverage > 0.0,
+        Feature.MIN_LENGTH: options.min_length > 0,
+        Feature.NO_REPEAT: options.no_repeat > 0,
+        Feature.PREFIX: any(one.prefix for one in each),
+        Feature.REQUIRE: any(one.require for one in each),
+        Feature.FORBID: any(one.forbid for one in each),
+    }
+    return [feature for feature, wanted in asked.items() if wanted]
 
-    prefix: tuple[int, ...] = ()
-    require: tuple[tuple[int, ...], ...] = ()
-    forbid: tuple[str, ...] = ()
+
+class FastEngine(Engine, Protocol):
+    """An engine that can do a part of what the torch engine can, without torch."""
 
     @property
-    def kind(self) -> Kind:
-        return Kind(bool(self.prefix), bool(self.require), bool(self.forbid))
+    def name(self) -> str:
+        """What it is called in messages."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """The engine and how it runs, in a few words."""
+        ...
+
+    def unsupported(
+        self, options: SearchOptions, constraints: Sequence[TokenConstraints] | None = None
+    ) -> Feature | None:
+        """The first feature that only the torch engine has; None if this one can do all that is asked."""
+        ...
 
 
-ANYTHING = Wish()
-
-
-def features(options: Options, wishes: Sequence[Wish] = ()) -> list[str]:
-    """What is asked for beyond greedy and beam search, as one says it."""
-    asked = {
-        "drawing": options.sample,
-        "exact search": options.exact,
-        "groups": options.groups > 1,
-        "coverage": options.coverage > 0.0,
-        "minimum length": options.shortest > 0,
-        "ban on repeats": options.no_repeat > 0,
-        "prefix": any(wish.prefix for wish in wishes),
-        "words that must be said": any(wish.require for wish in wishes),
-        "words that must not be said": any(wish.forbid for wish in wishes),
-    }
-    return [name for name, true in asked.items() if true]
+def check_support(
+    engine: FastEngine, options: SearchOptions, constraints: Sequence[TokenConstraints] | None = None
+) -> None:
+    """Raise `Unsupported` where an engine lacks something that is asked for."""
+    if (missing := engine.unsupported(options, constraints)) is not None:
+        raise Unsupported(f"the {engine.name} engine has no {missing}")

@@ -9,36 +9,42 @@ Shapes   B sentences · S source · T target
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from jumok.config.search import UNCONSTRAINED, SearchOptions, TokenConstraints
 from jumok.data.batches import pad
 from jumok.decoding.constraints import constrained
+from jumok.decoding.ensemble import Ensemble
 from jumok.decoding.graph import Expansion
-from jumok.decoding.hypothesis import NEVER, Hypothesis, length_penalty, ranked
+from jumok.decoding.hypothesis import NEVER, Hypothesis, rank
 from jumok.decoding.rules import Moment, Rule, Ruling, Words, at_least, begin_with, no_repeats, of_copies
-from jumok.decoding.search import (
-    Choose,
-    apart,
-    beam,
-    candidates,
-    drawn,
-    greedy,
-    tokens_one_by_one,
-)
-from jumok.engines.options import ANYTHING, AT_ONCE, LONGEST_SOURCE, Options, Wish
+from jumok.decoding.search import Choose, beam, candidates, drawn, greedy, keep_apart, tokens_one_by_one
+from jumok.engines.options import AT_ONCE, LONGEST_SOURCE, Count, Feature, Ids, features, silent
 from jumok.errors import UsageError
+from jumok.kernels.modules import FastTransformer, accelerate
+from jumok.kernels.searching import Marks
 from jumok.keys import generator, key
 from jumok.models.base import END, PAD, START, Attention, Seq2Seq, State
-from jumok.native.searching import Search
 
 ROWS = 64  # pairs whose attention is held at once
+
+
+@dataclass(frozen=True)
+class Part:
+    """Sentences that are decoded together, and what is known of each of them."""
+
+    sources: list[list[int]]
+    limits: list[int]  # the longest that each may become
+    numbers: list[int]  # what its draws depend on
+    constraints: list[TokenConstraints]
+    rule: Rule | None  # somebody's own
 
 
 class TorchEngine:
@@ -59,6 +65,9 @@ class TorchEngine:
         """
         self.device = torch.device(device)
         self.model: Seq2Seq = model
+        together = cast(list[nn.Module], model.models if isinstance(model, Ensemble) else [model])
+        fast: list[Any] = [accelerate(one).eval() for one in together]
+        self.fast: Any = Ensemble(fast) if isinstance(model, Ensemble) else fast[0]
         self.batch_tokens = batch_tokens
         self.surfaces = surfaces
         self.deterministic = deterministic
@@ -78,48 +87,48 @@ class TorchEngine:
 
     def decode(
         self,
-        sources: Sequence[Sequence[int]],
-        options: Options,
+        sources: Sequence[Ids],
+        options: SearchOptions,
         *,
         numbers: Sequence[int] | None = None,
         limits: Sequence[int] | None = None,
-        wishes: Sequence[Wish] | None = None,
+        constraints: Sequence[TokenConstraints] | None = None,
         ruling: Ruling | None = None,
-        progress: Callable[[int], None] = lambda sentences: None,
+        progress: Count = silent,
     ) -> list[list[Hypothesis]]:
         """Hypotheses of every source (ids without END), best first, in the order given.
 
         `numbers` are those of the sources in the user's file (0, 1, … unless given): what is drawn for a sentence
         depends on its number, not on the batch, and where the engine is deterministic, on the sentence itself.
-        `limits` are the longest outputs, where they are to be shorter than the options allow; `wishes` say what each
-        translation must and must not have.  `ruling` makes a rule of one's own for the sources that are decoded
+        `limits` are the longest outputs, where they are to be shorter than the options allow; `constraints` say what
+        each translation must and must not have.  `ruling` makes a rule of one's own for the sources that are decoded
         together, from their places among all and the longest that each may become.
         """
-        free_of_rules = ruling is None and plain(options, wishes)
+        free_of_rules = ruling is None and plain(options, constraints)
         if free_of_rules and (at_once := self._at_once(sources, options, limits, progress)) is not None:
             return at_once
         results: list[list[Hypothesis]] = [[] for _ in sources]
-        wished = list(wishes) if wishes is not None else [ANYTHING] * len(sources)
-        bound = [row for row, wish in enumerate(wished) if wish.require]
-        free = [row for row, wish in enumerate(wished) if not wish.require]
+        asked = list(constraints) if constraints is not None else [UNCONSTRAINED] * len(sources)
+        bound = [row for row, one in enumerate(asked) if one.require]
+        free = [row for row, one in enumerate(asked) if not one.require]
         for kind in filter(None, (free, bound)):
             for batch in self.batches([sources[row] for row in kind], options):
                 rows = [kind[place] for place in batch]
                 cut = [list(sources[row])[:LONGEST_SOURCE] for row in rows]
-                more = [len(wished[row].prefix) + options.extra_length for row in rows]
+                more = [len(asked[row].prefix) + options.extra_length for row in rows]
                 longest = [len(ids) + extra for ids, extra in zip(cut, more, strict=True)]
                 if limits is not None:
                     longest = [min(most, limits[row]) for most, row in zip(longest, rows, strict=True)]
                 own = None if ruling is None else ruling(rows, longest)
-                wanted = [wished[row] for row in rows]
+                numbered = self._numbers(sources, numbers, rows)
                 with self._threads():
-                    found = self._search(cut, options, longest, self._numbers(sources, numbers, rows), wanted, own=own)
+                    found = self._search(Part(cut, longest, numbered, [asked[row] for row in rows], own), options)
                 for row, hypotheses in zip(rows, found, strict=True):
                     results[row] = hypotheses
                 progress(len(rows))
         return results
 
-    def _numbers(self, sources: Sequence[Sequence[int]], given: Sequence[int] | None, rows: list[int]) -> list[int]:
+    def _numbers(self, sources: Sequence[Ids], given: Sequence[int] | None, rows: list[int]) -> list[int]:
         """What the draws of these rows depend on, beside the seed."""
         if self.deterministic:
             return [key(0, "sentence", *sources[row]) for row in rows]
@@ -127,45 +136,44 @@ class TorchEngine:
 
     @torch.inference_mode()
     def _at_once(
-        self,
-        sources: Sequence[Sequence[int]],
-        options: Options,
-        limits: Sequence[int] | None,
-        progress: Callable[[int], None],
+        self, sources: Sequence[Ids], options: SearchOptions, limits: Sequence[int] | None, progress: Count
     ) -> list[list[Hypothesis]] | None:
         """The same as search step by step, by a model that can search by itself; None where it cannot."""
-        run = getattr(self.model, "search", None)
-        if run is None or self.device.type != "cpu":
+        if not isinstance(self.fast, FastTransformer):
             return None
         read = [[*ids[:LONGEST_SOURCE], END] for ids in sources]
         longest = [len(ids) - 1 + options.extra_length for ids in read]
         if limits is not None:
             longest = [min(pair) for pair in zip(longest, limits, strict=True)]
-        how = Search(options.beam, options.length_penalty, options.best, options.exact)
         results: list[list[Hypothesis]] = []
-        some = max(1, AT_ONCE // (options.best * max(longest, default=1)))
+        some = max(1, AT_ONCE // (options.n_best * max(longest, default=1)))
         for start in range(0, len(read), some):
             block = slice(start, start + some)
-            found = run(read[block], longest[block], how, ends=(START, END), never=NEVER)
-            if found is None:
-                return None
-            results += [ranked(one, options.length_penalty) for one in found]
+            found = self.fast.search(read[block], longest[block], options, marks=Marks(START, END, NEVER))
+            results += [rank(one, options.length_penalty) for one in found]
             progress(len(found))
         return results
 
     def submit(
-        self, sources: Sequence[Sequence[int]], options: Options, *, details: bool = True, **more: Any
+        self,
+        sources: Sequence[Ids],
+        options: SearchOptions,
+        *,
+        constraints: Sequence[TokenConstraints] | None = None,
+        numbers: Sequence[int] | None = None,
+        details: bool = True,
+        progress: Count = silent,
     ) -> Callable[[], list[list[Hypothesis]]]:
-        """`decode` when the function is called; details are always there."""
-        return lambda: self.decode(sources, options, **more)
+        """`decode` when the function is called; `details` are always there."""
+        return lambda: self.decode(sources, options, numbers=numbers, constraints=constraints, progress=progress)
 
-    def batches(self, sources: Sequence[Sequence[int]], options: Options) -> Iterator[list[int]]:
+    def batches(self, sources: Sequence[Ids], options: SearchOptions) -> Iterator[list[int]]:
         """Rows of like length together, at most `batch_tokens` source tokens times the beam's share at once."""
         if self.deterministic:
             yield from ([row] for row in range(len(sources)))
             return
         order = sorted(range(len(sources)), key=lambda row: -len(sources[row]))
-        budget = max(1, self.batch_tokens * 4 // (3 + (options.best if options.sample else options.beam)))
+        budget = max(1, self.batch_tokens * 4 // (3 + (options.n_best if options.sample else options.beam)))
         start = 0
         while start < len(order):
             longest = min(LONGEST_SOURCE, len(sources[order[start]])) + 1
@@ -185,93 +193,73 @@ class TorchEngine:
             if self.deterministic:
                 torch.set_num_threads(before)
 
-    def _search(
-        self,
-        sources: list[list[int]],
-        options: Options,
-        limits: list[int],
-        numbers: list[int],
-        wishes: Sequence[Wish],
-        own: Rule | None = None,
-    ) -> list[list[Hypothesis]]:
+    def _search(self, part: Part, options: SearchOptions) -> list[list[Hypothesis]]:
         with torch.inference_mode():
-            read = pad(sources, after=END).to(self.device)
-            state = self.model.start(read)
-        common: dict[str, Any] = {"alpha": options.length_penalty, "device": self.device}
+            read = pad(part.sources, after=END).to(self.device)
+            state = self.fast.start(read)
         if options.sample:
-            return self._sampled(state, options, limits, numbers, wishes, common, own)
-        shared = common | {"best": options.beam if options.coverage else options.best}
-        if any(wish.require for wish in wishes):
-            phrases = [wish.require for wish in wishes]
-            rules, inner = self._rules(options, wishes, own), self.inner
-            found = constrained(
-                self.model.step, state, limits, phrases, width=options.beam, rules=rules, inner=inner, **shared
-            )
+            return self._sampled(state, part, options)
+        step, limits, phrases = self.fast.step, part.limits, [one.require for one in part.constraints]
+        wide = replace(options, n_best=options.beam) if options.coverage else options
+        if any(phrases):
+            rules, inner = self._rules(options, part.constraints, part.rule), self.inner
+            found = constrained(step, state, limits, phrases, wide, rules=rules, inner=inner, device=self.device)
         elif options.groups > 1:
-            found = self._diverse(state, options, limits, wishes, shared, own)
+            found = self._diverse(state, part, wide)
         else:
-            rules = self._rules(options, wishes, own)
-            found = beam(self.model.step, state, limits, width=options.beam, exact=options.exact, rules=rules, **shared)
-        return self._covered(sources, found, options) if options.coverage else found
+            rules = self._rules(options, part.constraints, part.rule)
+            found = beam(step, state, limits, wide, rules=rules, device=self.device)
+        return self._covered(part.sources, found, options) if options.coverage else found
 
-    def _rules(self, options: Options, wishes: Sequence[Wish], own: Rule | None = None) -> list[Rule]:
-        """What these options and wishes forbid, and what somebody's own rule does."""
+    def _rules(
+        self, options: SearchOptions, constraints: Sequence[TokenConstraints], own: Rule | None = None
+    ) -> list[Rule]:
+        """What these options and constraints forbid, and what somebody's own rule does."""
         rules: list[Rule] = [] if own is None else [own]
-        if options.shortest:
-            rules.append(at_least(options.shortest, END))
+        if options.min_length:
+            rules.append(at_least(options.min_length, END))
         if options.no_repeat:
             rules.append(no_repeats(options.no_repeat))
-        if any(wish.forbid for wish in wishes):
-            rules.append(self.words.rule([wish.forbid for wish in wishes]))
-        if any(wish.prefix for wish in wishes):  # last: what a prefix says is said
-            rules.append(begin_with([wish.prefix for wish in wishes]))
+        if any(one.forbid for one in constraints):
+            rules.append(self.words.rule([one.forbid for one in constraints]))
+        if any(one.prefix for one in constraints):  # last: what a prefix says is said
+            rules.append(begin_with([one.prefix for one in constraints]))
         return rules
 
-    def _sampled(
-        self,
-        state: State,
-        options: Options,
-        limits: list[int],
-        numbers: list[int],
-        wishes: Sequence[Wish],
-        common: dict[str, Any],
-        own: Rule | None = None,
-    ) -> list[list[Hypothesis]]:
-        each = options.best
-        copies = torch.arange(len(limits), device=self.device).repeat_interleave(each)
-        choose = self.draws(options, numbers, max(limits))
-        chosen, longest = [wishes[i] for i in copies.tolist()], [limits[i] for i in copies.tolist()]
-        rules = self._rules(options, chosen, own and of_copies(own, copies))
-        flat = greedy(self.model.step, state.select(copies), longest, choose=choose, rules=rules, **common)
-        return [sorted(flat[i : i + each], key=lambda h: -h.score) for i in range(0, len(flat), each)]
+    def _sampled(self, state: State, part: Part, options: SearchOptions) -> list[list[Hypothesis]]:
+        each = options.n_best
+        copies = torch.arange(len(part.limits), device=self.device).repeat_interleave(each)
+        choose = self.draws(options, part.numbers, max(part.limits))
+        limits, rules = self._copied(part, options, copies)
+        made = greedy(
+            self.fast.step, state.select(copies), limits, options, choose=choose, rules=rules, device=self.device
+        )
+        return [sorted(made[i : i + each], key=lambda h: -h.score) for i in range(0, len(made), each)]
 
-    def _diverse(
-        self,
-        state: State,
-        options: Options,
-        limits: list[int],
-        wishes: Sequence[Wish],
-        shared: dict[str, Any],
-        own: Rule | None = None,
-    ) -> list[list[Hypothesis]]:
+    def _copied(self, part: Part, options: SearchOptions, origin: Tensor) -> tuple[list[int], list[Rule]]:
+        """Limits and rules of copies: copy b is of sentence origin[b]."""
+        rows = origin.tolist()
+        own = None if part.rule is None else of_copies(part.rule, origin)
+        return [part.limits[i] for i in rows], self._rules(options, [part.constraints[i] for i in rows], own)
+
+    def _diverse(self, state: State, part: Part, options: SearchOptions) -> list[list[Hypothesis]]:
         """Groups of the beam, each a beam of its own that keeps away from the tokens of those before it."""
         groups, width = options.groups, options.beam // options.groups
-        blocks = torch.arange(len(limits), device=self.device).repeat_interleave(groups)
-        longest = [limits[i] for i in blocks.tolist()]
-        rules = self._rules(options, [wishes[i] for i in blocks.tolist()], own and of_copies(own, blocks))
+        blocks = torch.arange(len(part.limits), device=self.device).repeat_interleave(groups)
+        limits, rules = self._copied(part, options, blocks)
+        ranking = keep_apart(groups, options.diversity, spare=options.beam)
+        narrow = replace(options, beam=width, n_best=width, groups=1)
         found = beam(
-            self.model.step, state.select(blocks), longest, width=width,
-            exact=options.exact, rules=rules, rank=apart(groups, options.diversity), spare=options.beam,
-            **shared | {"best": width},
-        )  # fmt: skip
+            self.fast.step, state.select(blocks), limits, narrow, rules=rules, ranking=ranking, device=self.device
+        )
         merged = []
         for start in range(0, len(found), groups):
             distinct = {h.ids: h for block in found[start : start + groups] for h in block}
-            merged.append(sorted(distinct.values(), key=lambda h: -h.score)[: shared["best"]])
+            merged.append(sorted(distinct.values(), key=lambda h: -h.score)[: options.n_best])
         return merged
 
     def _covered(
-        self, sources: list[list[int]], found: list[list[Hypothesis]], options: Options
+        self, sources: list[list[int]], found: list[list[Hypothesis]], options: SearchOptions
     ) -> list[list[Hypothesis]]:
         """Ranked anew: a source token that all of the output together hardly looks at lowers the score."""
         pairs = [(source, one.body) for source, several in zip(sources, found, strict=True) for one in several]
@@ -282,22 +270,19 @@ class TorchEngine:
             for one in hypotheses:
                 seen = next(looks)[:, :-1].sum(dim=0).clamp(1e-9, 1.0)  # (S,) END left out
                 judged.append(replace(one, score=one.score + options.coverage * float(seen.log().sum())))
-            ranked.append(sorted(judged, key=lambda h: -h.score)[: options.best])
+            ranked.append(sorted(judged, key=lambda h: -h.score)[: options.n_best])
         return ranked
 
-    def watch(self, source: Sequence[int], options: Options, watch: Callable[[Expansion], None]) -> None:
+    def watch(self, source: Ids, options: SearchOptions, watch: Callable[[Expansion], None]) -> None:
         """Search one sentence and tell of every step."""
         ids = list(source)[:LONGEST_SOURCE]
         with torch.inference_mode():
-            state = self.model.start(pad([ids], after=END).to(self.device))
-        beam(
-            self.model.step, state, [len(ids) + options.extra_length], width=options.beam,
-            alpha=options.length_penalty, best=options.best, exact=options.exact,
-            rules=self._rules(options, [ANYTHING]), watch=watch, device=self.device,
-        )  # fmt: skip
+            state = self.fast.start(pad([ids], after=END).to(self.device))
+        rules, limits = self._rules(options, [UNCONSTRAINED]), [len(ids) + options.extra_length]
+        beam(self.fast.step, state, limits, options, rules=rules, watch=watch, device=self.device)
 
     @torch.inference_mode()
-    def aligned(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Tensor]:
+    def aligned(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Tensor]:
         """How each output looks at its source (T, S), END included: the mean of all heads in the last layer but one."""
         looks: list[Tensor] = []
         for start in range(0, len(pairs), ROWS):
@@ -314,52 +299,50 @@ class TorchEngine:
             ]
         return looks
 
-    def alternatives(
-        self, source: Sequence[int], prefix: Sequence[int], count: int, options: Options
-    ) -> list[Hypothesis]:
+    def alternatives(self, source: Ids, prefix: Ids, count: int, options: SearchOptions) -> list[Hypothesis]:
         """The best translations that go on behind a prefix with each of the `count` likeliest tokens, best first."""
         history, sentence = (torch.tensor(ids, dtype=torch.long, device=self.device) for ids in ([list(prefix)], [0]))
         now = Moment(len(prefix), history, sentence)
         with torch.inference_mode():
             read, fed, _ = self._forced([(source, prefix)])
-            logits = self.model.project(self.model.hidden(read, fed)[:, len(prefix)])  # (1, V)
-            _, tokens = candidates(logits, count, self._rules(options, [ANYTHING]), now)
-        wishes = [Wish(prefix=(*prefix, token)) for token in tokens[0].tolist() if token != END]
-        found = self.decode([source] * len(wishes), replace(options, best=1), wishes=wishes)
+            logits = self.fast.project(self.fast.hidden(read, fed)[:, len(prefix)])  # (1, V)
+            _, tokens = candidates(logits, count, self._rules(options, [UNCONSTRAINED]), now)
+        each = [TokenConstraints(prefix=(*prefix, token)) for token in tokens[0].tolist() if token != END]
+        found = self.decode([source] * len(each), replace(options, n_best=1), constraints=each)
         return sorted((hypotheses[0] for hypotheses in found), key=lambda h: -h.score)
 
-    def draws(self, options: Options, numbers: list[int], limit: int) -> Choose:
-        """Choose by chance, for `best` copies of every sentence, by its number in the user's file."""
+    def draws(self, options: SearchOptions, numbers: list[int], limit: int) -> Choose:
+        """Choose by chance, for `n_best` copies of every sentence, by its number in the user's file."""
         rows = [
             generator(options.seed, "sample", number, copy).random(limit, dtype=np.float32)
             for number in numbers
-            for copy in range(options.best)
+            for copy in range(options.n_best)
         ]
         uniforms = torch.from_numpy(np.stack(rows)).to(self.device)
         return drawn(uniforms, temperature=options.temperature, top_k=options.top_k, top_p=options.top_p)
 
     def stream(
-        self, source: Sequence[int], options: Options, *, prefix: Sequence[int] = (), never: Sequence[int] = NEVER
+        self, source: Ids, options: SearchOptions, *, prefix: Ids = (), never: Sequence[int] = NEVER
     ) -> Iterator[int]:
         """Tokens of one translation as they are made, greedily or sampled, behind a prefix; END is not given out."""
         ids = list(source)[:LONGEST_SOURCE]
         limits = [len(ids) + len(prefix) + options.extra_length]
-        rules = self._rules(options, [Wish(prefix=tuple(prefix))])
+        rules = self._rules(options, [TokenConstraints(prefix=tuple(prefix))])
         with torch.inference_mode():
-            state = self.model.start(pad([ids], after=END).to(self.device))
+            state = self.fast.start(pad([ids], after=END).to(self.device))
         temperature = options.temperature if options.sample else 0.0
-        choose = self.draws(Options(**{**vars(options), "temperature": temperature, "best": 1}), [0], limits[0])
-        made = tokens_one_by_one(self.model.step, state, limits, choose, rules=rules, never=never, device=self.device)
+        choose = self.draws(replace(options, temperature=temperature, n_best=1), [0], limits[0])
+        made = tokens_one_by_one(self.fast.step, state, limits, choose, rules=rules, never=never, device=self.device)
         for extended in islice(made, len(prefix), None):
             token = extended[0][1]
             if token != END:
                 yield token
 
     @torch.inference_mode()
-    def score(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, alpha: float = 0.6) -> list[Hypothesis]:
+    def score(self, pairs: Sequence[tuple[Ids, Ids]], *, length_penalty: float = 0.6) -> list[Hypothesis]:
         """The model's own score of given translations (force-decoding), in the order given."""
         if self.deterministic and len(pairs) > 1:
-            return [one for pair in pairs for one in self.score([pair], alpha=alpha)]
+            return [one for pair in pairs for one in self.score([pair], length_penalty=length_penalty)]
         results: list[Hypothesis | None] = [None] * len(pairs)
         order = sorted(range(len(pairs)), key=lambda row: -len(pairs[row][0]) - len(pairs[row][1]))
         start = 0
@@ -368,25 +351,23 @@ class TorchEngine:
             rows = order[start : start + max(1, self.batch_tokens // longest)]
             source, target, labels = self._forced([pairs[row] for row in rows])
             with self._threads():
-                logits = self.model.project(self.model.hidden(source, target))  # (B, T, V)
+                logits = self.fast.project(self.fast.hidden(source, target))  # (B, T, V)
                 gains = logits.log_softmax(dim=-1).gather(2, labels[:, :, None]).squeeze(2)  # (B, T)
             for row, gain in zip(rows, gains.tolist(), strict=True):
                 ids = (*pairs[row][1], END)
-                kept = gain[: len(ids)]
-                total = sum(kept)
-                results[row] = Hypothesis(ids, total / length_penalty(len(ids), alpha), total, tuple(kept))
+                results[row] = Hypothesis.scored_by(ids, gain[: len(ids)], length_penalty)
             start += len(rows)
         return [result for result in results if result is not None]
 
     @torch.inference_mode()
-    def attention(self, source: Sequence[int], target: Sequence[int]) -> Attention:
+    def attention(self, source: Ids, target: Ids) -> Attention:
         """All maps of one sentence and its translation (ids with or without END): (L, H, ·, ·) each."""
         body = [i for i in target if i != END]
         read, fed, _ = self._forced([(source, body)])
         maps = self.model.attention(read, fed)
         return Attention(maps.encoder[0], maps.decoder[0], maps.cross[0])
 
-    def _forced(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> tuple[Tensor, Tensor, Tensor]:
+    def _forced(self, pairs: Sequence[tuple[Ids, Ids]]) -> tuple[Tensor, Tensor, Tensor]:
         source = pad([list(s)[:LONGEST_SOURCE] for s, _ in pairs], after=END)
         labels = pad([t for _, t in pairs], after=END)
         target = torch.full_like(labels, PAD)
@@ -395,7 +376,6 @@ class TorchEngine:
         return source.to(self.device), target.to(self.device), labels.to(self.device)
 
 
-def plain(options: Options, wishes: Sequence[Wish] | None) -> bool:
+def plain(options: SearchOptions, constraints: Sequence[TokenConstraints] | None) -> bool:
     """Whether all that is asked for is greedy or beam search, without rules."""
-    rules = options.sample or options.shortest or options.no_repeat or options.coverage or options.groups > 1
-    return not rules and (wishes is None or all(wish == ANYTHING for wish in wishes))
+    return not set(features(options, constraints)) - {Feature.EXACT}

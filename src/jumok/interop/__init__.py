@@ -1,1 +1,4 @@
-"""Other people's formats, in and out."""
+"""Models for other engines.
+
+Level 5.  Read first: ctranslate2.py.  No torch.
+"""

@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from jumok import weights as stored
-from jumok.bundle import Bundle
-from jumok.config import TransformerConfig, transformer
+from jumok.config.sections import TransformerConfig, transformer
 from jumok.data.lexicon import Lexicon, shortlist_of
 from jumok.errors import DiskError, UsageError
 from jumok.interop.ctranslate2_library import VOCABULARY_MAP, library, obstacle
-from jumok.positions import added
+from jumok.kernels.positions import added
+from jumok.storage import tensors as stored
+from jumok.storage.bundle import Bundle
+from jumok.storage.tensors import Tensors
 from jumok.text.vocabulary import SPECIALS, Vocabularies
-from jumok.weights import Tensors
 
 LONGEST = 2_048 + 64  # positions of a table; what is beyond, the engine would refuse
 PRECISIONS = ("float32", "int8", "int16")

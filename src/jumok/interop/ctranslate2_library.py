@@ -7,7 +7,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from jumok.config import ModelConfig, TransformerConfig
+from jumok.config.sections import ModelConfig, TransformerConfig
 
 VOCABULARY_MAP = "vmap.txt"
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from jumok.bundle import write_file
 from jumok.lab.claim import VERDICTS, Finding
 from jumok.lab.wording import Words
+from jumok.storage.bundle import write_file
 
 WORDS = Words.read("pages")
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from jumok.lab.wording import Text, Words
-from jumok.viz import display_width
+from jumok.reports.attention import display_width
 
 Numbers = Mapping[str, Any]
 

@@ -4,8 +4,8 @@
     run = lab.train("with positions", {"model.positions": "sinusoidal", "training.steps": lab.steps(400)})
     run.model.translate("He hits me."), run.losses, run.scores
 
-A training is an ordinary run in a folder of its own (experiment.py), so one that was stopped goes on, and two claims
-that ask for the same model share it.  Updates are counted, not timed: the same seed gives the same finding.
+A training is an ordinary run in a folder of its own (runs/experiment.py), so one that was stopped goes on, and two
+claims that ask for the same model share it.  Updates are counted, not timed: the same seed gives the same finding.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jumok import recipes
-from jumok.config import UNCLEANED
-from jumok.data import phrasebook
+from jumok.config import presets
+from jumok.config.kinds import find_section
+from jumok.config.recipe import Recipe
+from jumok.config.sections import UNCLEANED
 from jumok.data.corpora import Pair
-from jumok.data.phrasebook import Phrase
-from jumok.errors import UnknownName, UsageError
-from jumok.evaluate import evaluate
+from jumok.data.made import phrasebook
+from jumok.data.made.phrasebook import Phrase
+from jumok.errors import Stopped, UnknownName, UsageError
+from jumok.evaluation.evaluate import evaluate
 from jumok.events import Event, history, read_losses
-from jumok.experiment import Experiment
-from jumok.models import section
-from jumok.recipe import Recipe
-from jumok.training.team import Stopped
+from jumok.runs.context import Context
+from jumok.runs.experiment import run
+from jumok.storage.checkpoint import RunFolder
 from jumok.translator import Translator
 
 Surgery = Callable[[Any], None]  # changes a new model in place, before its first update
@@ -143,7 +144,7 @@ class Lab:
     def recipe(self, changes: Mapping[str, Any] | None = None) -> Recipe:
         """The lab's small English-Korean run, with changes by dotted keys; another `model.kind` takes what fits it."""
         changes = changes or {}
-        known = section(changes.get("model.kind", "transformer")).model_fields
+        known = find_section(changes.get("model.kind", "transformer")).model_fields
         usual = {**UNCLEANED, **SMALL, "seed": self.seed, **changes, **self.common}
         every = max(1, round(usual["training.steps"] / usual["training.validations"]))
         usual.setdefault("training.validate_every", every)  # curves have their points even if that takes long
@@ -152,7 +153,7 @@ class Lab:
             for key, value in usual.items()
             if key in changes or not key.startswith("model.") or key.removeprefix("model.") in known
         }
-        return recipes.demo().change(fits)
+        return presets.demo().change(fits)
 
     def task(self, name: str, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Changes that make it a run on copy, reverse or sort."""
@@ -172,7 +173,8 @@ class Lab:
         out = alike[0] if alike else out  # trained by another claim under another name
         self.tick()
         self.say(f"training: {name}")
-        Experiment(recipe, out, stop=self.stop, inherit=surgery or (lambda model: None), **more).run()
+        folder = RunFolder(out)
+        run(recipe, folder, Context.of(folder, stop=self.stop, **more), inherit=surgery or (lambda model: None))
         return Trained(out)
 
     def base(self) -> Trained:
@@ -187,9 +189,9 @@ class Lab:
         """The same as pairs."""
         return [Pair(one.english, one.korean, row) for row, one in enumerate(self.phrases(count, split), 1)]
 
-    def bleu(self, model: Translator, count: int = 300, **options: Any) -> float:
-        """BLEU on unseen phrases; greedy unless a beam is given."""
-        return evaluate(model, pairs=self.pairs(count), **({"beam": 1} | options)).bleu
+    def bleu(self, model: Translator, count: int = 300) -> float:
+        """BLEU of greedy search on unseen phrases."""
+        return evaluate(model, self.pairs(count), beam=1).bleu
 
     def corpus(self, *parts: str) -> Path:
         """A folder of real text that is not part of the project."""
@@ -218,9 +220,9 @@ BASE: dict[str, Any] = {
 }
 
 
-def right(model: Translator, pairs: Sequence[Pair], **options: Any) -> float:
-    """The share of sentences that come out exactly right."""
-    said = model.translate([pair.source for pair in pairs], **({"beam": 1, "details": False} | options))
+def right(model: Translator, pairs: Sequence[Pair]) -> float:
+    """The share of sentences that come out exactly right, greedily."""
+    said = model.translate([pair.source for pair in pairs], beam=1, details=False)
     return sum(one.text == pair.target for one, pair in zip(said, pairs, strict=True)) / max(1, len(pairs))
 
 

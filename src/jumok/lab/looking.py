@@ -11,12 +11,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from jumok.data import phrasebook
-from jumok.data.grammar.draft import Draft
-from jumok.evaluate import Attends
-from jumok.text.words import SPACE, words_of
+from jumok.data.made import phrasebook
+from jumok.data.made.grammar.draft import Draft
+from jumok.evaluation.evaluate import Attends
+from jumok.reports.attention import AttentionView
+from jumok.text.boundaries import SPACE, words_of
 from jumok.translator import Translator
-from jumok.viz import AttentionView
 
 
 class Aligned(Protocol):
@@ -68,11 +68,13 @@ def blank(model: Translator, seed: int) -> Translator:
     """The same model before its first update, in its place: what heads do by accident."""
     import torch
 
+    from jumok.engines.torch_engine import TorchEngine
     from jumok.models import build
 
     torch.manual_seed(seed)
     both = model.vocabularies
-    model.engine.model = build(model.recipe.model, len(both.source), len(both.target)).eval()
+    new = build(model.recipe.model, len(both.source), len(both.target)).eval()
+    model.engine = TorchEngine(new, surfaces=model.engine.surfaces)
     return model
 
 
@@ -81,14 +83,17 @@ def by_words(weights: np.ndarray, rows: Sequence[int], columns: Sequence[int]) -
 
     `rows` and `columns` say to which word each piece belongs, -1 for none, which are left out.
     """
-    return _member(rows, mean=True) @ weights @ _member(columns, mean=False).T
+    maps: np.ndarray = _member(rows, mean=True) @ weights @ _member(columns, mean=False).T
+    return maps
 
 
 def _member(words: Sequence[int], *, mean: bool) -> np.ndarray:
     """(words, pieces): which piece belongs to which word."""
     given = np.asarray(words, dtype=int)
-    member = (np.arange(max(given.max(initial=-1) + 1, 1))[:, None] == given).astype(np.float64)
-    return member / np.maximum(1.0, member.sum(axis=1, keepdims=True)) if mean else member
+    member: np.ndarray = (np.arange(max(given.max(initial=-1) + 1, 1))[:, None] == given).astype(np.float64)
+    if mean:
+        member = member / np.maximum(1.0, member.sum(axis=1, keepdims=True))
+    return member
 
 
 def encoder_by_words(view: AttentionView) -> np.ndarray:

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from jumok.document import document, safe
 from jumok.lab.claim import VERDICTS, Finding
 from jumok.lab.wording import Words
+from jumok.reports.page import document, safe
 
 STYLE = """
 body{font-size:18px}.verdict{display:inline-block;padding:.15rem .7rem;border-radius:999px;border:2px solid;

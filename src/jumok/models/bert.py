@@ -23,14 +23,14 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jumok.config import Layers, ModelConfig, Share, Size, TransformerConfig, heads_fit
+from jumok.config.sections import Layers, ModelConfig, Share, Size, TransformerConfig, heads_fit
 from jumok.models.base import CLASS, END, MASK, PAD, SEPARATOR, SPECIALS, UNKNOWN
 from jumok.models.transformer import EncoderLayer
-from jumok.nn import fused
-from jumok.nn.attention import Padding
-from jumok.nn.layers import Chance, Dropout, LayerNorm, Linear
+from jumok.nn.attention import Mask
+from jumok.nn.dropout import Chance, Dropout
+from jumok.nn.layers import LayerNorm, Linear
 from jumok.nn.loss import smoothed_cross_entropy
-from jumok.nn.positions import POSITIONS
+from jumok.nn.variants import POSITIONS
 
 EPSILON, SPREAD = 1e-12, 0.02  # in every norm; of the tables when they are drawn (BERT's own)
 FOLLOWS, OTHER, ALONE = 0, 1, -1  # what the second text is to the first; alone: there is no first
@@ -108,11 +108,11 @@ def stack(config: EncoderConfig, *, width: int, d_ff: int, heads: int) -> nn.Mod
     return made
 
 
-def run(layers: nn.ModuleList, x: Tensor, keep: Tensor, maps: list[Tensor] | None = None) -> Tensor:
-    """x (B, P, D) through all layers; `keep` (B, P) is True at real tokens, `maps` receives the weights of each."""
-    padding = Padding.of(keep)
+def run(layers: nn.ModuleList, x: Tensor, real: Tensor) -> Tensor:
+    """Send x (B, P, D) through all layers; `real` (B, P) is True at real tokens."""
+    mask = Mask.padding(real)
     for layer in layers:
-        x = layer(x, padding, keep, maps)  # (B, P, D)
+        x = layer(x, mask)  # (B, P, D)
     return x
 
 
@@ -129,9 +129,9 @@ class Embedding(nn.Module):
             nn.init.normal_(table, std=SPREAD)
 
     def forward(self, ids: Tensor, segments: Tensor) -> Tensor:
-        where = fused.embed(self.segments, segments, self.positions(0, ids.shape[1]), scale=1.0)  # (B, P, D)
-        x = fused.embed(self.weight, ids, None, scale=1.0) + where  # (B, P, D)
-        x = self.dropout(self.norm(x))  # (B, P, D)
+        x = F.embedding(ids, self.weight) + F.embedding(segments, self.segments)  # (B, P, D)
+        positions = self.positions(0, ids.shape[1])
+        x = self.dropout(self.norm(x if positions is None else x + positions))  # (B, P, D)
         return x
 
 
@@ -143,8 +143,8 @@ class Encoder(nn.Module):
         self.embedding = Embedding(symbols, config)
         self.layers = stack(config, width=config.d_model, d_ff=config.d_ff, heads=config.heads)
 
-    def forward(self, ids: Tensor, segments: Tensor, maps: list[Tensor] | None = None) -> Tensor:
-        return run(self.layers, self.embedding(ids, segments), ids != PAD, maps)
+    def forward(self, ids: Tensor, segments: Tensor) -> Tensor:
+        return run(self.layers, self.embedding(ids, segments), ids != PAD)
 
 
 class WordHead(nn.Module):

@@ -33,10 +33,10 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from jumok.config import Layers, ModelConfig, Share, Size
+from jumok.config.sections import Layers, ModelConfig, Share, Size
 from jumok.models.base import PAD, Attention, State
-from jumok.nn import fused
-from jumok.nn.layers import Dropout, LayerNorm, Linear
+from jumok.nn.dropout import Dropout
+from jumok.nn.layers import LayerNorm, Linear
 
 Length = TypeVar("Length", int, Tensor)
 
@@ -136,7 +136,7 @@ class Convolution(Linear):
         super().__init__(width * len(shifts), width)
         self.shifts = shifts
 
-    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(self, x: Tensor) -> Tensor:
         near = [shift for shift in self.shifts if abs(shift) < x.shape[1]]
         return self.product(Shifted.apply(x, near))
 
@@ -144,7 +144,7 @@ class Convolution(Linear):
         """The sum over the first copies; the others are zeros."""
         width = copies.shape[-1]
         weight = self.weight if width == self.in_features else self.weight[:, :width]
-        return fused.linear(copies, weight, self.bias)
+        return F.linear(copies, weight, self.bias)
 
 
 def around(kernel: int, dilation: int) -> list[int]:
@@ -183,15 +183,13 @@ class Block(nn.Module):
         return x, inner
 
     def enter(self, x: Tensor) -> Tensor:
-        """What the convolution sees; norms do not look at what they gave, so relu may write over it."""
-        inner = self.narrow(self.narrow_norm(x).relu_())
-        seen: Tensor = self.mix_norm(inner).relu_()
+        """What the convolution sees."""
+        inner = self.narrow(self.narrow_norm(x).relu())
+        seen: Tensor = self.mix_norm(inner).relu()
         return seen
 
     def leave(self, x: Tensor, mixed: Tensor) -> Tensor:
-        inner, last = self.widen_norm(mixed).relu_(), self.widen
-        rate, stream = self.dropout.now, self.dropout.stream
-        return fused.linear(inner, last.weight, last.bias, residual=x, rate=rate, stream=stream)
+        return x + self.dropout(self.widen(self.widen_norm(mixed).relu()))
 
 
 # ------------------------------------------------------------------------------------------------------- model
@@ -241,8 +239,7 @@ class ByteNet(nn.Module):
 
     def embed(self, table: Tensor, tokens: Tensor) -> Tensor:
         """Vectors of unit variance, dropped out."""
-        scale, dropout = self.config.d_model**0.5, self.dropout
-        return fused.embed(table, tokens, None, scale=scale, rate=dropout.now, stream=dropout.stream)
+        return self.dropout(F.embedding(tokens, table) * self.config.d_model**0.5)
 
     def encode(self, source: Tensor) -> Tensor:
         """What the decoder reads at each position: the columns (B, U, D) of the unfolded source, zeros behind them."""
@@ -253,7 +250,7 @@ class ByteNet(nn.Module):
         keep = None if bool(real.all()) else real[:, :, None].to(x.dtype)
         for block in self.encoder:
             x = block(x, keep)  # (B, U, D)
-        x = fused.linear(x, self.column.weight, self.column.bias, norm=self.column_norm)  # (B, U, D)
+        x = self.column(self.column_norm(x))  # (B, U, D)
         return x if keep is None else x * keep
 
     def hidden(self, source: Tensor, target: Tensor) -> Tensor:

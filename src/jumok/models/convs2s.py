@@ -30,15 +30,15 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from jumok.config import Layers, ModelConfig, Share, Size
+from jumok.config.sections import Layers, ModelConfig, Share, Size
 from jumok.models.base import PAD, Attention, State
-from jumok.nn import fused
-from jumok.nn.attention import DotScore, Padding, allowed, look, packed, regroup
-from jumok.nn.layers import Dropout, Linear
-from jumok.nn.positions import Learned
+from jumok.nn.attention import Mask, attend
+from jumok.nn.cache import regroup
+from jumok.nn.dropout import Dropout
+from jumok.nn.layers import Linear
+from jumok.nn.variants import Dot, Learned
 
 ROOT_HALF = 0.5**0.5  # the sum of two terms of one variance has twice that variance
-Maps = list[Tensor] | None  # receives the weights of every attention
 Three = tuple[Tensor, Tensor, Tensor]  # normed matrices of a layer of the decoder: convolution, query, context
 
 
@@ -110,7 +110,8 @@ class Normed(Linear):
 
     def forward(self, x: Tensor, matrix: Tensor, *, residual: Tensor | None = None) -> Tensor:  # type: ignore[override]
         """residual + x Wᵀ + b"""
-        return fused.linear(x, matrix, self.bias, residual=residual)
+        y = F.linear(x, matrix, self.bias)
+        return y if residual is None else residual + y
 
 
 class TiedOutput(nn.Module):
@@ -143,7 +144,7 @@ class Windows(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: fused.Context, x: Tensor, kernel: int, before: int) -> Tensor:
+    def forward(ctx: Any, x: Tensor, kernel: int, before: int) -> Tensor:
         (batch, length, width), ctx.rest = x.shape, (kernel, before)
         out = x.new_empty(batch, length, kernel, width)  # (B, T, K, C)
         for place in range(kernel):
@@ -155,7 +156,7 @@ class Windows(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: fused.Context, gradient: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         kernel, before = ctx.rest
         gradient = gradient.unflatten(-1, (kernel, -1))  # (B, T, K, C)
         found = gradient[:, :, before].clone()  # (B, T, C)
@@ -207,20 +208,20 @@ class Embedding(nn.Module):
 
     def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
         """Tokens (B, T) at positions start, start + 1, … as vectors (B, T, D)."""
-        words = fused.embed(self.weight, tokens, None, scale=1.0)
+        words = F.embedding(tokens, self.weight)
         embedded: Tensor = self.dropout(words + self.positions(start, tokens.shape[1]))
         return embedded
 
 
 class Memory(NamedTuple):
-    """What the decoder looks at: keys and values of the source side by side, and which of it is padding."""
+    """What the decoder looks at: keys and values of the source, and the mask that hides its padding."""
 
-    both: Tensor  # (B, S, 2·D)
-    padding: Padding | None
+    keys: Tensor  # (B, S, D)
+    values: Tensor  # (B, S, D)
+    mask: Mask
 
     def select(self, rows: Tensor) -> Memory:
-        padding = None if self.padding is None else self.padding.select(rows)
-        return Memory(self.both.index_select(0, rows), padding)
+        return Memory(self.keys.index_select(0, rows), self.values.index_select(0, rows), self.mask.select(rows))
 
 
 class Encoder(nn.Module):
@@ -247,7 +248,7 @@ class Encoder(nn.Module):
         keys = self.last(x, self.last.matrix())  # (B, S, D)
         grown = kept.sum(dim=1, keepdim=True).sqrt() * ROOT_HALF  # m sqrt(1/m) and the scale of the sum
         values = (keys + words) * grown  # (B, S, D)
-        return Memory(torch.cat([keys, values], dim=-1), Padding.of(real))
+        return Memory(keys, values, Mask.padding(real))
 
 
 class DecoderLayer(nn.Module):
@@ -258,33 +259,30 @@ class DecoderLayer(nn.Module):
         self.convolution = Convolution(config)
         self.query = Normed(config.convolved, config.d_model, variance=1.0)
         self.context = Normed(config.d_model, config.convolved, variance=1.0)
-        self.score = DotScore(ROOT_HALF)  # the scale of the sum that is the query
 
     def matrices(self) -> Three:
         return self.convolution.gated.matrix(), self.query.matrix(), self.context.matrix()
 
-    def forward(self, x: Tensor, words: Tensor, memory: Memory, matrices: Three, maps: Maps) -> Tensor:
-        """All positions (B, T, C), whose words so far are embedded as (B, T, D)."""
+    def forward(self, x: Tensor, words: Tensor, memory: Memory, matrices: Three) -> tuple[Tensor, Tensor]:
+        """All positions (B, T, C), whose words so far are embedded as (B, T, D); and the weights (B, 1, T, S)."""
         y = self.convolution(x, matrices[0], before=self.convolution.kernel - 1)  # (B, T, C)
-        y = self.attend(y, words, memory, matrices, maps)  # (B, T, C)
-        return torch.add(x, y, alpha=ROOT_HALF) * ROOT_HALF
+        y, weights = self.attend(y, words, memory, matrices)  # (B, T, C)
+        return torch.add(x, y, alpha=ROOT_HALF) * ROOT_HALF, weights
 
-    def attend(self, h: Tensor, words: Tensor, memory: Memory, matrices: Three, maps: Maps) -> Tensor:
-        """h + the context of every position, not yet scaled."""
-        query, mixed = self.query(h, matrices[1], residual=words), None
-        if maps is None:
-            mixed = packed(self.score, query, memory.both, memory.padding, (1, words.shape[-1], words.shape[-1]))
-        if mixed is None:
-            keys, values = memory.both[:, None].chunk(2, dim=-1)
-            mixed = look(self.score, query[:, None], keys, values, allowed(memory.padding), maps=maps)[:, 0]
-        attended: Tensor = self.context(mixed, matrices[2], residual=h)
-        return attended
+    def attend(self, h: Tensor, words: Tensor, memory: Memory, matrices: Three) -> tuple[Tensor, Tensor]:
+        """h + the context of every position, not yet scaled; and the weights (B, 1, T, S)."""
+        sides = self.query(h, matrices[1], residual=words), memory.keys, memory.values
+        q, k, v = (side[:, None] for side in sides)  # one head
+        mixed, weights = attend(
+            q, k, v, memory.mask.allowed(q), score=Dot(ROOT_HALF)
+        )  # the scale of the sum that is the query
+        return self.context(mixed[:, 0], matrices[2], residual=h), weights
 
     def step(self, x: Tensor, words: Tensor, memory: Memory, matrices: Three, last: Tensor) -> tuple[Tensor, Tensor]:
         """The next position (N, C); the rows of one sentence look at its memory as positions of one sentence do."""
         y, last = self.convolution.step(x, last, matrices[0])
-        y, words = (side.unflatten(0, (len(memory.both), -1)) for side in (y, words))
-        y = self.attend(y, words, memory, matrices, None).flatten(0, 1)  # (N, C)
+        y, words = (side.unflatten(0, (len(memory.keys), -1)) for side in (y, words))
+        y = self.attend(y, words, memory, matrices)[0].flatten(0, 1)  # (N, C)
         return torch.add(x, y, alpha=ROOT_HALF) * ROOT_HALF, last
 
 
@@ -312,15 +310,19 @@ class Decoder(nn.Module):
         layers = [layer.matrices() for layer in self.layers]  # type: ignore[operator]
         return Matrices(self.first.matrix(), layers, self.last.matrix())
 
-    def forward(self, target: Tensor, memory: Memory, maps: Maps = None) -> Tensor:
-        """Hidden states (B, T, D).  Padding stands at the end, where no window of a real token reaches it."""
-        matrices = self.matrices()
+    def forward(self, target: Tensor, memory: Memory) -> tuple[Tensor, list[Tensor]]:
+        """Hidden states (B, T, D), and the weights (B, 1, T, S) of every layer.
+
+        Padding is at the end, where no window of a real token reaches it.
+        """
+        matrices, weights = self.matrices(), []
         words = self.embedding(target)  # (B, T, D)
         x = self.first(words, matrices.first)  # (B, T, C)
         for layer, own in zip(self.layers, matrices.layers, strict=True):
-            x = layer(x, words, memory, own, maps)  # (B, T, C)
+            x, looked = layer(x, words, memory, own)  # (B, T, C)
+            weights.append(looked)
         x = self.dropout(self.last(x, matrices.last))  # (B, T, D)
-        return x
+        return x, weights
 
 
 @dataclass
@@ -336,7 +338,7 @@ class DecoderState:
 
     def select(self, rows: Tensor) -> DecoderState:
         """Row n continues row rows[n].  The memory moves only when a sentence leaves or loses some of its rows."""
-        taken, sentence = regroup(self.sentence, rows, len(self.memory.both))
+        taken, sentence = regroup(self.sentence, rows, len(self.memory.keys))
         memory = self.memory if taken is None else self.memory.select(taken)
         windows = [window.index_select(0, rows) for window in self.windows]
         return replace(self, windows=windows, memory=memory, sentence=sentence)
@@ -356,7 +358,7 @@ class ConvS2S(nn.Module):
             self.last = NormedOutput(target_symbols, config.d_model, variance=1.0 - config.dropout)
 
     def hidden(self, source: Tensor, target: Tensor) -> Tensor:
-        states: Tensor = self.decoder(target, self.encoder(source))
+        states: Tensor = self.decoder(target, self.encoder(source))[0]
         return states
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
@@ -371,7 +373,7 @@ class ConvS2S(nn.Module):
 
     def start(self, source: Tensor) -> DecoderState:
         memory, sentence = self.encoder(source), torch.arange(len(source), device=source.device)
-        nothing = memory.both.new_zeros(len(source), self.config.kernel - 1, self.config.convolved)
+        nothing = memory.keys.new_zeros(len(source), self.config.kernel - 1, self.config.convolved)
         windows, matrices = [nothing] * len(self.decoder.layers), self.decoder.matrices()  # nobody writes into windows
         return DecoderState(windows, memory, matrices, self.last.matrix(), sentence, 0)
 
@@ -388,7 +390,6 @@ class ConvS2S(nn.Module):
         return F.linear(x, state.output, self.last.bias), following
 
     def attention(self, source: Tensor, target: Tensor) -> Attention:
-        cross: list[Tensor] = []
-        self.decoder(target, self.encoder(source), cross)
+        _, cross = self.decoder(target, self.encoder(source))
         encoder, decoder = (cross[0].new_zeros(len(x), 0, 1, x.shape[1], x.shape[1]) for x in (source, target))
         return Attention(encoder, decoder, torch.stack(cross, dim=1))

@@ -24,7 +24,8 @@ from torch.nn import functional as F
 
 from jumok.models.base import MASK, PAD
 from jumok.models.bert import BERTConfig, Encoder, EncoderConfig, WordHead, choose, join, ordinary, run, stack
-from jumok.nn.layers import Chance, Linear
+from jumok.nn.dropout import Chance
+from jumok.nn.layers import Linear
 
 
 class ELECTRAConfig(EncoderConfig):
@@ -63,8 +64,8 @@ class Generator(nn.Module):
         self.layers = stack(config, **config.narrow)
         self.head = WordHead(width, config.d_model, symbols)
 
-    def forward(self, x: Tensor, keep: Tensor) -> Tensor:
-        return run(self.layers, self.projection(x), keep)
+    def forward(self, x: Tensor, real: Tensor) -> Tensor:
+        return run(self.layers, self.projection(x), real)
 
 
 class Detector(nn.Module):

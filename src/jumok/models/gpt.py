@@ -27,13 +27,16 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jumok.config import Layers, ModelConfig, Share, Size, heads_fit
+from jumok.config.sections import Layers, ModelConfig, Share, Size, heads_fit
 from jumok.errors import UsageError
 from jumok.models.base import PAD, SEPARATOR, Attention, State
-from jumok.nn import fused
-from jumok.nn.attention import Cache, Padding, Pair, SelfAttention, regroup
-from jumok.nn.layers import Dropout, LayerNorm, PreNorm, feed_forward
-from jumok.nn.positions import POSITIONS, Rotary
+from jumok.nn.attention import Mask, SelfAttention, merge_heads, watch
+from jumok.nn.cache import Cache, KeysValues, regroup
+from jumok.nn.dropout import Dropout
+from jumok.nn.layers import LayerNorm, PreNorm
+from jumok.nn.variants import POSITIONS, SCORES, Rotary, feed_forward
+
+CAUSAL = Mask(causal=True)
 
 
 class GPTConfig(ModelConfig):
@@ -77,33 +80,62 @@ def table(symbols: int, config: GPTConfig) -> nn.Parameter:
 
 
 class Block(nn.Module):
-    """Masked self-attention and the feed-forward net, each with a norm before it and a sum behind (2019, 2.3)."""
+    """Masked self-attention and the feed-forward network, each with a norm before it and a sum after it (2019, 2.3)."""
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()
         width = config.d_model // config.heads
         rotary = Rotary(width) if config.positions == "rotary" else None
         self.attention = SelfAttention(
-            config.d_model, config.heads, width, width, score="scaled-dot", bias=True, rotary=rotary
+            config.d_model, config.heads, width, width, score=SCORES["scaled-dot"], bias=True, rotary=rotary
         )
         self.feed_forward = feed_forward("gelu-tanh", config.d_model, config.d_ff)
         self.attention_path, self.feed_forward_path = (
-            PreNorm(LayerNorm(config.d_model), Dropout(config.dropout), residual=True) for _ in range(2)
+            PreNorm(LayerNorm(config.d_model), Dropout(config.dropout)) for _ in range(2)
         )
         with torch.no_grad():  # so that the sum of all of them starts no larger than one
-            for last in (self.attention.output, self.feed_forward.get_submodule("outer")):
-                last.get_parameter("weight").mul_((2 * config.layers) ** -0.5)
+            for last in (self.attention.output, self.feed_forward.outer):
+                last.weight.mul_((2 * config.layers) ** -0.5)
 
-    def forward(self, x: Tensor, maps: list[Tensor] | None, kept: list[Pair] | None) -> Tensor:
-        x = self.attention(x, None, self.attention_path, causal=True, maps=maps, kept=kept)  # (B, P, D)
-        x = self.feed_forward(x, self.feed_forward_path)  # (B, P, D)
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.attention_path(x, lambda x: self.attention(x, CAUSAL))  # (B, P, D)
+        x = self.feed_forward_path(x, self.feed_forward)  # (B, P, D)
         return x
 
-    def step(self, x: Tensor, cache: Cache, prefix: Pair, padding: Padding, positions: Tensor) -> Tensor:
-        """One position of N rows (N, 1, D), behind prefixes of different length; extends the cache."""
-        x = self.attention.step_behind(x, cache, prefix, padding, positions, self.attention_path)  # (N, 1, D)
-        x = self.feed_forward(x, self.feed_forward_path)  # (N, 1, D)
+    def read(self, x: Tensor) -> tuple[Tensor, KeysValues]:
+        """`forward` of a prefix, and its keys and values (B, H, P, K) for the steps after it."""
+        q, k, v = self.attention.split(self.attention_path.norm(x))
+        x = self.attention_path(x, lambda _: self.attention.mix(q, k, v, CAUSAL))  # (B, P, D)
+        return self.feed_forward_path(x, self.feed_forward), (k.contiguous(), v.contiguous())
+
+    def step(self, x: Tensor, cache: Cache, prefix: KeysValues, real: Tensor, positions: Tensor) -> Tensor:
+        """One position of N rows (N, 1, D), after prefixes of different length; extends the cache."""
+
+        def attention(x: Tensor) -> Tensor:
+            q, k, v = self.attention.split(x, positions)
+            mixed = attend_after(q, cache.append(k, v), prefix, real)  # (N, H, 1, K)
+            return self.attention.output(merge_heads(mixed))
+
+        x = self.attention_path(x, attention)  # (N, 1, D)
+        x = self.feed_forward_path(x, self.feed_forward)  # (N, 1, D)
         return x
+
+
+def attend_after(q: Tensor, own: KeysValues, prefix: KeysValues, real: Tensor) -> Tensor:
+    """Attended values (N, H, 1, K) of queries that look at keys of their own and at those of a prefix they share.
+
+    The own ones are (N, H, T, K), those of the prefix (N / G, H, S, K), of which `real` (N / G, S) are no padding: G
+    neighbours look at the same, uncopied.
+    """
+    (rows, heads, _, width), groups, count = q.shape, len(prefix[0]), prefix[0].shape[2]
+    score = SCORES["scaled-dot"](heads, width)
+    grouped = q.reshape(groups, -1, heads, width).transpose(1, 2)  # (N / G, H, G, K)
+    before = score(grouped, prefix[0]).masked_fill(~real[:, None, None, :], -torch.inf)  # (N / G, H, G, S)
+    scores = torch.cat([before.transpose(1, 2).reshape(rows, heads, 1, count), score(q, own[0])], dim=-1)
+    weights = scores.softmax(dim=-1)  # (N, H, 1, S + T)
+    before = weights[..., :count].reshape(groups, -1, heads, count).transpose(1, 2)  # (N / G, H, G, S)
+    mixed = (before @ prefix[1]).transpose(1, 2).reshape(rows, heads, 1, -1)
+    return mixed + weights[..., count:] @ own[1]
 
 
 class Line(NamedTuple):
@@ -127,26 +159,26 @@ class Line(NamedTuple):
 
 @dataclass
 class Reading:
-    """Cached keys and values: those of the target a row each, those of the source once a sentence."""
+    """Cached keys and values: those of the target per row, those of the source per sentence."""
 
     caches: list[Cache]  # L × (N, H, t, K)
-    prefixes: list[Pair]  # L × (B, H, S, K)
-    padding: Padding  # of the prefixes
-    sentence: Tensor  # (N,) the prefix that each row goes on from, ascending
+    prefixes: list[KeysValues]  # L × (B, H, S, K)
+    real: Tensor  # (B, S) True at real tokens of the prefixes
+    sentence: Tensor  # (N,) the prefix that each row continues, ascending
 
     @property
     def positions(self) -> Tensor:
         """Where each row (N,) reads next."""
-        return self.padding.lengths[self.sentence] + self.caches[0].length
+        return self.real.sum(dim=1)[self.sentence] + self.caches[0].length
 
     def select(self, rows: Tensor) -> Reading:
         """Row n continues row rows[n].  Prefixes move only when a sentence leaves or loses some of its rows."""
         caches = [cache.select(rows) for cache in self.caches]
-        taken, sentence = regroup(self.sentence, rows, len(self.padding.lengths))
+        taken, sentence = regroup(self.sentence, rows, len(self.real))
         if taken is None:
-            return Reading(caches, self.prefixes, self.padding, sentence)
+            return Reading(caches, self.prefixes, self.real, sentence)
         prefixes = [(keys.index_select(0, taken), values.index_select(0, taken)) for keys, values in self.prefixes]
-        return Reading(caches, prefixes, self.padding.select(taken), sentence)
+        return Reading(caches, prefixes, self.real.index_select(0, taken), sentence)
 
 
 class GPT(nn.Module):
@@ -171,16 +203,16 @@ class GPT(nn.Module):
         self.matrix = table(target_symbols, config) if config.tied == "none" else self.table
 
     def embed(self, tokens: Tensor, positions: Tensor | None) -> Tensor:
-        """Token vectors with those of their positions, dropped out."""
-        x = fused.embed(self.table, tokens, None, scale=self.scale)
+        """Token vectors plus those of their positions, then dropout."""
+        x = F.embedding(tokens, self.table) * self.scale
         x = self.dropout(x if positions is None else x + positions)
         return x
 
-    def read(self, tokens: Tensor, *, maps: list[Tensor] | None = None, kept: list[Pair] | None = None) -> Tensor:
+    def read(self, tokens: Tensor) -> Tensor:
         """States (B, P, D) of lined-up tokens (B, P), before the last norm."""
         x = self.embed(tokens, self.positions(0, tokens.shape[1]))  # (B, P, D)
         for block in self.blocks:
-            x = block(x, maps, kept)  # (B, P, D)
+            x = block(x)  # (B, P, D)
         return x
 
     def hidden(self, source: Tensor, target: Tensor) -> Tensor:
@@ -201,12 +233,13 @@ class GPT(nn.Module):
         return F.linear(hidden, self.matrix)
 
     def start(self, source: Tensor) -> Reading:
-        prefixes: list[Pair] = []
-        x = self.read(Line.of(source, source[:, :0]).tokens, kept=prefixes)
-        real = source != PAD  # (B, S)
-        padding = Padding(real[:, None, None, :], real.sum(dim=1))
-        caches = [block.attention.cache(len(source), x) for block in self.blocks]  # type: ignore[union-attr, operator]
-        return Reading(caches, prefixes, padding, torch.arange(len(source), device=source.device))
+        tokens = Line.of(source, source[:, :0]).tokens
+        x, prefixes = self.embed(tokens, self.positions(0, tokens.shape[1])), list[KeysValues]()
+        for block in self.blocks:
+            x, prefix = block.read(x)  # type: ignore[operator]
+            prefixes.append(prefix)
+        caches = [block.attention.empty_cache(x) for block in self.blocks]  # type: ignore[union-attr, operator]
+        return Reading(caches, prefixes, source != PAD, torch.arange(len(source), device=source.device))
 
     def step(self, token: Tensor, state: State) -> tuple[Tensor, Reading]:
         assert isinstance(state, Reading)
@@ -214,14 +247,15 @@ class GPT(nn.Module):
         vectors = self.positions(0, int(positions.max()) + 1)
         x = self.embed(token[:, None], None if vectors is None else vectors[positions][:, None])  # (N, 1, D)
         for block, cache, prefix in zip(self.blocks, state.caches, state.prefixes, strict=True):
-            x = block.step(x, cache, prefix, state.padding, positions)  # type: ignore[operator]
+            x = block.step(x, cache, prefix, state.real, positions)  # type: ignore[operator]
         return self.project(self.norm(x[:, 0])), state
 
     def attention(self, source: Tensor, target: Tensor) -> Attention:
         """Maps cut out of those of the line: rows of decoder and cross together sum to 1, padding of sources has 0."""
-        line, found, real = Line.of(source, target), list[Tensor](), source != PAD
-        self.read(line.tokens, maps=found)
-        maps, count = torch.stack(found, dim=1), source.shape[1]  # (B, L, H, P, P)
+        line, real = Line.of(source, target), source != PAD
+        with watch(self) as weights:
+            self.read(line.tokens)
+        maps, count = torch.stack(list(weights.values()), dim=1), source.shape[1]  # (B, L, H, P, P)
         keys = real[:, None, None, None, :]
         rows = maps.take_along_dim(line.places[:, None, None, :, None], dim=3)  # (B, L, H, T, P)
         decoder = rows.take_along_dim(line.places[:, None, None, None, :], dim=4)  # (B, L, H, T, T)

@@ -27,7 +27,9 @@ from torch.nn import functional as F
 
 from jumok.models.base import CLASS, END, PAD, SEPARATOR, Attention, State
 from jumok.models.bert import Encoder, EncoderConfig, Pooler, ordinary
-from jumok.nn.layers import Dropout, Linear
+from jumok.nn.attention import watch
+from jumok.nn.dropout import Dropout
+from jumok.nn.layers import Linear
 
 SURE = 100.0  # the logit for END behind the last label, and against it before: e^-100 is nothing
 TUNING: Mapping[str, Any] = {
@@ -158,11 +160,11 @@ class Labeller(nn.Module):
 
         CLASS is left out: the maps are of what the user gave.
         """
-        maps: list[Tensor] = []
         ids, segments = frame(source)
-        self.encoder(ids, segments, maps)
+        with watch(self) as weights:
+            self.encoder(ids, segments)
         places, there = self.places(ids, target.shape[1])
-        every = torch.stack(maps, dim=1)  # (B, L, H, P, P)
+        every = torch.stack(list(weights.values()), dim=1)  # (B, L, H, P, P)
         index = places[:, None, None, :, None].expand(-1, *every.shape[1:3], -1, every.shape[4])
         cross = every.gather(3, index) * there[:, None, None, :, None]  # (B, L, H, T, P)
         decoder = every.new_empty(len(source), 0, 1, target.shape[1], target.shape[1])

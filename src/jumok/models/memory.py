@@ -34,12 +34,12 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jumok.config import Layers, ModelConfig, Share, Size
+from jumok.config.sections import Layers, ModelConfig, Share, Size
 from jumok.errors import UsageError
 from jumok.models.base import END, PAD, SEPARATOR, START, Attention, State
-from jumok.nn import fused
-from jumok.nn.attention import attend, regroup
-from jumok.nn.layers import Dropout, Linear
+from jumok.nn.cache import regroup
+from jumok.nn.dropout import Dropout
+from jumok.nn.layers import Linear
 
 
 class MemoryConfig(ModelConfig):
@@ -178,7 +178,14 @@ class Hops(nn.Module):
         return self.bend(self.carry(u) + o)
 
     def embed(self, table: Tensor, tokens: Tensor) -> Tensor:
-        return fused.embed(table, tokens, None, scale=1.0)
+        return F.embedding(tokens, table)
+
+
+def recall(scores: Tensor, values: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+    """o = Σ p_i c_i with p = softmax(uᵀ m) over the known memories (equations 1 and 2); and p.  Without any, zeros."""
+    scores = scores.masked_fill(~known, torch.finfo(scores.dtype).min)
+    weights = scores.softmax(dim=-1) * known
+    return weights @ values, weights
 
 
 # ------------------------------------------------------------------------------------------------- sentences
@@ -279,24 +286,23 @@ class Sentences(Hops):
         age = F.embedding((count - 1).clamp(0, len(self.progress) - 1), self.progress) * (count > 0)[..., None]
         return line.first * total + line.second * moment / some + age
 
-    def hop(self, u: Tensor, slots: list[Tensor], real: Tensor, maps: list[Tensor] | None = None) -> Tensor:
-        """From questions (B, T, D) to what the output matrix sees."""
-        u = self.dropout(u)
+    def hop(self, u: Tensor, slots: list[Tensor], real: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """From questions (B, T, D) to what the output matrix sees; and the weights (B, T, M) of every hop."""
+        u, maps = self.dropout(u), []
         for inputs, outputs in self.plan.hops:
-            o, weights = attend(u @ slots[inputs].mT, slots[outputs], real)
+            o, weights = recall(u @ slots[inputs].mT, slots[outputs], real)
             u = self.update(u, o)  # (B, T, D)
-            if maps is not None:
-                maps.append(weights)
-        return self.dropout(u)
+            maps.append(weights)
+        return self.dropout(u), maps
 
-    def read(self, source: Tensor, target: Tensor, maps: list[Tensor] | None = None) -> Tensor:
-        """Hidden states (B, T, D)."""
+    def read(self, source: Tensor, target: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Hidden states (B, T, D), and the weights of every hop."""
         asking, words = self.start(source), target != START
         count = words.cumsum(dim=1)  # (B, T)
         vectors = self.embed(self.spoken, target) * words[..., None]  # (B, T, D)
         moment = (vectors * count[..., None]).cumsum(dim=1)  # (B, T, D)
         u = asking.question[:, None] + self.answered(vectors.cumsum(dim=1), moment, count)  # (B, T, D)
-        return self.hop(u, asking.slots, asking.real, maps)
+        return self.hop(u, asking.slots, asking.real)
 
     def step(self, token: Tensor, state: Asking) -> tuple[Tensor, Asking]:
         """Hidden states (N, D) and the state after the token."""
@@ -305,7 +311,7 @@ class Sentences(Hops):
         vector = self.embed(self.spoken, token[:, None])[:, 0] * word[:, None]  # (N, D)
         total, moment = state.total + vector, state.moment + vector * count[:, None]
         u = state.question + self.answered(total, moment, count)  # (N, D)
-        u = self.hop(u.view(len(state.real), -1, u.shape[-1]), state.slots, state.real)
+        u, _ = self.hop(u.view(len(state.real), -1, u.shape[-1]), state.slots, state.real)
         return u.flatten(0, 1), replace(state, total=total, moment=moment, count=count)
 
     def attention(self, source: Tensor, target: Tensor, looked: Tensor) -> Attention:
@@ -345,8 +351,8 @@ class Words(Hops):
         column = torch.arange(room, device=source.device) - room + length  # (B, P)
         return source.gather(1, column.clamp(min=0)).masked_fill(column < 0, PAD)
 
-    def behind(self, tokens: Tensor, count: int, maps: list[Tensor] | None = None) -> Tensor:
-        """Hidden states (B, T, D) behind each of the last `count` tokens of a line (B, P)."""
+    def after(self, tokens: Tensor, count: int) -> tuple[Tensor, list[Tensor]]:
+        """Hidden states (B, T, D) after each of the last `count` tokens of a line (B, P); the weights of every hop."""
         place = torch.arange(tokens.shape[1], device=tokens.device)  # (P,)
         age = place[-count:, None] - place  # (T, P)
         ages = min(self.config.words, len(place))
@@ -356,19 +362,18 @@ class Words(Hops):
         behind = (column >= 0).expand(len(tokens), -1, -1)  # (B, T, A)
         column = column.clamp(min=0).expand_as(behind)  # (B, T, A)
         slots = [self.embed(words, tokens) for words in self.tables]
-        u = self.matrix.new_full((len(tokens), count, self.config.d_model), 0.1)  # (B, T, D)
+        u, maps = self.matrix.new_full((len(tokens), count, self.config.d_model), 0.1), []  # (B, T, D)
         for inputs, outputs in self.plan.hops:
             scores = u @ slots[inputs].mT + (u @ self.ages[inputs][:ages].t()).gather(2, age)  # (B, T, P)
-            o, weights = attend(scores, slots[outputs], known)
+            o, weights = recall(scores, slots[outputs], known)
             recent = weights.gather(2, column) * behind  # (B, T, A)
             u = self.update(u, o + recent @ self.ages[outputs][:ages])  # (B, T, D)
-            if maps is not None:
-                maps.append(weights)
-        return self.dropout(u)
+            maps.append(weights)
+        return self.dropout(u), maps
 
-    def read(self, source: Tensor, target: Tensor, maps: list[Tensor] | None = None) -> Tensor:
-        """Hidden states (B, T, D)."""
-        return self.behind(torch.cat([self.begin(source), target], dim=1), target.shape[1], maps)
+    def read(self, source: Tensor, target: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Hidden states (B, T, D), and the weights of every hop."""
+        return self.after(torch.cat([self.begin(source), target], dim=1), target.shape[1])
 
     def start(self, source: Tensor) -> Window:
         return Window(self.begin(source))
@@ -376,7 +381,7 @@ class Words(Hops):
     def step(self, token: Tensor, state: Window) -> tuple[Tensor, Window]:
         """Hidden states (N, D) and the window that ends with the token."""
         tokens = torch.cat([state.tokens, token[:, None]], dim=1)[:, -self.config.words :]  # (N, P)
-        return self.behind(tokens, 1)[:, 0], Window(tokens)
+        return self.after(tokens, 1)[0][:, 0], Window(tokens)
 
     def attention(self, source: Tensor, target: Tensor, looked: Tensor) -> Attention:
         """Rows of decoder and cross together sum to 1; a token looks at itself and at those before it."""
@@ -410,7 +415,7 @@ class MemoryNetwork(nn.Module):
         self.memory = MEMORIES[config.memory](config, source_symbols, target_symbols)
 
     def hidden(self, source: Tensor, target: Tensor) -> Tensor:
-        return self.memory.read(source, target)
+        return self.memory.read(source, target)[0]
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """`hidden`, under the name that torch's wrappers (compile, DistributedDataParallel) call."""
@@ -431,9 +436,7 @@ class MemoryNetwork(nn.Module):
 
     def look(self, source: Tensor, target: Tensor) -> Tensor:
         """How much each hop looks at each memory, oldest first: (B, L, T, M)."""
-        maps: list[Tensor] = []
-        self.memory.read(source, target, maps)
-        return torch.stack(maps, dim=1)
+        return torch.stack(self.memory.read(source, target)[1], dim=1)
 
     def attention(self, source: Tensor, target: Tensor) -> Attention:
         return self.memory.attention(source, target, self.look(source, target))

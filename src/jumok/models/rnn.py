@@ -28,13 +28,16 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import torch
 from pydantic import model_validator
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from jumok.config import Layers, ModelConfig, Share, Size
+from jumok.config.sections import Layers, ModelConfig, Share, Size
 from jumok.models.base import PAD, Attention, State
-from jumok.nn import fused
-from jumok.nn.attention import Additive, Padding, PlainDot, allowed, attend, look, regroup
-from jumok.nn.layers import Dropout, Linear
+from jumok.nn.attention import Mask, attend
+from jumok.nn.cache import regroup
+from jumok.nn.dropout import Dropout
+from jumok.nn.layers import Linear
+from jumok.nn.variants import Additive, Dot
 
 
 class RNNConfig(ModelConfig):
@@ -157,8 +160,7 @@ class Embedding(nn.Module):
             nn.init.normal_(self.weight, std=config.d_model**-0.5)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        rate, stream = self.dropout.now, self.dropout.stream
-        return fused.embed(self.weight, tokens, None, scale=self.scale, rate=rate, stream=stream)
+        return self.dropout(F.embedding(tokens, self.weight) * self.scale)
 
 
 class Encoder(nn.Module):
@@ -194,11 +196,18 @@ class Memory(NamedTuple):
 
     words: Tensor  # (B, 1, S, D), or the one summary (B, 1, 1, D)
     keys: Tensor  # (B, 1, S, D) what scores are made with
-    padding: Padding | None
+    mask: Mask
 
     def select(self, rows: Tensor) -> Memory:
-        padding = None if self.padding is None else self.padding.select(rows)
-        return Memory(self.words.index_select(0, rows), self.keys.index_select(0, rows), padding)
+        return Memory(self.words.index_select(0, rows), self.keys.index_select(0, rows), self.mask.select(rows))
+
+
+class Decoded(NamedTuple):
+    """What a decoder makes of some words."""
+
+    hidden: Tensor  # (N, T, D)
+    states: list[Tensor]  # of each layer after the last word (P, N, D)
+    weights: Tensor | None  # (B, 1, T, S) of its attention, if it has any
 
 
 class Decoder(nn.Module):
@@ -253,29 +262,26 @@ class AdditiveDecoder(Decoder):
         self.asking = Linear(width, width, *gates)
         self.keys, self.score = Linear(width, width, bias=False), Additive(1, width)
 
-    def remember(self, words: Tensor, summary: Tensor, padding: Padding | None) -> Memory:
-        return Memory(words[:, None], self.keys(words)[:, None], padding)
+    def remember(self, words: Tensor, summary: Tensor, mask: Mask) -> Memory:
+        return Memory(words[:, None], self.keys(words)[:, None], mask)
 
-    def forward(
-        self, x: Tensor, states: Sequence[Tensor], memory: Memory, maps: list[Tensor] | None = None
-    ) -> tuple[Tensor, list[Tensor]]:
-        width, sentences, mask = x.shape[-1], len(memory.keys), allowed(memory.padding)
+    def forward(self, x: Tensor, states: Sequence[Tensor], memory: Memory) -> Decoded:
+        width, sentences, mask = x.shape[-1], len(memory.keys), memory.mask.allowed(memory.keys)
         state = states[0].unbind()
         inputs = self.input(x.transpose(0, 1)).unbind()
         outputs, contexts, weights = [], [], []
         for said in inputs:
             query, recurrent = self.asking(state[0]).split([width, said.shape[-1]], dim=-1)
             query = query.reshape(sentences, 1, -1, width)  # (B, 1, G, D)
-            context, weight = attend(self.score.scores(query, memory.keys), memory.words, mask)
+            context, weight = attend(query, memory.keys, memory.words, mask, score=self.score)
             context = context.reshape(-1, width)  # (N, D)
-            state = self.move(fused.linear(context, self.context.weight, None, residual=said), recurrent, state)
+            state = self.move(said + self.context(context), recurrent, state)
             outputs.append(state[0])
             contexts.append(context)
             weights.append(weight)
-        if maps is not None:
-            maps.append(torch.cat(weights, dim=2))
         x, after = self.climb(self.dropout(torch.stack(outputs, dim=1)), states[1:])
-        return self.read(torch.stack(contexts, dim=1), x), [torch.stack(state), *after]
+        x = self.read(torch.stack(contexts, dim=1), x)
+        return Decoded(x, [torch.stack(state), *after], torch.cat(weights, dim=2))
 
 
 class MultiplicativeDecoder(Decoder):
@@ -283,18 +289,16 @@ class MultiplicativeDecoder(Decoder):
 
     def __init__(self, config: RNNConfig) -> None:
         super().__init__(config, [config.d_model] * config.decoder_layers)
-        self.keys, self.score = Linear(config.d_model, config.d_model, bias=False), PlainDot(1, config.d_model)
+        self.keys = Linear(config.d_model, config.d_model, bias=False)
 
-    def remember(self, words: Tensor, summary: Tensor, padding: Padding | None) -> Memory:
-        return Memory(words[:, None], self.keys(words)[:, None], padding)
+    def remember(self, words: Tensor, summary: Tensor, mask: Mask) -> Memory:
+        return Memory(words[:, None], self.keys(words)[:, None], mask)
 
-    def forward(
-        self, x: Tensor, states: Sequence[Tensor], memory: Memory, maps: list[Tensor] | None = None
-    ) -> tuple[Tensor, list[Tensor]]:
+    def forward(self, x: Tensor, states: Sequence[Tensor], memory: Memory) -> Decoded:
         x, after = self.climb(x, states)
         queries = x.reshape(len(memory.keys), 1, -1, x.shape[-1])  # one row of T, or G rows of one word
-        context = look(self.score, queries, memory.keys, memory.words, allowed(memory.padding), maps=maps)
-        return self.read(context.reshape(x.shape), x), after
+        context, weights = attend(queries, memory.keys, memory.words, memory.mask.allowed(queries), score=Dot())
+        return Decoded(self.read(context.reshape(x.shape), x), after, weights)
 
 
 class BlindDecoder(Decoder):
@@ -303,17 +307,15 @@ class BlindDecoder(Decoder):
     def __init__(self, config: RNNConfig) -> None:
         super().__init__(config, [2 * config.d_model, *[config.d_model] * (config.decoder_layers - 1)])
 
-    def remember(self, words: Tensor, summary: Tensor, padding: Padding | None) -> Memory:
+    def remember(self, words: Tensor, summary: Tensor, mask: Mask) -> Memory:
         summary = summary[:, None, None]  # (B, 1, 1, D)
-        return Memory(summary, summary, None)
+        return Memory(summary, summary, Mask())
 
-    def forward(
-        self, x: Tensor, states: Sequence[Tensor], memory: Memory, maps: list[Tensor] | None = None
-    ) -> tuple[Tensor, list[Tensor]]:
+    def forward(self, x: Tensor, states: Sequence[Tensor], memory: Memory) -> Decoded:
         rows = len(x) // len(memory.words)
         context = memory.words[:, 0].repeat_interleave(rows, dim=0).expand_as(x)  # (N, T, D)
         x, after = self.climb(torch.cat([x, context], dim=-1), states)
-        return self.read(context, x), after
+        return Decoded(self.read(context, x), after, None)
 
 
 DECODERS: dict[str, type[AdditiveDecoder] | type[MultiplicativeDecoder] | type[BlindDecoder]] = {
@@ -358,13 +360,16 @@ class RNN(nn.Module):
     def read(self, source: Tensor) -> tuple[list[Tensor], Memory]:
         """The first states of the decoder, and all that it will know of the sources."""
         words, summary = self.encoder(source, self.source)
-        return self.decoder.begin(summary), self.decoder.remember(words, summary, Padding.of(source != PAD))
+        return self.decoder.begin(summary), self.decoder.remember(words, summary, Mask.padding(source != PAD))
 
-    def hidden(self, source: Tensor, target: Tensor, maps: list[Tensor] | None = None) -> Tensor:
-        """Padding stands at the end of a target, where no real token comes after it."""
+    def decode(self, source: Tensor, target: Tensor) -> Decoded:
+        """Padding is at the end of a target, where no real token comes after it."""
         states, memory = self.read(source)
-        x, _ = self.decoder(self.target(target), states, memory, maps)
-        return x
+        decoded: Decoded = self.decoder(self.target(target), states, memory)
+        return decoded
+
+    def hidden(self, source: Tensor, target: Tensor) -> Tensor:
+        return self.decode(source, target).hidden
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """`hidden`, under the name that torch's wrappers (compile, DistributedDataParallel) call."""
@@ -374,7 +379,7 @@ class RNN(nn.Module):
         return self.matrix, None
 
     def project(self, hidden: Tensor) -> Tensor:
-        return nn.functional.linear(hidden, self.matrix)
+        return F.linear(hidden, self.matrix)
 
     def start(self, source: Tensor) -> DecoderState:
         states, memory = self.read(source)
@@ -382,13 +387,12 @@ class RNN(nn.Module):
 
     def step(self, token: Tensor, state: State) -> tuple[Tensor, DecoderState]:
         assert isinstance(state, DecoderState)
-        x, layers = self.decoder(self.target(token[:, None]), state.layers, state.memory)
+        x, layers, _ = self.decoder(self.target(token[:, None]), state.layers, state.memory)
         return self.project(x[:, 0]), DecoderState(layers, state.memory, state.sentence)
 
     def attention(self, source: Tensor, target: Tensor) -> Attention:
         """Only the decoder looks, and with `attention` none not even it."""
-        maps: list[Tensor] = []
-        x = self.hidden(source, target, maps)
+        x, _, weights = self.decode(source, target)
         (rows, words), length = source.shape, target.shape[1]
-        cross = torch.stack(maps, dim=1) if maps else x.new_empty(rows, 0, 1, length, words)
+        cross = x.new_empty(rows, 0, 1, length, words) if weights is None else weights[:, None]
         return Attention(x.new_empty(rows, 0, 1, words, words), x.new_empty(rows, 0, 1, length, length), cross)

@@ -3,57 +3,32 @@
     source ─ embed ─ [self-attention, feed-forward] × 6 ────────────┐ memory
     target ─ embed ─ [masked self-attention, attention over memory, feed-forward] × 6 ─ output matrix ─ softmax
 
-Read figure 1 beside it.  The parts are in nn/: attention.py, positions.py, layers.py.  Which of them are used is
-decided once, in the constructors; `forward` has no modes.
+Read figure 1 beside it.  The parts are in nn/: attention.py, layers.py, positions.py, and variants.py for those that
+are not the paper's.  Which of them are used is decided once, in the constructors.
 
 Shapes   B batch · S source · T target · N rows (hypotheses) · D width · V vocabulary · L layers · H heads
-Not here losses (training/), search (decoding/), text (text/).
+Not here losses (training/), search (decoding/), text (text/), what makes it fast (kernels/).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from jumok.config import TransformerConfig
+from jumok.config.sections import TransformerConfig
 from jumok.models.base import PAD, Attention, State
-from jumok.native.searching import Found, Search
-from jumok.nn import fused
-from jumok.nn.attention import Cache, CrossAttention, Padding, SelfAttention, regroup
-from jumok.nn.layers import NORMS, PATHS, Dropout, PostNorm, feed_forward
-from jumok.nn.packed import Packed, Parts, Side, Steps, versions
-from jumok.nn.positions import JOINS, POSITIONS, Add, Rotary
-from jumok.nn.whole import Whole
-
-
-def path(config: TransformerConfig) -> PostNorm:
-    """Residual, dropout and norm around one sub-layer."""
-    norm, dropout = NORMS[config.norm](config.d_model), Dropout(config.dropout)
-    return PATHS[config.norm_place](norm, dropout, residual=config.residual)
-
-
-def last_norm(config: TransformerConfig) -> nn.Module:
-    """A pre-norm stack ends with one more norm; a post-norm stack has just done it."""
-    return NORMS[config.norm if config.norm_place == "pre" else "none"](config.d_model)
-
-
-def self_attention(config: TransformerConfig) -> SelfAttention:
-    rotary = Rotary(config.key_width) if config.positions == "rotary" else None
-    sizes = (config.d_model, config.heads, config.key_width, config.value_width)
-    return SelfAttention(*sizes, score=config.score, bias=config.bias, rotary=rotary)
-
-
-def cross_attention(config: TransformerConfig) -> CrossAttention:
-    sizes = (config.d_model, config.heads, config.key_width, config.value_width)
-    return CrossAttention(*sizes, score=config.score, bias=config.bias)
+from jumok.nn.attention import CrossAttention, Mask, SelfAttention, watch
+from jumok.nn.cache import Cache, KeysValues, regroup
+from jumok.nn.dropout import Dropout
+from jumok.nn.layers import Residual
+from jumok.nn.variants import JOINS, NORMS, POSITIONS, RESIDUALS, SCORES, Rotary, feed_forward
 
 
 class Embedding(nn.Module):
-    """Token vectors times sqrt(d_model), joined with positions, dropped out (sections 3.4, 3.5, 5.4)."""
+    """Token vectors times sqrt(d_model), plus positions, then dropout (sections 3.4, 3.5 and 5.4)."""
 
     def __init__(self, symbols: int, config: TransformerConfig, weight: nn.Parameter | None = None) -> None:
         super().__init__()
@@ -67,26 +42,24 @@ class Embedding(nn.Module):
 
     def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
         """Tokens (B, T) at positions start, start + 1, … as vectors (B, T, D)."""
-        positions = self.positions(start, tokens.shape[1])
-        return self.join.embed(self.weight, tokens, positions, scale=self.scale, dropout=self.dropout)
+        x = F.embedding(tokens, self.weight) * self.scale  # (B, T, D)
+        x = self.join(x, self.positions(start, tokens.shape[1]))  # (B, T, D)
+        return self.dropout(x)
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then the feed-forward net, each with its residual path (section 3.1)."""
+    """Self-attention, then the feed-forward network, each with a residual connection around it (section 3.1)."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.attention, self.attention_path = self_attention(config), path(config)
+        self.attention, self.attention_path = self_attention(config), residual(config)
         self.feed_forward = feed_forward(config.activation, config.d_model, config.d_ff)
-        self.feed_forward_path = path(config)
+        self.feed_forward_path = residual(config)
 
-    def forward(self, x: Tensor, padding: Padding | None, keep: Tensor | None, maps: list[Tensor] | None) -> Tensor:
-        x = self.attention(x, padding, self.attention_path, keep, maps=maps)  # (B, S, D)
-        x = self.feed_forward(x, self.feed_forward_path, keep)  # (B, S, D)
+    def forward(self, x: Tensor, mask: Mask) -> Tensor:
+        x = self.attention_path(x, lambda x: self.attention(x, mask), mask)  # (B, S, D)
+        x = self.feed_forward_path(x, self.feed_forward, mask)  # (B, S, D)
         return x
-
-    def parts(self) -> Parts:
-        return Parts(self.attention, self.attention_path, self.feed_forward, self.feed_forward_path)
 
 
 class DecoderLayer(nn.Module):
@@ -94,55 +67,23 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.attention, self.attention_path = self_attention(config), path(config)
-        self.cross, self.cross_path = cross_attention(config), path(config)
+        self.attention, self.attention_path = self_attention(config), residual(config)
+        self.cross, self.cross_path = cross_attention(config), residual(config)
         self.feed_forward = feed_forward(config.activation, config.d_model, config.d_ff)
-        self.feed_forward_path = path(config)
+        self.feed_forward_path = residual(config)
 
-    def forward(
-        self,
-        x: Tensor,
-        memory: Tensor,
-        padding: Padding | None,
-        keep: Tensor | None,
-        maps: tuple[list[Tensor], list[Tensor]] | None,
-    ) -> Tensor:
-        own, other = maps if maps is not None else (None, None)
-        x = self.attention(x, None, self.attention_path, keep, causal=True, maps=own)  # (B, T, D)
-        x = self.cross(x, memory, padding, self.cross_path, keep, maps=other)  # (B, T, D)
-        x = self.feed_forward(x, self.feed_forward_path, keep)  # (B, T, D)
+    def forward(self, x: Tensor, mask: Mask, memory: Tensor, memory_mask: Mask) -> Tensor:
+        x = self.attention_path(x, lambda x: self.attention(x, mask), mask)  # (B, T, D)
+        x = self.cross_path(x, lambda x: self.cross(x, memory, memory_mask), mask)  # (B, T, D)
+        x = self.feed_forward_path(x, self.feed_forward, mask)  # (B, T, D)
         return x
 
-    def parts(self) -> Parts:
-        net = self.feed_forward, self.feed_forward_path
-        return Parts(self.attention, self.attention_path, *net, self.cross, self.cross_path)
-
-    def step(self, x: Tensor, cache: Cache, keys: Tensor, values: Tensor, padding: Padding | None) -> Tensor:
+    def step(self, x: Tensor, cache: Cache, memory: KeysValues, memory_mask: Mask) -> Tensor:
         """One position of N rows (N, 1, D); extends the cache."""
-        x = self.attention.step(x, cache, self.attention_path)
-        x = self.cross.step(x, keys, values, padding, self.cross_path)
-        x = self.feed_forward(x, self.feed_forward_path)
+        x = self.attention_path(x, lambda x: self.attention.step(x, cache))
+        x = self.cross_path(x, lambda x: self.cross.step(x, *memory, memory_mask))
+        x = self.feed_forward_path(x, self.feed_forward)
         return x
-
-
-@dataclass
-class DecoderState:
-    """Cached keys and values: those of the target a row each, those of the source once a sentence."""
-
-    caches: list[Cache]  # L × (N, H, t, K)
-    memories: list[tuple[Tensor, Tensor]]  # L × (B, H, S, K)
-    padding: Padding | None  # of the sources
-    sentence: Tensor  # (N,) the memory that each row looks at, ascending
-
-    def select(self, rows: Tensor) -> DecoderState:
-        """Row n continues row rows[n].  Memories move only when a sentence leaves or loses some of its rows."""
-        caches = [cache.select(rows) for cache in self.caches]
-        taken, sentence = regroup(self.sentence, rows, len(self.memories[0][0]))
-        if taken is None:
-            return DecoderState(caches, self.memories, self.padding, sentence)
-        memories = [(keys.index_select(0, taken), values.index_select(0, taken)) for keys, values in self.memories]
-        padding = None if self.padding is None else self.padding.select(taken)
-        return DecoderState(caches, memories, padding, sentence)
 
 
 class Transformer(nn.Module):
@@ -161,55 +102,26 @@ class Transformer(nn.Module):
         if config.tied == "none":
             self.matrix = nn.Parameter(torch.empty(target_symbols, config.d_model))
             nn.init.xavier_uniform_(self.matrix)
-        self.ready: Packed | None = None  # the model as it was when it last began to translate
-        plain = isinstance(self.target.join, Add) and not list(self.target.positions.parameters())
-        self.whole = Whole.of(*self.sides()) if plain else None  # the model as one chain of kernels, if it can be one
 
-    def sides(self) -> tuple[Side, Side]:
-        """The encoder and the decoder, as the kernels want to know them."""
-        parts = (self.source, self.encoder, self.encoder_norm), (self.target, self.decoder, self.decoder_norm)
-        encoder, decoder = (
-            Side(embedding.weight, embedding.scale, embedding.dropout, [layer.parts() for layer in layers], norm)  # type: ignore[operator]
-            for embedding, layers, norm in parts
-        )
-        return encoder, decoder
-
-    def encode(self, source: Tensor, maps: list[Tensor] | None = None) -> tuple[Tensor, Padding | None]:
-        """The memory (B, S, D) and which of it is padding; None when nothing is."""
-        keep = source != PAD  # (B, S)
-        padding = Padding.of(keep)
+    def encode(self, source: Tensor) -> tuple[Tensor, Mask]:
+        """The memory (B, S, D), and the mask that hides its padding."""
+        mask = Mask.padding(source != PAD)
         x = self.source(source)  # (B, S, D)
         for layer in self.encoder:
-            x = layer(x, padding, keep, maps)  # (B, S, D)
-        x = self.encoder_norm(x, keep)  # (B, S, D)
-        return x, padding
+            x = layer(x, mask)  # (B, S, D)
+        return self.encoder_norm(x, mask), mask
 
-    def decode(
-        self,
-        target: Tensor,
-        memory: Tensor,
-        padding: Padding | None,
-        maps: tuple[list[Tensor], list[Tensor]] | None = None,
-    ) -> Tensor:
-        """Hidden states (B, T, D) of a target that begins with START.
-
-        Padding stands at the end, where the look-ahead mask already hides it from every real token.
-        """
-        keep = target != PAD  # (B, T)
+    def decode(self, target: Tensor, memory: Tensor, memory_mask: Mask) -> Tensor:
+        """Hidden states (B, T, D) of a target that begins with START."""
+        mask = Mask(target != PAD, causal=True)
         x = self.target(target)  # (B, T, D)
         for layer in self.decoder:
-            x = layer(x, memory, padding, keep, maps)  # (B, T, D)
-        x = self.decoder_norm(x, keep)  # (B, T, D)
+            x = layer(x, mask, memory, memory_mask)  # (B, T, D)
+        x = self.decoder_norm(x, mask)  # (B, T, D)
         return x
 
     def hidden(self, source: Tensor, target: Tensor) -> Tensor:
-        if self.whole is not None and torch.is_grad_enabled():
-            real = source != PAD, target != PAD
-            positions = self.source.positions(0, source.shape[1]), self.target.positions(0, target.shape[1])
-            if (states := self.whole.hidden(source, target, real, positions)) is not None:
-                return states
-        memory, padding = self.encode(source)
-        return self.decode(target, memory, padding)
+        return self.decode(target, *self.encode(source))
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """`hidden`, under the name that torch's wrappers (compile, DistributedDataParallel) call."""
@@ -219,52 +131,65 @@ class Transformer(nn.Module):
         return self.matrix, None
 
     def project(self, hidden: Tensor) -> Tensor:
-        return nn.functional.linear(hidden, self.matrix)
-
-    def start(self, source: Tensor) -> DecoderState | Steps:
-        if (packed := self.packed()) is not None:
-            positions = self.source.positions(0, source.shape[1])
-            return packed.start(source, (source != PAD).sum(dim=1), positions)
-        memory, padding = self.encode(source)
-        layers: list[DecoderLayer] = list(self.decoder)  # type: ignore[arg-type]
-        caches = [layer.attention.cache(len(source), memory) for layer in layers]
-        memories = [layer.cross.remember(memory) for layer in layers]
-        return DecoderState(caches, memories, padding, torch.arange(len(source), device=source.device))
-
-    def search(
-        self, sources: Sequence[Sequence[int]], limits: Sequence[int], how: Search, **tokens: Any
-    ) -> list[list[Found]] | None:
-        """From sources to translations in one call; None where a part of the model has no kernel."""
-        if (packed := self.packed()) is None:
-            return None
-        longest = max(map(len, sources), default=0), max(limits, default=0)
-        positions = self.source.positions(0, longest[0]), self.target.positions(0, longest[1])
-        return packed.search(sources, limits, how, positions, **tokens)
-
-    def packed(self) -> Packed | None:
-        """The model for the kernels that translate; None where a part of it has none."""
-        plain = torch.is_grad_enabled() or not isinstance(self.target.join, Add)
-        if plain or not fused.kernels(self.source.weight, self.target.weight, self.matrix):
-            return None
-        made = versions(self.parameters())
-        if self.ready is None or self.ready.made != made:
-            self.ready = Packed.of(*self.sides(), self.matrix, made)
-        return self.ready
-
-    def step(self, token: Tensor, state: State) -> tuple[Tensor, DecoderState | Steps]:
-        if isinstance(state, Steps):
-            return state.step(token, self.target.positions(state.length, 1)), state
-        assert isinstance(state, DecoderState)
-        x = self.target(token[:, None], state.caches[0].length)  # (N, 1, D)
-        for layer, cache, (keys, values) in zip(self.decoder, state.caches, state.memories, strict=True):
-            x = layer.step(x, cache, keys, values, state.padding)  # type: ignore[operator]
-        x = self.decoder_norm(x)  # (N, 1, D)
-        return self.project(x[:, 0]), state
+        return F.linear(hidden, self.matrix)
 
     def attention(self, source: Tensor, target: Tensor) -> Attention:
-        encoder: list[Tensor] = []
-        decoder: list[Tensor] = []
-        cross: list[Tensor] = []
-        memory, padding = self.encode(source, encoder)
-        self.decode(target, memory, padding, (decoder, cross))
-        return Attention(*(torch.stack(maps, dim=1) for maps in (encoder, decoder, cross)))
+        with watch(self) as weights:
+            self.hidden(source, target)
+        modules = ((layer.attention for layer in self.encoder), (layer.attention for layer in self.decoder))
+        kinds = (*modules, (layer.cross for layer in self.decoder))
+        return Attention(*(torch.stack([weights[one] for one in kind], dim=1) for kind in kinds))  # type: ignore[index]
+
+    def start(self, source: Tensor) -> DecoderState:
+        memory, mask = self.encode(source)
+        layers: list[DecoderLayer] = list(self.decoder)  # type: ignore[arg-type]
+        caches = [layer.attention.empty_cache(memory) for layer in layers]
+        memories = [layer.cross.read(memory) for layer in layers]
+        return DecoderState(caches, memories, mask, torch.arange(len(source), device=source.device))
+
+    def step(self, token: Tensor, state: State) -> tuple[Tensor, DecoderState]:
+        assert isinstance(state, DecoderState)
+        x = self.target(token[:, None], state.caches[0].length)  # (N, 1, D)
+        for layer, cache, memory in zip(self.decoder, state.caches, state.memories, strict=True):
+            x = layer.step(x, cache, memory, state.mask)  # type: ignore[operator]
+        return self.project(self.decoder_norm(x)[:, 0]), state
+
+
+@dataclass
+class DecoderState:
+    """Keys and values that the decoder remembers: those of the target per row, those of the source per sentence."""
+
+    caches: list[Cache]  # L × (N, H, t, K)
+    memories: list[KeysValues]  # L × (B, H, S, K)
+    mask: Mask  # of the sources
+    sentence: Tensor  # (N,) the memory that each row looks at, ascending
+
+    def select(self, rows: Tensor) -> DecoderState:
+        """Row n continues row rows[n].  Memories move only when a sentence leaves or loses some of its rows."""
+        caches = [cache.select(rows) for cache in self.caches]
+        taken, sentence = regroup(self.sentence, rows, len(self.memories[0][0]))
+        if taken is None:
+            return DecoderState(caches, self.memories, self.mask, sentence)
+        memories = [(keys.index_select(0, taken), values.index_select(0, taken)) for keys, values in self.memories]
+        return DecoderState(caches, memories, self.mask.select(taken), sentence)
+
+
+def self_attention(config: TransformerConfig) -> SelfAttention:
+    rotary = Rotary(config.key_width) if config.positions == "rotary" else None
+    sizes = (config.d_model, config.heads, config.key_width, config.value_width)
+    return SelfAttention(*sizes, score=SCORES[config.score], bias=config.bias, rotary=rotary)
+
+
+def cross_attention(config: TransformerConfig) -> CrossAttention:
+    sizes = (config.d_model, config.heads, config.key_width, config.value_width)
+    return CrossAttention(*sizes, score=SCORES[config.score], bias=config.bias)
+
+
+def residual(config: TransformerConfig) -> Residual:
+    """Norm, dropout and residual sum around one sub-layer."""
+    return RESIDUALS[config.norm_place, config.residual](NORMS[config.norm](config.d_model), Dropout(config.dropout))
+
+
+def last_norm(config: TransformerConfig) -> nn.Module:
+    """A pre-norm stack ends with one more norm; a post-norm stack has just done it."""
+    return NORMS[config.norm if config.norm_place == "pre" else "none"](config.d_model)

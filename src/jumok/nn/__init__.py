@@ -1,1 +1,4 @@
-"""The parts of figure 1: plain arguments in, tensors out, nothing else of jumok imported."""
+"""The parts of figure 1 in plain torch, and their variants; what makes them fast is in kernels/.
+
+Level 1.  Read first: attention.py, then layers.py and positions.py.
+"""

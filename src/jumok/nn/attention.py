@@ -1,195 +1,82 @@
-"""Multi-head attention: every query looks at every key and takes a weighted mean of values.
+"""Multi-head attention: every query takes a weighted mean of values, weighted by how well it fits their keys.
 
-Paper: section 3.2, equation 1, figure 2.  The only place in jumok where attention is computed; the encoder, the
-decoder and the attention between them all end in a `Score`.
+Paper: section 3.2, figure 2.  `attend` is equation 1.  Encoder, decoder, cross-attention and the models that the paper
+compares itself with all call it; training and translating may put a faster function in its place (kernels/modules.py),
+equal to it up to rounding.
 
-Shapes   B batch · N rows · H heads · T queries · S keys · D model width · K width of one head · G rows sharing keys
-Masks    bool, True where looking is allowed, broadcastable to (B, H, T, S); None allows everything
-Maps     `maps` is None, or a list that receives the weights (B, H, T, S); then the explicit path is taken
-Not here positions (positions.py), residual and norm (layers.py), search (decoding/).
+Shapes   B batch · H heads · T queries · S keys · D model width · K width of one head
+Not here other scores than the paper's (variants.py), residual and norm (layers.py), caches (cache.py).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from jumok.nn import fused
-from jumok.nn.layers import BARE, Linear, Path
-from jumok.nn.positions import Rotary
+from jumok.nn.cache import Cache
+from jumok.nn.layers import Linear
+
+if TYPE_CHECKING:
+    from jumok.nn.variants import Rotary
 
 
-def attend(scores: Tensor, values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return the attended values (B, H, T, K) and the weights (B, H, T, S): softmax(scores) V, equation 1.
+@dataclass(frozen=True)
+class Mask:
+    """What each position may see: the real tokens, or, if `causal`, itself and the positions before it.
 
-    A query that may look nowhere (all of its mask is False) gets zeros, never NaN.
+    Padding is at the end of a sequence, so a causal mask hides it from every real token without being told.
     """
+
+    real: Tensor | None = None  # (B, S) True at real tokens; None where all of them are
+    causal: bool = False
+
+    @classmethod
+    def padding(cls, real: Tensor) -> Mask:
+        """Hide what is not real (B, S)."""
+        return cls(None if bool(real.all()) else real)
+
+    def allowed(self, q: Tensor) -> Tensor | None:
+        """Where queries (B, H, T, K) may look, broadcastable to (B, H, T, S); None: everywhere."""
+        if self.causal:
+            return torch.ones(q.shape[-2], q.shape[-2], dtype=torch.bool, device=q.device).tril()
+        return None if self.real is None else self.real[:, None, None, :]
+
+    def select(self, rows: Tensor) -> Mask:
+        return Mask(None if self.real is None else self.real.index_select(0, rows), self.causal)
+
+
+EVERYTHING = Mask()
+
+
+def scaled_dot(q: Tensor, k: Tensor) -> Tensor:
+    """q kᵀ / sqrt(d_k): the paper's score, section 3.2.1."""
+    return q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+
+
+Score = Callable[[Tensor, Tensor], Tensor]
+Scorer = Callable[[int, int], Score]  # makes the score of so many heads of width d_k
+
+
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, score: Score = scaled_dot
+) -> tuple[Tensor, Tensor]:
+    """Attention(Q, K, V) = softmax(Q Kᵀ / sqrt(d_k)) V, equation 1: the values (B, H, T, K), the weights (B, H, T, S).
+
+    The mask is True where attention is allowed; a query that may look nowhere gets zeros, never NaN.
+    """
+    scores = score(q, k)  # (B, H, T, S)
     if mask is not None:
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)  # (B, H, T, S)
     weights = scores.softmax(dim=-1)  # (B, H, T, S)
     if mask is not None:
         weights = weights * mask  # (B, H, T, S)
-    mixed = weights @ values  # (B, H, T, K)
-    return mixed, weights
-
-
-def attend_behind(score: Score, q: Tensor, own: Pair, shared: Pair, padding: Padding) -> Tensor:
-    """Attended values (N, H, 1, K) of queries that look at keys of their own and at those that their group shares.
-
-    The own ones are (N, H, T, K), the shared ones (N / G, H, S, K): G neighbours look at the same, uncopied.
-    """
-    (rows, heads, _, width), groups, count = q.shape, len(shared[0]), shared[0].shape[2]
-    grouped = q.reshape(groups, -1, heads, width).transpose(1, 2)  # (N / G, H, G, K)
-    before = score.scores(grouped, shared[0]).masked_fill(~padding.allowed, -torch.inf)  # (N / G, H, G, S)
-    scores = torch.cat([before.transpose(1, 2).reshape(rows, heads, 1, count), score.scores(q, own[0])], dim=-1)
-    weights = scores.softmax(dim=-1)  # (N, H, 1, S + T)
-    before = weights[..., :count].reshape(groups, -1, heads, count).transpose(1, 2)  # (N / G, H, G, S)
-    mixed = (before @ shared[1]).transpose(1, 2).reshape(rows, heads, 1, -1)
-    return mixed + weights[..., count:] @ own[1]
-
-
-def look_ahead_mask(length: int, device: torch.device | None = None) -> Tensor:
-    """Position t may look at positions 0 … t: a lower triangle (T, T)."""
-    return torch.ones(length, length, dtype=torch.bool, device=device).tril()
-
-
-class Padding(NamedTuple):
-    """Which keys of a batch are real, told twice: as a mask and, padding being at the end, as lengths."""
-
-    allowed: Tensor  # (B, 1, 1, S)
-    lengths: Tensor  # (B,)
-
-    @classmethod
-    def of(cls, real: Tensor) -> Padding | None:
-        """From (B, S), True at real tokens; None when everything is real."""
-        return None if bool(real.all()) else cls(real[:, None, None, :], real.sum(dim=1))
-
-    def select(self, rows: Tensor) -> Padding:
-        return Padding(self.allowed.index_select(0, rows), self.lengths.index_select(0, rows))
-
-
-def regroup(sentence: Tensor, rows: Tensor, memories: int) -> tuple[Tensor | None, Tensor]:
-    """What becomes of the memories that neighbours share, `sentence` (N,) of each row, when `rows` are selected.
-
-    Which memories to take (None: all stay where they are), and which of them each row looks at then.  Every memory has
-    equally many neighbours; where they would be uneven, every row gets a memory of its own.
-    """
-    chosen = sentence[rows]
-    taken, counts = chosen.unique_consecutive(return_counts=True)
-    if bool((counts != counts[:1]).any()):
-        taken, counts = chosen, torch.ones_like(chosen)
-    places = torch.arange(len(taken), device=rows.device)
-    still = len(taken) == memories and torch.equal(taken, places)
-    return None if still else taken, places.repeat_interleave(counts)
-
-
-def allowed(padding: Padding | None) -> Tensor | None:
-    """The mask, if there is padding."""
-    return None if padding is None else padding.allowed
-
-
-class DotScore(nn.Module):
-    """Dot product of query and key times `scale`; without maps it runs in torch's fused kernel."""
-
-    def __init__(self, scale: float) -> None:
-        super().__init__()
-        self.scale = scale
-
-    def scores(self, q: Tensor, k: Tensor) -> Tensor:
-        return (q * self.scale) @ k.transpose(-2, -1)
-
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, causal: bool = False) -> Tensor:
-        """Attended values without the weights; `causal` adds the look-ahead mask."""
-        if causal and mask is not None:
-            mask, causal = mask & look_ahead_mask(q.shape[-2], q.device), False
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, scale=self.scale)
-
-
-class ScaledDot(DotScore):
-    """q·k / sqrt(d_k): the paper's choice, section 3.2.1."""
-
-    def __init__(self, heads: int, d_k: int) -> None:
-        super().__init__(d_k**-0.5)
-
-
-class PlainDot(DotScore):
-    """q·k without the scale: what the paper says saturates the softmax when d_k is large."""
-
-    def __init__(self, heads: int, d_k: int) -> None:
-        super().__init__(1.0)
-
-
-class Additive(nn.Module):
-    """w·tanh(q + k): attention as Bahdanau et al. (2015) score it, one hidden layer per head."""
-
-    def __init__(self, heads: int, d_k: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(heads, d_k).uniform_(-(d_k**-0.5), d_k**-0.5))
-
-    def scores(self, q: Tensor, k: Tensor) -> Tensor:
-        hidden = torch.tanh(q.unsqueeze(-2) + k.unsqueeze(-3))  # (B, H, T, S, K)
-        return torch.einsum("bhtsk,hk->bhts", hidden, self.weight)
-
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, causal: bool = False) -> Tensor:
-        if causal:
-            ahead = look_ahead_mask(q.shape[-2], q.device)
-            mask = ahead if mask is None else mask & ahead
-        return attend(self.scores(q, k), v, mask)[0]
-
-
-SCORES: dict[str, type[ScaledDot] | type[PlainDot] | type[Additive]] = {
-    "scaled-dot": ScaledDot,
-    "dot": PlainDot,
-    "additive": Additive,
-}
-Score = DotScore | Additive
-Pair = tuple[Tensor, Tensor]  # keys and values
-
-
-def look(
-    score: Score,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor | None,
-    *,
-    causal: bool = False,
-    maps: list[Tensor] | None = None,
-) -> Tensor:
-    """Attended values by the fused path, or by the explicit one when `maps` asks for the weights."""
-    if maps is None:
-        mixed: Tensor = score(q, k, v, mask, causal=causal)
-        return mixed
-    if causal:
-        ahead = look_ahead_mask(q.shape[-2], q.device)
-        mask = ahead if mask is None else mask & ahead
-    mixed, weights = attend(score.scores(q, k), v, mask)
-    maps.append(weights)
-    return mixed
-
-
-def packed(
-    score: Score,
-    first: Tensor,
-    second: Tensor | None,
-    padding: Padding | None,
-    sizes: tuple[int, int, int],
-    *,
-    causal: bool = False,
-    rotary: Rotary | None = None,
-) -> Tensor | None:
-    """Attended values (B, T, H·E) straight from packed projections, or None where there is no kernel for them."""
-    keys = first.shape[1] if second is None else second.shape[1]
-    turns = None if rotary is None else rotary.turns(0, keys)
-    lib = fused.takes_attention(sizes, first, turns) if isinstance(score, DotScore) else None
-    if lib is None:
-        return None
-    lengths = None if padding is None else padding.lengths
-    out: Tensor = fused.Attention.apply(first, second, lengths, turns, sizes, score.scale, causal, lib)
-    return out
+    return weights @ v, weights
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
@@ -202,142 +89,103 @@ def merge_heads(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(2)
 
 
-class Cache:
-    """Keys and values of the steps so far, in a buffer that grows by doubling; row n belongs to hypothesis n."""
+class Attention(nn.Module):
+    """MultiHead(Q, K, V) = Concat(head_1, …, head_h) W^O (section 3.2.2), wherever Q, K and V come from."""
 
-    def __init__(self, keys: Tensor, values: Tensor, length: int) -> None:
-        self.keys, self.values, self.length = keys, values, length
+    heads: int
+    score: Score
+    output: Linear  # W^O
 
-    @classmethod
-    def empty(cls, rows: int, heads: int, d_k: int, d_v: int, like: Tensor, *, room: int = 32) -> Cache:
-        return cls(like.new_empty(rows, heads, room, d_k), like.new_empty(rows, heads, room, d_v), 0)
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = EVERYTHING) -> tuple[Tensor, Tensor | None]:
+        """Equation 1; a faster function may take its place and give no weights."""
+        return attend(q, k, v, mask.allowed(q), score=self.score)
 
-    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Add one step (N, H, 1, K) in place and return all keys and values so far."""
-        if self.length == self.keys.shape[2]:
-            self.keys = torch.cat([self.keys, torch.empty_like(self.keys)], dim=2)
-            self.values = torch.cat([self.values, torch.empty_like(self.values)], dim=2)
-        self.keys[:, :, self.length] = k[:, :, 0]
-        self.values[:, :, self.length] = v[:, :, 0]
-        self.length += 1
-        return self.keys[:, :, : self.length], self.values[:, :, : self.length]
-
-    def select(self, rows: Tensor) -> Cache:
-        """The cache whose row n is this one's row rows[n]; copies only what is filled."""
-        count, (_, heads, room, d_k), d_v = len(rows), self.keys.shape, self.values.shape[-1]
-        keys, values = self.keys.new_empty(count, heads, room, d_k), self.values.new_empty(count, heads, room, d_v)
-        keys[:, :, : self.length] = self.keys[:, :, : self.length].index_select(0, rows)
-        values[:, :, : self.length] = self.values[:, :, : self.length].index_select(0, rows)
-        return Cache(keys, values, self.length)
+    def mix(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = EVERYTHING) -> Tensor:
+        """What all heads find together (B, T, D)."""
+        return self.output(merge_heads(self.attend(q, k, v, mask)[0]))
 
 
-class SelfAttention(nn.Module):
+class SelfAttention(Attention):
     """Positions of one sequence look at each other: queries, keys and values from one product (section 3.2.3)."""
 
     def __init__(
-        self, d_model: int, heads: int, d_k: int, d_v: int, *, score: str, bias: bool, rotary: Rotary | None = None
+        self, d_model: int, heads: int, d_k: int, d_v: int, *, score: Scorer, bias: bool, rotary: Rotary | None = None
     ) -> None:
         super().__init__()
         self.heads, self.d_k, self.d_v = heads, d_k, d_v
-        self.qkv = Linear(d_model, heads * d_k, heads * d_k, heads * d_v, bias=bias)
+        self.qkv = Linear(d_model, heads * d_k, heads * d_k, heads * d_v, bias=bias)  # W^Q, W^K and W^V
         self.output = Linear(heads * d_v, d_model, bias=bias)
-        self.score: Score = SCORES[score](heads, d_k)
+        self.score = score(heads, d_k)
         self.rotary = rotary
 
-    def split(self, qkv: Tensor, start: int | Tensor = 0) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys (B, H, T, d_k) and values (B, H, T, d_v) of positions start, start + 1, …, or of those (B,)."""
+    def split(self, x: Tensor, start: int | Tensor = 0) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values (B, H, T, K) of x at positions start, start + 1, …, or at one (B,) for each row."""
+        return self.separate(self.qkv(x), start)
+
+    def separate(self, qkv: Tensor, start: int | Tensor = 0) -> tuple[Tensor, Tensor, Tensor]:
         q, k, v = (split_heads(part, self.heads) for part in qkv.split(self.qkv.blocks, dim=-1))
         if self.rotary is not None:
             q, k = self.rotary(q, start), self.rotary(k, start)
         return q, k, v
 
-    def forward(
-        self,
-        x: Tensor,
-        padding: Padding | None,
-        path: Path = BARE,
-        keep: Tensor | None = None,
-        *,
-        causal: bool = False,
-        maps: list[Tensor] | None = None,
-        kept: list[Pair] | None = None,
-    ) -> Tensor:
-        """All positions (B, T, D) look at each other, or, with `causal`, at themselves and what is before them.
+    def forward(self, x: Tensor, mask: Mask) -> Tensor:
+        """All positions (B, T, D) look at what the mask allows."""
+        return self.mix(*self.split(x), mask)
 
-        `kept` is None, or a list that receives the keys and values (B, H, T, ·), for `step_behind`.
-        """
-        qkv, mixed = path.enter(x, self.qkv, keep), None
-        if maps is None:
-            sizes = (self.heads, self.d_k, self.d_v)
-            mixed = packed(self.score, qkv, None, padding, sizes, causal=causal, rotary=self.rotary)
-        if mixed is None:
-            q, k, v = self.split(qkv)
-            mixed = merge_heads(look(self.score, q, k, v, allowed(padding), causal=causal, maps=maps))
-        if kept is not None:
-            _, k, v = self.split(qkv)
-            kept.append((k.contiguous(), v.contiguous()))
-        return path.leave(x, mixed, self.output, keep)
+    def empty_cache(self, x: Tensor) -> Cache:
+        """A cache for as many rows as x has."""
+        return Cache.empty(len(x), self.heads, self.d_k, self.d_v, x)
 
-    def cache(self, rows: int, like: Tensor) -> Cache:
-        return Cache.empty(rows, self.heads, self.d_k, self.d_v, like)
-
-    def step(self, x: Tensor, cache: Cache, path: Path = BARE) -> Tensor:
-        """The next position (N, 1, D) looks at the cached ones and at itself; extends the cache in place."""
-        q, k, v = self.split(path.enter(x, self.qkv), cache.length)
-        keys, values = cache.append(k, v)
-        return path.leave(x, merge_heads(look(self.score, q, keys, values, None)), self.output)
-
-    def step_behind(
-        self, x: Tensor, cache: Cache, shared: Pair, padding: Padding, positions: Tensor, path: Path = BARE
-    ) -> Tensor:
-        """`step` of N rows, each at a position of its own (N,), that look also at what their sentences begin with."""
-        q, k, v = self.split(path.enter(x, self.qkv), positions)
-        mixed = attend_behind(self.score, q, cache.append(k, v), shared, padding)
-        return path.leave(x, merge_heads(mixed), self.output)
+    def step(self, x: Tensor, cache: Cache) -> Tensor:
+        """The next position (N, 1, D) looks at the cached ones and at itself; extends the cache."""
+        q, k, v = self.split(x, cache.length)
+        return self.mix(q, *cache.append(k, v))
 
 
-class CrossAttention(nn.Module):
+class CrossAttention(Attention):
     """The decoder looks at the encoder: queries from the decoder, keys and values from the memory (section 3.2.3)."""
 
-    def __init__(self, d_model: int, heads: int, d_k: int, d_v: int, *, score: str, bias: bool) -> None:
+    def __init__(self, d_model: int, heads: int, d_k: int, d_v: int, *, score: Scorer, bias: bool) -> None:
         super().__init__()
         self.heads, self.d_k, self.d_v = heads, d_k, d_v
-        self.query = Linear(d_model, heads * d_k, bias=bias)
-        self.memory = Linear(d_model, heads * d_k, heads * d_v, bias=bias)
+        self.query = Linear(d_model, heads * d_k, bias=bias)  # W^Q
+        self.memory = Linear(d_model, heads * d_k, heads * d_v, bias=bias)  # W^K and W^V
         self.output = Linear(heads * d_v, d_model, bias=bias)
-        self.score: Score = SCORES[score](heads, d_k)
+        self.score = score(heads, d_k)
 
-    def remember(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of the encoder's output: computed once, used at every step."""
-        return self.split(self.memory(memory))
+    def read(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values (B, H, S, K) of the encoder's output: computed once, used at every step."""
+        return self.separate(self.memory(memory))
 
-    def split(self, kv: Tensor) -> tuple[Tensor, Tensor]:
-        k, v = kv.split(self.memory.blocks, dim=-1)
+    def separate(self, both: Tensor) -> tuple[Tensor, Tensor]:
+        k, v = both.split(self.memory.blocks, dim=-1)
         return split_heads(k, self.heads), split_heads(v, self.heads)
 
-    def forward(
-        self,
-        x: Tensor,
-        memory: Tensor,
-        padding: Padding | None,
-        path: Path = BARE,
-        keep: Tensor | None = None,
-        *,
-        maps: list[Tensor] | None = None,
-    ) -> Tensor:
-        """All positions (B, T, D) look at the whole memory (B, S, D)."""
-        q, kv, mixed = path.enter(x, self.query, keep), self.memory(memory), None
-        if maps is None:
-            mixed = packed(self.score, q, kv, padding, (self.heads, self.d_k, self.d_v))
-        if mixed is None:
-            k, v = self.split(kv)
-            mixed = merge_heads(look(self.score, split_heads(q, self.heads), k, v, allowed(padding), maps=maps))
-        return path.leave(x, mixed, self.output, keep)
+    def forward(self, x: Tensor, memory: Tensor, mask: Mask) -> Tensor:
+        """All positions (B, T, D) look at the memory (B, S, D)."""
+        return self.mix(split_heads(self.query(x), self.heads), *self.read(memory), mask)
 
-    def step(self, x: Tensor, keys: Tensor, values: Tensor, padding: Padding | None, path: Path = BARE) -> Tensor:
+    def step(self, x: Tensor, keys: Tensor, values: Tensor, mask: Mask) -> Tensor:
         """One position of N rows over the memories of N / G sentences: G neighbours share one memory, uncopied."""
         rows, _, width = x.shape
-        grouped = x.view(len(keys), rows // len(keys), width)
-        q = split_heads(path.enter(grouped, self.query), self.heads)
-        mixed = merge_heads(look(self.score, q, keys, values, allowed(padding)))
-        return path.leave(grouped, mixed, self.output).view(rows, 1, width)
+        q = split_heads(self.query(x.view(len(keys), rows // len(keys), width)), self.heads)
+        return self.mix(q, keys, values, mask).view(rows, 1, width)
+
+
+@contextmanager
+def watch(model: nn.Module) -> Iterator[dict[Attention, Tensor]]:
+    """Collect the weights (B, H, T, S) of every attention that runs inside, by the module that computed them."""
+    weights: dict[Attention, Tensor] = {}
+    modules = [module for module in model.modules() if isinstance(module, Attention)]
+
+    def record(module: Attention, q: Tensor, k: Tensor, v: Tensor, mask: Mask = EVERYTHING) -> tuple[Tensor, Tensor]:
+        mixed, weights[module] = attend(q, k, v, mask.allowed(q), score=module.score)
+        return mixed, weights[module]
+
+    try:
+        for module in modules:
+            module.attend = partial(record, module)  # type: ignore[method-assign]
+        yield weights
+    finally:
+        for module in modules:
+            del module.attend

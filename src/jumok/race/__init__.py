@@ -1,1 +1,4 @@
-"""Several models on the same text with the same budget, in turn: who learns what in how long, and at what cost."""
+"""Several models trained alike and compared.
+
+Level 9.  Read first: run.py.
+"""

@@ -7,12 +7,13 @@ report.json what came of it.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
-from jumok.beginning import choose
-from jumok.config import ModelConfig
+from jumok.config.keywords import CommonKeywords
+from jumok.config.recipe import Recipe
+from jumok.config.sections import ModelConfig
 from jumok.errors import UsageError
-from jumok.recipe import Recipe
+from jumok.runs.choose import choose
 
 STEPS = [number / 16 for number in range(4, 65)]  # factors by which widths may change: a quarter to four times
 GRAIN = 16  # widths stay multiples of it
@@ -33,7 +34,7 @@ def contenders(
     seeds: Sequence[int] = (1,),
     parameters: int | None = None,
     changes: Mapping[str, Any] | None = None,
-    **chosen: Any,
+    **chosen: Unpack[CommonKeywords],
 ) -> list[Contender]:
     """A contender for each model and seed, models in turn; with `parameters`, each as wide as makes so many weights.
 

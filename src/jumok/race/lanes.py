@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jumok import ending
-from jumok.bundle import write_file
-from jumok.checkpoint import RunFolder
 from jumok.errors import JumokError, Resumable
 from jumok.events import Event, history, read_events
 from jumok.race.contenders import Contender
+from jumok.runs import finished
+from jumok.storage.bundle import write_file
+from jumok.storage.checkpoint import RunFolder
 
 LOOK = 0.5  # seconds between looks at what a run says
 MEMORY = "memory.txt"  # in a run's folder: the most memory that training took, in bytes
@@ -35,7 +35,7 @@ class Lane(NamedTuple):
 
     @property
     def finished(self) -> bool:
-        return ending.finished(RunFolder(self.folder)) is not None
+        return finished.finished(RunFolder(self.folder)) is not None
 
     def history(self) -> Iterator[Event]:
         """What happened in the run, attempts that were cut short without what was repeated."""
@@ -69,7 +69,7 @@ def race(field: Sequence[Lane], *, follow: Follow, stop: Callable[[], bool]) -> 
 def run(lane: Lane, *, follow: Follow, stop: Callable[[], bool]) -> None:
     """Train one contender in a child process to its end."""
     recipe, log = lane.folder.with_suffix(".toml"), lane.folder.with_suffix(".log")
-    command = [sys.executable, "-m", "jumok.cli", "train", "--recipe", str(recipe), "--out", str(lane.folder)]
+    command = [sys.executable, "-m", "jumok", "train", "--recipe", str(recipe), "--out", str(lane.folder)]
     begin = sum(1 for _ in new_events(lane.folder / "events.jsonl", 0))
     with open(log, "ab") as words:
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=words, stderr=words, start_new_session=True)

@@ -12,10 +12,11 @@ from typing import Any
 
 import torch
 
+from jumok.config.recipe import Recipe
 from jumok.data.batches import Batch
+from jumok.kernels.modules import accelerate
 from jumok.models import build
 from jumok.models.base import END, SPECIALS, START
-from jumok.recipe import Recipe
 from jumok.training.objectives import objective_of
 from jumok.translator import Translator
 
@@ -45,20 +46,20 @@ def growth(
     """For sentences of each length: microseconds a target token in training, milliseconds a token in translating."""
     torch.manual_seed(0)
     model = build(recipe.model, SYMBOLS, SYMBOLS)
+    learner, speaker = accelerate(model, own=True).train(), accelerate(model).eval()
     found = []
     for length in lengths:
         tick()
         batch = sentences(length, max(1, TOKENS // length))
-        training = seconds_of(lambda batch=batch: taught(model, batch)) / batch.tokens  # type: ignore[misc]
+        training = seconds_of(lambda batch=batch: taught(learner, batch)) / batch.tokens  # type: ignore[misc]
         few = sentences(length, ROWS)
-        saying = seconds_of(lambda few=few: said(model, few)) / length  # type: ignore[misc]
+        saying = seconds_of(lambda few=few: said(speaker, few)) / length  # type: ignore[misc]
         found.append({"length": length, "training_us": 1e6 * training, "translating_ms": 1e3 * saying})
     return found
 
 
 def taught(model: Any, batch: Batch) -> None:
     """Forward and backward."""
-    model.train()
     objective_of(model, smoothing=0.1)(batch)[0].backward()
     model.zero_grad(set_to_none=True)
 
@@ -66,7 +67,6 @@ def taught(model: Any, batch: Batch) -> None:
 @torch.inference_mode()
 def said(model: Any, batch: Batch) -> None:
     """As many steps as the sentences have tokens."""
-    model.eval()
     state = model.start(batch.source)
     for token in batch.target.unbind(dim=1):
         _, state = model.step(token, state)

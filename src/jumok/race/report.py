@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from jumok.document import document, safe
-from jumok.viz import curves_svg, heatmap_svg
+from jumok.reports.attention import curves_svg, heatmap_svg
+from jumok.reports.page import document, safe
 
 Rows = Sequence[Mapping[str, Any]]
 

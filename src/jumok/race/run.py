@@ -12,20 +12,21 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import jumok
-from jumok import bundle, machine
-from jumok.checkpoint import weights
+from jumok import machine
+from jumok.config.keywords import RaceKeywords
+from jumok.config.recipe import Recipe
 from jumok.data import corpora
 from jumok.data.corpora import Pair
-from jumok.errors import ModelFileError, Resumable, UsageError
-from jumok.evaluate import evaluate
+from jumok.errors import ModelFileError, Resumable, Stopped, UsageError
+from jumok.evaluation.evaluate import evaluate
 from jumok.race import measure, report
 from jumok.race.contenders import Contender, contenders
 from jumok.race.lanes import Follow, Lane, curve, lanes, race
-from jumok.recipe import Recipe
-from jumok.training.team import Stopped
+from jumok.storage import bundle
+from jumok.storage.checkpoint import weights
 from jumok.translator import Translator
 
 SPEED = 200  # validation sentences with which translating is timed
@@ -49,15 +50,14 @@ def run(
     models: Sequence[str],
     out: str | Path = "runs/race",
     recipe: str | Recipe = "tiny",
-    seeds: Sequence[int] = (1,),
     follow: Follow = lambda contender, event: None,
     say: Callable[[str], None] = lambda text: None,
     stop: Callable[[], bool] = lambda: False,
     lengths: Sequence[int] = measure.LENGTHS,
-    **chosen: Any,
+    **chosen: Unpack[RaceKeywords],
 ) -> Result:
     """Train every model, measure all of them, and write the report; `chosen` as in `contenders`."""
-    folder, field = Path(out), contenders(recipe, models, seeds=seeds, **chosen)
+    folder, field = Path(out), contenders(recipe, models, **chosen)
     claim(folder, field)
     tracks = lanes(folder, field)
     race(tracks, follow=follow, stop=stop)
@@ -74,7 +74,8 @@ def run(
         raise Resumable("stopped while the runs were measured; all are kept", where=f"in {folder}", hint=hint) from None
     figures = {
         "race": jumok.__version__, "machine": asdict(machine.describe()), "recipe": field[0].recipe.name,
-        "budget": budget(field[0].recipe), "seeds": list(seeds), "pairs": len(pairs), "contenders": rows,
+        "budget": budget(field[0].recipe), "seeds": list(chosen.get("seeds", (1,))), "pairs": len(pairs),
+        "contenders": rows,
     }  # fmt: skip
     bundle.write_file(folder / "report.json", json.dumps(figures, ensure_ascii=False, indent=1).encode())
     bundle.write_file(folder / "report.html", report.page(figures).encode())

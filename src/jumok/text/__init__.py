@@ -1,1 +1,4 @@
-"""Strings to ids and exactly back; no torch."""
+"""Reading files by rule, subwords, word boundaries, tables, addresses.
+
+Level 1.  Read first: lines.py, then vocabulary.py.  No torch.
+"""

@@ -246,7 +246,8 @@ def _strings(path: str | Path, batch: Any, place: Place, before: int) -> list[st
     except pyarrow.ArrowInvalid:
         raise _bad_row(path, before + _first_invalid(array), f"{printable(place[-1])} is not valid UTF-8") from None
     if not pyarrow.types.is_dictionary(array.type):
-        return array.to_pylist()
+        texts: list[str | None] = array.to_pylist()
+        return texts
     words = array.dictionary.to_pylist()  # every row refers to one of these strings: repeated ones take no memory
     return [None if index is None else words[index] for index in array.indices.to_pylist()]
 
@@ -293,7 +294,8 @@ def _pyarrow() -> ModuleType:
         import pyarrow.parquet
     except ImportError:
         raise UsageError("Parquet and Arrow files need pyarrow", hint='try: pip install "jumok[columnar]"') from None
-    return pyarrow
+    module: ModuleType = pyarrow
+    return module
 
 
 def _kind(path: str | Path) -> Literal["parquet", "arrow"]:

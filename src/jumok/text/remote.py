@@ -213,7 +213,7 @@ class Web:
                 raise
             del headers["Range"]  # the file is shorter now than what we have of it
             self._file = web.open(address, "rb", block_size=0, size=1, headers=headers)
-        self._close_session = lambda: web.close_session(web.loop, self._file.session)
+        self._close_session: Callable[[], object] = lambda: web.close_session(web.loop, self._file.session)
         try:
             self.version, self.start = self._read_headers(address, start)
         except BaseException:
@@ -295,7 +295,7 @@ class Stored:
         if wanted <= 0:
             return b""
         self._file.seek(self._place)
-        block = self._file.read(wanted)
+        block: bytes = self._file.read(wanted)
         self._place += len(block)
         return block
 

@@ -1,6 +1,7 @@
 """Lines put right where the right answer is known, and a log of everything that was done to them.
 
-Contract: D1.  Used by data/fix.py; a line that no rule can put right comes out with its fault, never half repaired.
+Contract: D1.  Used by data/quality/fix.py; a line that no rule can put right comes out with its fault, never half
+repaired.
 
 Rules    byte order marks, NUL and control characters go; what other tools take for a line end becomes a space;
          NFC; no white space at the ends of a line

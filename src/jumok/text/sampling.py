@@ -14,7 +14,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from jumok.text.words import SPACE
+from jumok.text.boundaries import SPACE
 
 MOST = 16  # cuts of one word to choose from, the likeliest
 LONGEST = 12  # subwords drawn together where a language has no spaces

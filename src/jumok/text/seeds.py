@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jumok.text.words import SPACE
+from jumok.text.boundaries import SPACE
 
 LONGEST = 16  # characters of a subword, SentencePiece's own limit
 _FIRST, _BASE = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)

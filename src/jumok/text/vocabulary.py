@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Literal
 import sentencepiece
 
 from jumok.errors import DataError, DiskError, JumokError, ModelFileError, UsageError
-from jumok.text import pieces
-from jumok.text.learning import (
+from jumok.text import protobuf
+from jumok.text.boundaries import SPACE
+from jumok.text.trainer import (
     END,
     MASK,
     PAD,
@@ -35,7 +36,6 @@ from jumok.text.learning import (
     learn,
     learn_apart,
 )
-from jumok.text.words import SPACE
 
 if TYPE_CHECKING:
     from jumok.text.sampling import Sampler
@@ -70,13 +70,13 @@ class Vocabulary:
 
     def __init__(self, model: bytes, *, breaks: bool = False, where: str = "") -> None:
         self.model, self.breaks = model, breaks
-        self.exact = breaks and model == pieces.BYTE_LEVEL  # a text is its bytes, and nothing else happens to it
+        self.exact = breaks and model == protobuf.BYTE_LEVEL  # a text is its bytes, and nothing else happens to it
         self.digest = hashlib.sha256(model).hexdigest()
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
-            pieces.check(model)
+            protobuf.check(model)
             self._processor.LoadFromSerializedProto(model)
-        except (pieces.BadPieces, RuntimeError) as error:
+        except (protobuf.BadPieces, RuntimeError) as error:
             raise ModelFileError(f"not a vocabulary made by jumok: {error}", where=where) from None
 
     def __len__(self) -> int:
@@ -119,7 +119,7 @@ class Vocabulary:
     ) -> "Vocabulary":
         """The same from words that have been counted; `progress` is told which share of the work is done."""
         if kind == "byte":
-            return cls(pieces.BYTE_LEVEL, breaks=breaks)
+            return cls(protobuf.BYTE_LEVEL, breaks=breaks)
         if not counts:
             raise DataError(
                 "there is no text to learn a vocabulary from", where=where, hint="try: jumok data check FILES"
@@ -140,7 +140,7 @@ class Vocabulary:
         try:
             if path.is_symlink() or not path.is_file():
                 raise ModelFileError(f"{path.name} is missing, or no file of its own", where=f"in {path.parent}")
-            if path.stat().st_size > pieces.LARGEST:
+            if path.stat().st_size > protobuf.LARGEST:
                 raise ModelFileError("a vocabulary of more than 32 MB is not one of ours", where=f"in {path}")
             return cls(path.read_bytes(), breaks=breaks, where=f"in {path}")
         except OSError as error:

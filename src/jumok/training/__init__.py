@@ -1,1 +1,4 @@
-"""From batches to weights.  Nothing here knows text, files of the user, or how to translate."""
+"""The loop, the update on all cores, optimizers, schedules, the budget of time, validation.
+
+Level 7.  Read first: loop.py.
+"""

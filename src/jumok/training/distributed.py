@@ -1,6 +1,6 @@
 """Several processes, one training: each takes its share of every batch, gradients are added up, all move alike.
 
-    torchrun --nproc-per-node 2 --max-restarts 3 -m jumok.cli train --source train.en --target train.de
+    torchrun --nproc-per-node 2 --max-restarts 3 -m jumok train --source train.en --target train.de
 
 The first process, rank 0, reads the clock, validates, saves and speaks; the others hear what it decided.  A process
 that dies is noticed by the next one that waits for it, all end, and torchrun starts them again: they continue from the
@@ -17,16 +17,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
 from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as together
 from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
 from jumok.errors import Resumable, UsageError
-from jumok.training.pace import Limits, Pace, Progress
+from jumok.training.budget import Limits, Pace
+from jumok.training.progress import Progress
 from jumok.training.schedule import Schedule
 
 T = TypeVar("T")
@@ -103,8 +105,8 @@ def join(environment: Mapping[str, str], device: str = "cpu") -> World:
     leave_when_asked(GRACE[rank > 0])
     attempt = f"attempt-{environment.get('TORCHELASTIC_RESTART_COUNT', '0')}"  # not to be met by those before it
     with _peers():
-        board, _, _ = next(together.rendezvous("env://", rank, size, timeout=MEETING))
-        board = together.PrefixStore(attempt, board)
+        board, _, _ = next(rendezvous("env://", rank, size, timeout=MEETING))
+        board = PrefixStore(attempt, board)
         together.init_process_group("gloo", store=board, rank=rank, world_size=size, timeout=MEETING)
         return World(rank, size, together.new_group(timeout=PATIENCE))
 
@@ -167,6 +169,4 @@ class Agreed:
         """Rank 0 decides; all have its progress."""
         if self.world.first:
             decide(progress)
-        heard = Progress.from_json(self.world.share(progress.to_json()))
-        for one in fields(Progress):
-            setattr(progress, one.name, getattr(heard, one.name))
+        progress.follow(Progress.from_json(self.world.share(progress.to_json())))

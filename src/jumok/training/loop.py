@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from jumok.data.batches import Batch, Place
-from jumok.errors import JumokError
+from jumok.errors import JumokError, Stopped
+from jumok.evaluation.metrics import quality
 from jumok.keys import key
-from jumok.metrics import quality
+from jumok.training.budget import Limits, Pace
 from jumok.training.optim import RunningMean
-from jumok.training.pace import Limits, Pace, Progress
-from jumok.training.team import Stopped, Team
+from jumok.training.progress import Progress
+from jumok.training.update import Team
 
 PATIENCE_FOR_NUMBERS = 10  # updates in a row without a finite loss before the run stops
 
@@ -66,44 +67,43 @@ def train(
     the clock, so nothing may depend on them.
     What `stop` cuts short counts as never begun: an update, or a validation, which the resumed run begins with.
     """
-    outside = clock() - progress.seconds
+    outside = clock() - progress.counts.seconds
     saved, last = progress.step, clock()  # the update and the time of the newest checkpoint
     taken = 0.0  # seconds of the last update: a checkpoint must not wait for another one that would be too long
     pace.start(progress)
     try:
         while True:
-            if progress.validated < progress.step and pace.due(progress):
+            if progress.plan.validated < progress.step and pace.due(progress):
                 check(progress, pace, validate, save, clock)
-                saved, last = progress.step, progress.wall
+                saved, last = progress.step, progress.counts.wall
             if (reason := ended(pace, progress, stop)) is not None:
                 break
             if saved != progress.step and clock() + taken - last >= save_seconds:
                 keep(progress, save, clock)
-                saved, last = progress.step, progress.wall
+                saved, last = progress.step, progress.counts.wall
             began = clock()
-            team.train()
             step = progress.step + 1
             places, micro = zip(*(next(batches) for _ in range(accumulate)), strict=True)
             epoch, index = places[-1]
             keys = [key(seed, "dropout", step, number) for number in range(accumulate)]
-            rate = pace.schedule.rate(step, progress.course)
+            rate = pace.schedule.rate(step, progress.plan.course)
             loss, norm, tokens = team.update(
                 micro, keys, rate=rate, largest_gradient=largest_gradient, dropout=dropout(epoch), stop=stop
             )
-            progress.step, progress.epoch, progress.index = step, epoch, index
+            progress.counts.step, progress.counts.epoch, progress.counts.index = step, epoch, index
             account(progress, loss, norm, tokens, micro)
-            if mean is not None and progress.skipped_in_row == 0:
+            if mean is not None and progress.counts.skipped_in_row == 0:
                 mean.update(team.model, step)
-            progress.wall = clock()
-            progress.seconds = progress.wall - outside
-            taken = progress.wall - began
+            progress.counts.wall = clock()
+            progress.counts.seconds = progress.counts.wall - outside
+            taken = progress.counts.wall - began
             pace.updated(progress, taken)
             report(
-                step=step, epoch=epoch, loss=loss, rate=rate, norm=norm, tokens=tokens, seconds=progress.seconds,
-                wall=progress.wall, horizon=progress.course.horizon, skipped=progress.skipped,
-                seen=progress.tokens,
+                step=step, epoch=epoch, loss=loss, rate=rate, norm=norm, tokens=tokens, seconds=progress.counts.seconds,
+                wall=progress.counts.wall, horizon=progress.plan.course.horizon, skipped=progress.counts.skipped,
+                seen=progress.counts.tokens,
             )  # fmt: skip
-        if progress.validated < progress.step and reason != "stopped":
+        if progress.plan.validated < progress.step and reason != "stopped":
             check(progress, pace, validate, save, clock)
             saved = progress.step
     except Stopped:
@@ -124,12 +124,12 @@ def check(
     began = clock()
     judge(progress, validate(progress))
     validated = clock()
-    progress.seconds += validated - progress.wall
-    progress.wall = validated
-    progress.spent += validated - began
+    progress.counts.seconds += validated - progress.counts.wall
+    progress.counts.wall = validated
+    progress.minutes.spent += validated - began
     save(progress)
     saving = clock() - validated
-    progress.spent += saving
+    progress.minutes.spent += saving
     pace.judged(progress, validated - began, saving)
 
 
@@ -137,18 +137,18 @@ def keep(progress: Progress, save: Callable[[Progress], None], clock: Callable[[
     """Save between two validations."""
     began = clock()
     save(progress)
-    progress.spent += clock() - began
+    progress.minutes.spent += clock() - began
 
 
 def account(progress: Progress, loss: float, norm: float, tokens: int, batches: Sequence[Batch]) -> None:
     """Book one update; ten without finite numbers in a row stop the run and name the sentences."""
     if math.isfinite(loss) and math.isfinite(norm):
-        progress.tokens += tokens
-        progress.skipped_in_row = 0
+        progress.counts.tokens += tokens
+        progress.counts.skipped_in_row = 0
         return
-    progress.skipped += 1
-    progress.skipped_in_row += 1
-    if progress.skipped_in_row >= PATIENCE_FOR_NUMBERS:
+    progress.counts.skipped += 1
+    progress.counts.skipped_in_row += 1
+    if progress.counts.skipped_in_row >= PATIENCE_FOR_NUMBERS:
         raise NotFinite(loss, norm, progress.step, [int(row) for row in batches[-1].rows[:5]])
 
 
@@ -161,13 +161,13 @@ def reached(limits: Limits, progress: Progress) -> str | None:
     """The limit that is reached, if any, time apart."""
     if progress.step >= limits.steps:
         return "steps"
-    if limits.epochs is not None and progress.epoch >= limits.epochs:
+    if limits.epochs is not None and progress.counts.epoch >= limits.epochs:
         return "epochs"
-    if limits.tokens is not None and progress.tokens >= limits.tokens:
+    if limits.tokens is not None and progress.counts.tokens >= limits.tokens:
         return "tokens"
-    if limits.bleu is not None and progress.best_bleu >= limits.bleu:
+    if limits.bleu is not None and progress.best.quality >= limits.bleu:
         return "bleu"
-    if limits.patience and progress.waited >= limits.patience:
+    if limits.patience and progress.best.waited >= limits.patience:
         return "patience"
     return None
 
@@ -175,17 +175,17 @@ def reached(limits: Limits, progress: Progress) -> str | None:
 def is_best(progress: Progress, scores: dict[str, float]) -> bool:
     """Whether these scores are better than all before: by quality where they have one, else by loss."""
     worth = quality(scores)
-    return scores["loss"] < progress.best if worth is None else worth > progress.best_bleu
+    return scores["loss"] < progress.best.loss if worth is None else worth > progress.best.quality
 
 
 def judge(progress: Progress, scores: dict[str, float]) -> None:
     """Remember whether this validation was better than all before."""
     best = is_best(progress, scores)
-    better = best or scores["loss"] < progress.best
-    progress.best_step = progress.step if best else progress.best_step
-    progress.best = min(progress.best, scores["loss"])
+    better = best or scores["loss"] < progress.best.loss
+    progress.best.step = progress.step if best else progress.best.step
+    progress.best.loss = min(progress.best.loss, scores["loss"])
     worth = quality(scores)
-    progress.best_bleu = progress.best_bleu if worth is None else max(progress.best_bleu, worth)
-    progress.waited = 0 if better else progress.waited + 1
-    progress.validated = progress.step
-    progress.judged += 1
+    progress.best.quality = progress.best.quality if worth is None else max(progress.best.quality, worth)
+    progress.best.waited = 0 if better else progress.best.waited + 1
+    progress.plan.validated = progress.step
+    progress.minutes.judged += 1

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from torch import Tensor
 
 from jumok.data.batches import Batch
+from jumok.kernels.output import smoothed_cross_entropy
 from jumok.models.base import PAD, Learner, Seq2Seq
-from jumok.nn.loss import smoothed_cross_entropy
 
 Objective = Callable[[Batch], tuple[Tensor, int]]
 

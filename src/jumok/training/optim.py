@@ -14,8 +14,8 @@ from itertools import accumulate
 import torch
 from torch import Tensor, nn
 
-from jumok.config import TrainingConfig
-from jumok.nn import fused
+from jumok.config.sections import TrainingConfig
+from jumok.kernels import ops
 from jumok.nn.layers import Linear
 
 
@@ -42,8 +42,8 @@ class Adam:
 
     def apply(self, gradients: dict[Tensor, Tensor], move: Move, part: int, parts: int) -> None:
         own = [gradients[weight] for weight in self.weights]
-        if lib := fused.kernels(*self.weights, *own):
-            lib.adam(
+        if lib := ops.kernels(*self.weights, *own):
+            lib.jk_adam(
                 addresses(self.weights), addresses(own), addresses(self.means), addresses(self.squares), sizes(own),
                 len(own), move.rate, *self.betas, self.epsilon, self.decay, move.step, move.scale, part, parts,
             )  # fmt: skip
@@ -61,7 +61,8 @@ class Muon:
 
     A matrix then learns in all its directions at the same pace, not only in the few that dominate its gradient.
     Packed projections are taken apart into their blocks; the length of a move is half that of a typical Adam step (the
-    whole, in Liu et al. 2025), so that one learning rate serves both: tables want more of it than matrices (LOG.md).
+    whole, in Liu et al. 2025), so that one learning rate serves both: tables want more of it than matrices
+    (docs/log/2026-11-16-recipe-of-tiny.md).
     """
 
     momentum, rounds, size = 0.95, 3, 0.1  # rough is enough, and a round costs 3 % of a small update
@@ -83,12 +84,12 @@ class Muon:
 
     def apply(self, gradients: dict[Tensor, Tensor], move: Move, part: int, parts: int) -> None:
         own = [gradients[weight] for weight in self.weights]
-        if lib := fused.kernels(*self.weights, *own):
+        if lib := ops.kernels(*self.weights, *own):
             weights, steered, means = (
                 [side[i][at] for i, at in self.blocks] for side in (self.weights, own, self.means)
             )
             rows, columns = (numbers([block.shape[side] for block in weights]) for side in (0, 1))
-            lib.muon(
+            lib.jk_muon(
                 *map(addresses, (weights, steered, means)), rows, columns, len(weights), self.momentum, move.scale,
                 move.rate, self.decay, self.size, self.rounds, (ctypes.c_float * 3)(*self.polynomial), part, parts,
             )  # fmt: skip
@@ -147,9 +148,11 @@ class Optimizer:
     def gather(self, part: int = 0, parts: int = 1) -> float:
         """Add the gradients of all replicas to the first's; the square of their norm, or a part of it."""
         first, *others = self.gradients
-        if lib := fused.kernels(*first):
+        if lib := ops.kernels(*first):
             rest = addresses([gradient for other in others for gradient in other])
-            squares: float = lib.gather(addresses(first), rest, sizes(first), len(first), len(others), part, parts)
+            squares: float = lib.jk_reduce_gradients(
+                addresses(first), rest, sizes(first), len(first), len(others), part, parts
+            )
             return squares
         if part:
             return 0.0

@@ -14,7 +14,7 @@ import numpy as np
 
 from jumok.data.prepare.sift import BREAK, CODE, DUPLICATE, HELD_OUT, NEAR, REASONS, SCRIPT, mix
 from jumok.data.prepare.work import HELD, PARTS, ROW, VERDICTS, load
-from jumok.text.learning import count_words
+from jumok.text.trainer import count_words
 from jumok.text.vocabulary import normalize
 
 TOGETHER = 4_000_000  # hashes that are sorted at a time

@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from jumok import bundle
+from jumok.config.recipe import Recipe
 from jumok.data import corpora
 from jumok.data.corpora import Corpus, Pair
 from jumok.data.store import Store
 from jumok.errors import ModelFileError
-from jumok.recipe import Recipe
+from jumok.storage import bundle
 from jumok.text.lines import digest as digest_files
 from jumok.text.vocabulary import Vocabularies, Vocabulary
 

@@ -24,7 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from jumok import bundle, machine
+from jumok import machine
+from jumok.config.recipe import Recipe
 from jumok.data import corpora
 from jumok.data.corpora import Corpus, Pair
 from jumok.data.prepare import join, parts, work
@@ -34,11 +35,11 @@ from jumok.data.prepare.folder import FORMAT, PREPARED, VALID, Prepared, find, l
 from jumok.data.prepare.sift import EMPTY, HELD_OUT, Rules, examine, mix_pair
 from jumok.data.prepare.stage import Report, Stage
 from jumok.data.store import Filters
+from jumok.disk.locks import FILE as LOCK
+from jumok.disk.locks import lock
 from jumok.errors import DataError, DiskError
 from jumok.keys import key
-from jumok.locks import FILE as LOCK
-from jumok.locks import lock
-from jumok.recipe import Recipe
+from jumok.storage import bundle
 from jumok.text.columnar import is_columnar, units
 from jumok.text.files import PACKED, must_be_file
 from jumok.text.lines import digest as digest_files

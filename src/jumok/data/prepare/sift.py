@@ -15,7 +15,7 @@ from hashlib import blake2b
 import numpy as np
 
 from jumok.data.prepare.characters import DIGIT, FIRST_SCRIPT, NEWLINE, OTHER, SPACE, kinds
-from jumok.text.words import SPACE as WORD_MARK
+from jumok.text.boundaries import SPACE as WORD_MARK
 
 EMPTY, COPY, SYMBOLS = "empty side", "source copied to target", "digits and symbols"
 SCRIPT, DUPLICATE, NEAR, EXCLUDED = "wrong script", "duplicate", "near duplicate", "in a validation or test file"
@@ -46,7 +46,7 @@ class Side:
         """The chosen lines, each ended by a line feed."""
         chosen = np.zeros(len(self.begins) - 1, bool)
         chosen[rows] = True
-        return self.content[np.repeat(chosen, np.diff(self.begins))].tobytes()
+        return bytes(self.content[np.repeat(chosen, np.diff(self.begins))].tobytes())
 
 
 def compose(text: str) -> str:
@@ -91,7 +91,8 @@ def examine(text: str, *, as_is: bool = False) -> Side:
 
     def count(chosen: np.ndarray) -> np.ndarray:
         sums = np.concatenate([[0], np.cumsum(chosen, dtype=np.int32)])
-        return sums[stops] - sums[starts]
+        counts: np.ndarray = sums[stops] - sums[starts]
+        return counts
 
     words = count(kind >= FIRST_SCRIPT)
     visible = words + count((kind == OTHER) | (kind == DIGIT))
@@ -191,7 +192,7 @@ def sift(source: str, target: str, rules: Rules, excluded: Callable[[Side, Side]
 
 def _equal(first: Side, second: Side) -> np.ndarray:
     """Whether source and target are the same text."""
-    alike = (first.near == second.near) & (first.exact == second.exact)
+    alike: np.ndarray = (first.near == second.near) & (first.exact == second.exact)
     for row in np.flatnonzero(alike).tolist():
         ours, theirs = (side.content[side.begins[row] : side.begins[row + 1]] for side in (first, second))
         alike[row] = np.array_equal(ours, theirs)

@@ -18,7 +18,7 @@ import numpy as np
 from jumok.data.prepare import parts
 from jumok.data.prepare.crew import Buffers, Values, Work, serve
 from jumok.data.prepare.parts import Raw
-from jumok.data.prepare.sift import REASONS, Rules, Side, hold_out_digests, mix_pair, sift
+from jumok.data.prepare.sift import BREAK, REASONS, Rules, Side, hold_out_digests, mix_pair, sift
 from jumok.data.store import Filters
 from jumok.errors import DiskError
 from jumok.text.columnar import Unit, read_slices
@@ -232,8 +232,8 @@ def id_type(vocabularies: Vocabularies) -> str:
 
 
 def _encode_lines(vocabulary: Vocabulary, lines: list[str]) -> list[list[int]]:
-    if vocabulary.breaks or any(parts.BREAK in line for line in lines):
-        return vocabulary.encode_all([line.replace(parts.BREAK, "\n") for line in lines])
+    if vocabulary.breaks or any(BREAK in line for line in lines):
+        return vocabulary.encode_all([line.replace(BREAK, "\n") for line in lines])
     return vocabulary.encode_tidy(lines)
 
 

@@ -17,14 +17,15 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from jumok import native
+from jumok.kernels import library
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab, Trained
 from jumok.lab.wording import Text, Words
 from jumok.models import build
 from jumok.models.base import END, START
-from jumok.nn.attention import SCORES, Score, attend
-from jumok.viz import curves_svg
+from jumok.nn.attention import Score, attend
+from jumok.nn.variants import SCORES
+from jumok.reports.attention import curves_svg
 
 WORDS = Words.read("additive")
 HEADS, D_K = 8, 64  # those of the paper's base model
@@ -36,7 +37,7 @@ LANES = ("dot", "additive")
 def attended(score: Score, given: tuple[Tensor, Tensor, Tensor]) -> Tensor:
     """Equation 1 with this score, and its gradients."""
     q, k, v = given
-    mixed, _ = attend(score.scores(q, k), v, None)
+    mixed, _ = attend(q, k, v, score=score)
     mixed.sum().backward()
     return mixed
 
@@ -53,7 +54,7 @@ def products(score: Score, n: int) -> int:
     """Multiply-adds of the products that make the scores."""
     q, k, _ = vectors(n)
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        score.scores(q, k)
+        score(q, k)
     return int(counter.get_total_flops()) // 2
 
 
@@ -133,7 +134,7 @@ def measure(lab: Lab, *, additive: str = "additive", longest: int = 256) -> dict
     """`additive`: the score that stands where additive attention should; `longest`: length up to which it is timed."""
     scores = {"dot": "scaled-dot", "additive": additive}
     found: dict[str, Any] = {}
-    with native.without():
+    with library.without():
         for name, score in scores.items():
             lab.say(f"timing: {score}")
             found[name] = {"score": score} | cost(lab, score, longest)

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from jumok.lab.charts import bars_svg, beside_svg, field_svg
+from jumok.evaluation.metrics import alignment_error_rate, word_links
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
 from jumok.lab.looking import Aligned, by_words, gold, places, rounded, views
 from jumok.lab.wording import Text, Words
-from jumok.metrics import alignment_error_rate, word_links
-from jumok.text.words import words_of
-from jumok.viz import AttentionView, heatmap_svg
+from jumok.reports.attention import AttentionView, heatmap_svg
+from jumok.reports.charts import bars_svg, beside_svg, field_svg
+from jumok.text.boundaries import words_of
 
 WORDS = Words.read("alignment")
 SENTENCES = 150

@@ -8,15 +8,15 @@ from typing import Any
 
 from torch import Tensor
 
-from jumok.checkpoint import RunFolder, average, set_weights, weights
 from jumok.data.corpora import Pair
-from jumok.evaluate import evaluate, perplexity_of
-from jumok.lab.charts import bars_svg
+from jumok.evaluation.evaluate import evaluate, perplexity_of
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
 from jumok.lab.wording import Text, Words
+from jumok.reports.attention import curves_svg
+from jumok.reports.charts import bars_svg
+from jumok.storage.checkpoint import RunFolder, average, set_weights, weights
 from jumok.translator import Translator
-from jumok.viz import curves_svg
 
 WORDS = Words.read("averaging")
 SENTENCES = 300

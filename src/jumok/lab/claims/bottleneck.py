@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 
-from jumok.data import phrasebook
+from jumok.data.made import phrasebook
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab, Trained
 from jumok.lab.wording import Text, Words
 from jumok.models.base import END
-from jumok.viz import curves_svg
+from jumok.reports.attention import curves_svg
 
 WORDS = Words.read("bottleneck")
 TASK = "reverse"

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jumok.data import phrasebook
-from jumok.data.grammar.draft import Draft
-from jumok.data.grammar.words import NAMES
-from jumok.lab.charts import field_svg, looks_svg
+from jumok.data.made import phrasebook
+from jumok.data.made.grammar.draft import Draft
+from jumok.data.made.grammar.words import NAMES
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
 from jumok.lab.looking import blank, constituents, drafts, encoder_by_words, places, rounded, views
 from jumok.lab.wording import Text, Words
+from jumok.reports.charts import field_svg, looks_svg
 
 WORDS = Words.read("figures")
 SENTENCES = 500

@@ -11,14 +11,14 @@ from torch import Tensor
 
 from jumok.data.batches import pad
 from jumok.decoding.hypothesis import NEVER
-from jumok.lab.charts import bars_svg
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
 from jumok.lab.looking import Aligned
 from jumok.lab.wording import Text, Words
 from jumok.models.base import END, PAD, START
+from jumok.reports.attention import curves_svg
+from jumok.reports.charts import bars_svg
 from jumok.translator import Translator
-from jumok.viz import curves_svg
 
 WORDS = Words.read("forcing")
 SENTENCES = 400

@@ -10,17 +10,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from jumok.data.grammar.draft import ASKED, CALL, OBJECT, SUBJECT, VERB
-from jumok.data.phrasebook import align
-from jumok.lab.charts import bars_svg, beside_svg, field_svg
+from jumok.data.made.grammar.draft import ASKED, CALL, OBJECT, SUBJECT, VERB
+from jumok.data.made.phrasebook import align
+from jumok.evaluation.metrics import bleu
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
 from jumok.lab.looking import Aligned, constituents, drafts, gold, is_mark, places, rounded, views
 from jumok.lab.wording import Text, Words
-from jumok.metrics import bleu
-from jumok.text.words import words_of
+from jumok.reports.attention import KINDS, AttentionView
+from jumok.reports.charts import bars_svg, beside_svg, field_svg
+from jumok.text.boundaries import words_of
 from jumok.translator import Translator
-from jumok.viz import KINDS, AttentionView
 
 WORDS = Words.read("heads")
 SENTENCES = 300  # on which models of 1 to 8 heads are compared

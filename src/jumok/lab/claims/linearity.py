@@ -8,16 +8,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from jumok.data import phrasebook
 from jumok.data.corpora import Pair
+from jumok.data.made import phrasebook
 from jumok.keys import key
-from jumok.lab.charts import bars_svg
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab, Trained, right
 from jumok.lab.wording import Text, Words
 from jumok.models import build
-from jumok.nn.attention import SelfAttention, merge_heads
-from jumok.viz import curves_svg
+from jumok.nn.attention import EVERYTHING, SelfAttention, attend, merge_heads
+from jumok.reports.attention import curves_svg
+from jumok.reports.charts import bars_svg
 
 WORDS = Words.read("linearity")
 TOKENS, SENTENCES, UNSEEN_SEED = 12, 200, 1_000
@@ -26,13 +26,12 @@ Map = Callable[[Tensor], Tensor]
 
 def frozen(attention: SelfAttention, x: Tensor) -> Map:
     """The layer with the weights that x gives it, whatever it is given afterwards."""
-    maps: list[Tensor] = []
-    attention(x, None, maps=maps)
+    q, k, v = attention.split(x)
+    _, weights = attend(q, k, v)
 
     def mixed(values: Tensor) -> Tensor:
-        _, _, v = attention.split(attention.qkv(values))
-        out: Tensor = attention.output(merge_heads(maps[0] @ v))
-        return out
+        _, _, v = attention.split(values)
+        return attention.output(merge_heads(weights @ v))
 
     return mixed
 
@@ -68,7 +67,7 @@ def superposed(lab: Lab, activation: str) -> dict[str, float]:
         "attention": bent(attention, draw, x),
         "two": bent(lambda x: behind(attention(x)), draw, x),
         "net": bent(lambda x: first.feed_forward(attention(x)), draw, x),
-        "free": bent(lambda x: first.attention(x, None), draw, x),
+        "free": bent(lambda x: first.attention(x, EVERYTHING), draw, x),
         "matrix": one_matrix(first.feed_forward, draw, width),
     }
 

@@ -11,17 +11,17 @@ from typing import Any
 
 import torch
 
-from jumok.data import phrasebook
 from jumok.data.batches import pad
-from jumok.evaluate import evaluate, perplexity_of
-from jumok.lab.charts import bars_svg
+from jumok.data.made import phrasebook
+from jumok.evaluation.evaluate import evaluate, perplexity_of
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.claims.warmup import deep, learnt
 from jumok.lab.laboratory import Lab, Trained
 from jumok.lab.wording import Text, Words
 from jumok.models.base import END
+from jumok.reports.attention import curves_svg
+from jumok.reports.charts import bars_svg
 from jumok.translator import Translator
-from jumok.viz import curves_svg
 
 WORDS = Words.read("norm")
 SENTENCES = 200

@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from jumok.engines.options import Options
-from jumok.lab.charts import bars_svg
+from jumok.config.search import SearchOptions
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
 from jumok.lab.wording import Text, Words
 from jumok.models.base import END
+from jumok.reports.charts import bars_svg
 from jumok.translator import Translator
 
 WORDS = Words.read("order")
@@ -60,7 +60,9 @@ def tried(lab: Lab, name: str, positions: str) -> dict[str, Any]:
     mixed = [shuffled(each, row) for row, each in enumerate(groups)]
     plain = [[token for group in each for token in group] for each in groups]
     said, again = (
-        model.vocabularies.target.decode_all([found[0].body for found in model.engine.decode(ids, Options(beam=1))])
+        model.vocabularies.target.decode_all(
+            [found[0].body for found in model.engine.decode(ids, SearchOptions(beam=1))]
+        )
         for ids in (plain, mixed)
     )
     shown = [

@@ -8,15 +8,15 @@ from typing import Any
 
 import torch
 
-from jumok.data import phrasebook
 from jumok.data.corpora import Pair
-from jumok.lab.charts import bars_svg, field_svg
+from jumok.data.made import phrasebook
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
 from jumok.lab.wording import Text, Words
 from jumok.nn.positions import sinusoid
+from jumok.reports.attention import curves_svg
+from jumok.reports.charts import bars_svg, field_svg
 from jumok.translator import Translator
-from jumok.viz import curves_svg
 
 WORDS = Words.read("positions")
 LENGTHS = tuple(range(4, 17))  # letters; training has 4 to 10 of them

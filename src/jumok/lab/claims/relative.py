@@ -10,12 +10,12 @@ from torch import Tensor
 
 from jumok.errors import UnknownName
 from jumok.keys import key
-from jumok.lab.charts import field_svg
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
 from jumok.lab.wording import Text, Words
 from jumok.nn.positions import sinusoid
-from jumok.viz import curves_svg
+from jumok.reports.attention import curves_svg
+from jumok.reports.charts import field_svg
 
 WORDS = Words.read("relative")
 WIDTH = 16  # of a position vector: few enough for a matrix one can look at

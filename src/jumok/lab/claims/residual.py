@@ -8,13 +8,14 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from jumok.lab.charts import bars_svg
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.claims.warmup import WARMUP, deep, learnt
 from jumok.lab.laboratory import Lab
 from jumok.lab.wording import Text, Words
 from jumok.models import build
-from jumok.viz import curves_svg
+from jumok.nn.attention import EVERYTHING
+from jumok.reports.attention import curves_svg
+from jumok.reports.charts import bars_svg
 
 WORDS = Words.read("residual")
 LAYERS, SYMBOLS, SENTENCES, TOKENS = 12, 300, 16, 10
@@ -30,11 +31,10 @@ def through(lab: Lab, *, norm: str, residual: bool) -> dict[str, Any]:
     model = build(lab.recipe().model.model_copy(update=sizes | kinds), SYMBOLS, SYMBOLS).double()
     draw = torch.Generator().manual_seed(lab.seed)
     source, target = (torch.randint(8, SYMBOLS, (SENTENCES, TOKENS), generator=draw) for _ in range(2))
-    keep = torch.ones_like(source, dtype=torch.bool)
     places = [model.source(source)]
     for layer in model.encoder:
-        places.append(layer(places[-1], None, keep, None))
-    states = model.decode(target, places[-1], None)
+        places.append(layer(places[-1], EVERYTHING))
+    states = model.decode(target, places[-1], EVERYTHING)
     loss = F.cross_entropy(model.project(states).flatten(0, 1), target.flatten())
     gradients = torch.autograd.grad(loss, places)
     return {

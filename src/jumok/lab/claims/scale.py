@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from jumok.keys import key
-from jumok.lab.charts import bars_svg
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab, Trained
 from jumok.lab.wording import Text, Words
 from jumok.nn.attention import CrossAttention, SelfAttention
-from jumok.viz import curves_svg
+from jumok.nn.variants import Dot
+from jumok.reports.attention import curves_svg
+from jumok.reports.charts import bars_svg
 
 WORDS = Words.read("scale")
 WIDTHS = (4, 8, 16, 32, 64, 128, 256, 512, 1_024)
@@ -53,7 +54,7 @@ def scores_of(power: float) -> Callable[[Any], None]:
     def change(model: Any) -> None:
         for module in model.modules():
             if isinstance(module, SelfAttention | CrossAttention):
-                module.score.scale = module.d_k**-power
+                module.score = Dot(module.d_k**-power)
 
     return change
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from jumok.lab.charts import beside_svg, field_svg
+from jumok.evaluation.metrics import bleu
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
 from jumok.lab.looking import Aligned
 from jumok.lab.wording import Words
-from jumok.metrics import bleu
+from jumok.reports.attention import curves_svg
+from jumok.reports.charts import beside_svg, field_svg
 from jumok.translator import Translator
-from jumok.viz import curves_svg
 
 WORDS = Words.read("search")
 SENTENCES = 300

@@ -11,14 +11,14 @@ import torch
 
 from jumok.data.batches import forced
 from jumok.data.corpora import Pair
-from jumok.evaluate import evaluate
-from jumok.lab.charts import bars_svg
+from jumok.evaluation.evaluate import evaluate
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
 from jumok.lab.wording import Text, Words
 from jumok.models.base import PAD
+from jumok.reports.attention import curves_svg
+from jumok.reports.charts import bars_svg
 from jumok.translator import Translator
-from jumok.viz import curves_svg
 
 WORDS = Words.read("smoothing")
 PAIRS, SENTENCES, BINS = 4_000, 500, 10

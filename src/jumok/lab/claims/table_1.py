@@ -24,13 +24,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from jumok import native
+from jumok.kernels import library
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
 from jumok.lab.wording import Text, Words
 from jumok.models import bytenet, convs2s, rnn
-from jumok.nn.attention import SelfAttention, attend, merge_heads
-from jumok.viz import curves_svg
+from jumok.nn.attention import EVERYTHING, SelfAttention, merge_heads
+from jumok.nn.variants import SCORES
+from jumok.reports.attention import curves_svg
 
 WORDS = Words.read("table-1")
 HEADS, KERNEL, NEAR = 4, 5, 17  # heads of an attention, taps of a convolution, positions of a restricted attention
@@ -70,10 +71,10 @@ class Full(Layer):
 
     def __init__(self, d: int, window: int, depth: int = 0) -> None:
         super().__init__()
-        self.inner = SelfAttention(d, HEADS, d // HEADS, d // HEADS, score="scaled-dot", bias=True)
+        self.inner = SelfAttention(d, HEADS, d // HEADS, d // HEADS, score=SCORES["scaled-dot"], bias=True)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.inner(x, None, maps=[])
+        return self.inner(x, EVERYTHING)
 
 
 class Restricted(Full):
@@ -85,12 +86,13 @@ class Restricted(Full):
 
     def forward(self, x: Tensor) -> Tensor:
         half, inner = self.window // 2, self.inner
-        q, *others = inner.split(inner.qkv(x))
+        q, *others = inner.split(x)
         keys, values = (F.pad(one, (0, 0, half, half)).unfold(2, self.window, 1) for one in others)  # (B, H, T, K, R)
         places = torch.arange(x.shape[1])[:, None] + torch.arange(-half, half + 1)  # (T, R)
         there = ((places >= 0) & (places < x.shape[1]))[:, None]  # (T, 1, R)
         scores = (q * (q.shape[-1] ** -0.5)).unsqueeze(-2) @ keys  # (B, H, T, 1, R)
-        mixed, _ = attend(scores, values.transpose(-2, -1), there)
+        weights = scores.masked_fill(~there, -torch.inf).softmax(dim=-1)  # (B, H, T, 1, R)
+        mixed = weights @ values.transpose(-2, -1)  # (B, H, T, 1, K)
         return inner.output(merge_heads(mixed.squeeze(-2)))
 
 
@@ -261,7 +263,7 @@ def measure(lab: Lab, *, window: int = 0, width: int = 64, longest: int = 2048, 
     lengths = [2**power for power in range(3, 1 + int(math.log2(longest)))]
     kinds = KINDS | ({"attention": (Restricted, window)} if window else {})
     found: dict[str, Any] = {}
-    with native.without():
+    with library.without():
         for name, (kind, size) in kinds.items():
             lab.tick()
             lab.say(f"table 1: {name}")

@@ -4,7 +4,7 @@ A row here is the paper's row with every width divided by 4 and every number of 
 smoothing stay.  So each row changes the same thing by the same factor.  All rows get the same updates.
 
 Directions   a row against base, in log perplexity and in BLEU: up, down, or less than seeds make out (noise)
-Not here     the paper's own sizes, which are recipes (recipes.py: table3-A-h1 …)
+Not here     the paper's own sizes, which are recipes (config/presets.py: table3-A-h1 …)
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from jumok import recipes
-from jumok.bundle import write_file
-from jumok.data import phrasebook
+from jumok.config import presets
+from jumok.config.search import SearchKeywords
 from jumok.data.corpora import Pair, test_set
+from jumok.data.made import phrasebook
 from jumok.errors import UnknownName, UsageError
-from jumok.evaluate import evaluate
-from jumok.lab.charts import bars_svg
+from jumok.evaluation.evaluate import evaluate
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
 from jumok.lab.wording import Text, Words
+from jumok.reports.charts import bars_svg
+from jumok.storage.bundle import write_file
 
 WORDS = Words.read("table-3")
 
@@ -86,7 +87,7 @@ COMMON: dict[str, Any] = {  # what all rows have; model and label smoothing come
     "training.valid_pairs": 100,
     "training.average": 1,
 }
-SEARCH: dict[str, Any] = {"beam": 4, "length_penalty": 0.6}
+SEARCH: SearchKeywords = {"beam": 4, "length_penalty": 0.6}
 SENTENCES = 2_000  # of the validation set, at most
 
 FLAT = {"ppl": 0.01, "bleu": 0.1}  # what the paper calls nearly identical: learned positions, 16 heads
@@ -100,7 +101,7 @@ DOUBT = 0.05  # how likely chance alone may agree so often
 
 def paper_recipe(row: str) -> Any:
     """The run of the paper that a row stands for."""
-    return {"base": recipes.base, "big": recipes.big}.get(row, lambda: recipes.table_3(row))()
+    return {"base": presets.base, "big": presets.big}.get(row, lambda: presets.table_3(row))()
 
 
 def scaled(row: str) -> dict[str, Any]:

@@ -11,8 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jumok.data.rare import Familiar
-from jumok.data.trees import (
+from jumok.config.search import SearchOptions
+from jumok.errors import DataError
+from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
+from jumok.lab.laboratory import Lab
+from jumok.lab.parsing.brackets import Brackets
+from jumok.lab.parsing.drawing import tree_svg
+from jumok.lab.parsing.rare import Familiar
+from jumok.lab.parsing.trees import (
     Bracketing,
     Leaf,
     Naming,
@@ -28,17 +34,11 @@ from jumok.data.trees import (
     right_branching,
     spans,
 )
-from jumok.decoding.brackets import Brackets
-from jumok.engines.options import Options
-from jumok.errors import DataError
-from jumok.lab.charts import bars_svg
-from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
-from jumok.lab.laboratory import Lab
-from jumok.lab.treedrawing import tree_svg
 from jumok.lab.wording import Text, Words
+from jumok.reports.attention import curves_svg
+from jumok.reports.charts import bars_svg
 from jumok.text.lines import write_lines
 from jumok.translator import Translator
-from jumok.viz import curves_svg
 
 WORDS = Words.read("table-4")
 SPLITS = ("train", "val", "test")
@@ -95,7 +95,7 @@ class Parser:
         if rule:
             brackets = Brackets(target.surfaces(), self.symbols, in_turn=self.in_turn)
             ruling = brackets.ruling([len(words) for words in sentences])
-        options = Options(beam=beam, length_penalty=ALPHA, extra_length=EXTRA)
+        options = SearchOptions(beam=beam, length_penalty=ALPHA, extra_length=EXTRA)
         found = self.model.engine.decode(self.model.vocabularies.source.encode_all(sources), options, ruling=ruling)
         said = target.decode_all([hypotheses[0].body for hypotheses in found])
         return [tree_of(symbols, words) for symbols, words in zip(said, sentences, strict=True)]

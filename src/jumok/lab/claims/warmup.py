@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jumok.lab.charts import bars_svg
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab, Trained
 from jumok.lab.wording import Text, Words
+from jumok.reports.attention import curves_svg
+from jumok.reports.charts import bars_svg
 from jumok.training.schedule import noam
-from jumok.viz import curves_svg
 
 WORDS = Words.read("warmup")
 PEAK, WARMUP, UPDATES = 2e-3, 150, 600

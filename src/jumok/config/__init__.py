@@ -1,0 +1,4 @@
+"""Recipes: a whole run as one value, made of closed and bounded sections.
+
+Level 1.  Read first: sections.py, then presets.py.  No torch.
+"""

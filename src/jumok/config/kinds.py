@@ -1,0 +1,48 @@
+"""The closed table of the models that a recipe may name.
+
+A model is one file, with its section of a recipe, and one line here.  Both are named, not imported: reading the recipe
+of a Transformer does not load torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from jumok.config.sections import ModelConfig
+from jumok.errors import UnknownName
+
+
+class Kind(NamedTuple):
+    """Where a model and its section of a recipe are."""
+
+    model: str
+    section: str
+
+
+KINDS = {
+    "transformer": Kind("jumok.models.transformer.Transformer", "jumok.config.sections.TransformerConfig"),
+    "rnn": Kind("jumok.models.rnn.RNN", "jumok.models.rnn.RNNConfig"),
+    "convs2s": Kind("jumok.models.convs2s.ConvS2S", "jumok.models.convs2s.ConvS2SConfig"),
+    "bytenet": Kind("jumok.models.bytenet.ByteNet", "jumok.models.bytenet.ByteNetConfig"),
+    "memory": Kind("jumok.models.memory.MemoryNetwork", "jumok.models.memory.MemoryConfig"),
+    "gpt": Kind("jumok.models.gpt.GPT", "jumok.models.gpt.GPTConfig"),
+    "bert": Kind("jumok.models.bert.BERT", "jumok.models.bert.BERTConfig"),
+    "electra": Kind("jumok.models.electra.ELECTRA", "jumok.models.electra.ELECTRAConfig"),
+    "classifier": Kind("jumok.models.labels.Classifier", "jumok.models.labels.LabelsConfig"),
+    "tagger": Kind("jumok.models.labels.Tagger", "jumok.models.labels.TaggerConfig"),
+}
+
+
+def find_section(kind: str, *, where: str = "") -> type[ModelConfig]:
+    """Return the section of a recipe that describes such a model."""
+    if kind not in KINDS:
+        raise UnknownName("model", kind, KINDS, where=where, hint="try: --set model.kind=transformer, the default")
+    section: type[ModelConfig] = load(KINDS[kind].section)
+    return section
+
+
+def load(path: str) -> Any:
+    """Import what a dotted path names."""
+    module, _, name = path.rpartition(".")
+    return getattr(import_module(module), name)

@@ -1,0 +1,172 @@
+"""What a translation is asked for: how to search, and what it must and must not say.  No torch.
+
+    options = SearchOptions(beam=5, length_penalty=1.0)
+    constraints = Constraints(prefix="The", forbid=("bicycle",))
+
+Both are made once, from the options of the command line or from keywords, and handed down unchanged: the translator,
+the engines, the search and the kernels read the same value.  `SearchKeywords` and `ConstraintKeywords` are the names
+that functions accept as keywords; a name that is None, or not given, takes its default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypedDict, Unpack
+
+from jumok.errors import UsageError, check_names
+
+MBR_TEMPERATURE = 0.5  # at 1 too many samples are far off (docs/log/2026-11-16-constrained-search.md)
+
+
+class SamplingKeywords(TypedDict, total=False):
+    """How to draw a token: see `SearchOptions`."""
+
+    temperature: float | None
+    top_k: int | None
+    top_p: float | None
+    seed: int | None
+
+
+class SearchKeywords(SamplingKeywords, total=False):
+    """The fields of `SearchOptions` as keywords."""
+
+    beam: int | None
+    length_penalty: float | None
+    n_best: int | None
+    extra_length: int | None
+    min_length: int | None
+    no_repeat: int | None
+    groups: int | None
+    diversity: float | None
+    coverage: float | None
+    exact: bool | None
+    sample: bool | None
+    mbr: int | None
+
+
+class ConstraintKeywords(TypedDict, total=False):
+    """The fields of `Constraints` as keywords: the same for all texts, or one for each."""
+
+    prefix: str | Sequence[str] | None
+    require: Sequence[str] | Sequence[Sequence[str]] | None
+    forbid: Sequence[str] | Sequence[Sequence[str]] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """How to search; the defaults are the paper's."""
+
+    beam: int = 4  # hypotheses kept at each step; 1 is greedy
+    length_penalty: float = 0.6  # alpha of ((5 + n) / 6)^alpha: 0 prefers short, 1 long
+    n_best: int = 1  # translations of each sentence
+    extra_length: int = 50  # tokens that the output may be longer than the source
+    min_length: int = 0  # tokens before the end
+    no_repeat: int = 0  # no so many tokens in a row twice; 0 allows it
+    groups: int = 1  # parts of the beam that keep away from each other
+    diversity: float = 0.5  # how far, where there are several
+    coverage: float = 0.0  # what a source word that nobody attends to costs (Wu et al. 2016, beta)
+    exact: bool = False  # search on until no hypothesis can still win
+    sample: bool = False  # draw instead of searching
+    temperature: float = 1.0  # of drawing: 0 is greedy, 1 the model's own
+    top_k: int = 0  # draw among the k likeliest tokens; 0 is all
+    top_p: float = 1.0  # draw among the fewest tokens that hold a share p of the probability
+    seed: int = 1  # the same seed draws the same
+    mbr: int = 0  # draw so many and take the one most like the others; 0 does not
+
+    def __post_init__(self) -> None:
+        checks = {
+            "beam": 1 <= self.beam <= 1_000,
+            "n-best": 1 <= self.n_best <= (1_000 if self.sample else self.beam),
+            "temperature": 0.0 <= self.temperature <= 100.0,
+            "top-k": self.top_k >= 0,
+            "top-p": 0.0 < self.top_p <= 1.0,
+            "length penalty": 0.0 <= self.length_penalty <= 10.0,
+            "extra length": 1 <= self.extra_length <= 10_000,
+            "min-length": 0 <= self.min_length <= 10_000,
+            "no-repeat": 0 <= self.no_repeat <= 100,
+            "groups": 1 <= self.groups <= self.beam and self.beam % self.groups == 0,
+            "diversity": 0.0 <= self.diversity <= 100.0,
+            "coverage": 0.0 <= self.coverage <= 100.0,
+            "mbr": 0 <= self.mbr <= 1_000,
+        }
+        for name, fine in checks.items():
+            if not fine:
+                hint = HINTS.get(name, "see: jumok translate --help")
+                raise UsageError(f"{name} is out of range", where=f"in {self}", hint=hint)
+
+    def change(self, **keywords: Unpack[SearchKeywords]) -> SearchOptions:
+        """The same options with what is given and not None.
+
+        Unless the beam is given it is as wide as `n_best` needs.  `mbr` draws, at temperature 0.5 unless another one is
+        given.
+        """
+        check_names("search option", keywords, SearchKeywords.__annotations__)
+        given: dict[str, Any] = {name: value for name, value in keywords.items() if value is not None}
+        if given.get("mbr"):
+            given = {"temperature": MBR_TEMPERATURE} | given | {"sample": True}
+        if "beam" not in given and not given.get("sample", self.sample):
+            given["beam"] = max(self.beam, given.get("n_best", 1))
+        return replace(self, **given)
+
+
+HINTS = {
+    "n-best": "the n best of a beam are at most its width",
+    "groups": "the beam is divided evenly: try: --beam 6 --groups 3",
+}
+
+
+@dataclass(frozen=True)
+class TokenConstraints:
+    """`Constraints` as an engine reads them: tokens that are said, and words that are not."""
+
+    prefix: tuple[int, ...] = ()
+    require: tuple[tuple[int, ...], ...] = ()
+    forbid: tuple[str, ...] = ()
+
+    @property
+    def kinds(self) -> tuple[bool, bool, bool]:
+        """Whether there is a prefix, a required phrase, a forbidden one."""
+        return bool(self.prefix), bool(self.require), bool(self.forbid)
+
+
+UNCONSTRAINED = TokenConstraints()
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """What one translation must and must not say."""
+
+    prefix: str = ""  # how it begins
+    require: tuple[str, ...] = ()  # words or phrases that are in it, in any order
+    forbid: tuple[str, ...] = ()  # words or phrases that are not
+
+    def __bool__(self) -> bool:
+        return bool(self.prefix or self.require or self.forbid)
+
+    @classmethod
+    def of(cls, count: int, **keywords: Unpack[ConstraintKeywords]) -> list[Constraints]:
+        """The constraints of each of `count` texts, from keywords that hold for all of them or name one for each."""
+        check_names("constraint", keywords, ConstraintKeywords.__annotations__)
+        given = keywords.get("prefix") or ""
+        prefixes = [given] * count if isinstance(given, str) else list(given)
+        required, forbidden = _each(keywords.get("require"), count), _each(keywords.get("forbid"), count)
+        for name, each in (("prefix", prefixes), ("require", required), ("forbid", forbidden)):
+            if len(each) != count:
+                raise UsageError(f"{len(each)} of {name!r} for {count} texts", hint="give one for all, or one for each")
+        return [cls(*each) for each in zip(prefixes, required, forbidden, strict=True)]
+
+    def encode(self, encode: Callable[[str], Sequence[int]]) -> TokenConstraints:
+        """The same for an engine, with the subwords that `encode` makes of a text; what is empty says nothing."""
+        if not self:
+            return UNCONSTRAINED
+        phrases = (tuple(encode(phrase)) for phrase in self.require)
+        prefix = tuple(encode(self.prefix))
+        return TokenConstraints(prefix, tuple(filter(None, phrases)), tuple(filter(None, self.forbid)))
+
+
+def _each(given: Sequence[str] | Sequence[Sequence[str]] | None, count: int) -> list[tuple[str, ...]]:
+    """The phrases of each of `count` texts."""
+    if not given or isinstance(given[0], str):
+        return [tuple(map(str, given or ()))] * count
+    return [tuple(phrases) for phrases in given]

@@ -1,0 +1,113 @@
+"""Sentences about the weather and the calendar: it rains, the exam is on Monday, it is three o'clock.
+
+Not here  the times themselves (times.py).
+"""
+
+from jumok.data.made.grammar import words
+from jumok.data.made.grammar.draft import (
+    AUX,
+    MAIN,
+    NOUN,
+    OWNER,
+    PLACE,
+    SUBJECT,
+    TIME,
+    VERB,
+    Draft,
+    Mood,
+    Part,
+    Person,
+    Talk,
+)
+from jumok.data.made.grammar.endings import attach
+from jumok.data.made.grammar.nouns import somebody, where
+from jumok.data.made.grammar.predicates import Manner, quality_group, verb_group
+from jumok.data.made.grammar.states import a_refusal, a_tense, copula, existing, owned_by, the
+from jumok.data.made.grammar.times import FAR, NEAR, NOW, TODAY, WEEKDAY, a_clock, a_date, a_time
+
+
+def weather(talk: Talk, draft: Draft) -> None:
+    """It rained in Seoul yesterday: 어제 서울에 비가 왔어요.  It will be cold: 서울은 추울 거예요."""
+    asks = talk.chance(0.25)
+    mood: Mood = talk.choose(("past", "past", "future", "future", "progressive"))
+    place = where(talk.choose((*words.CITIES, *words.COUNTRIES)), "at")
+    falls = talk.chance(0.5)
+    if mood == "progressive" and not falls:
+        mood = "present"
+    time = {"progressive": NOW, "present": TODAY}.get(mood) or a_day(talk, mood)
+    refusal = a_refusal(talk, Person(place, "third"), asks)
+    manner = Manner(talk.level, asks)
+    draft.speak(time, TIME)
+    if falls:
+        verb, korean = talk.choose(((words.VERBS["rain 오다"], "비"), (words.VERBS["snow 오다"], "눈")))
+        front, rest, predicate = verb_group(verb, mood, refusal, "third", asks, manner)
+        draft.speak(place, PLACE, "in")
+        draft.add(*attach(korean, "subject"), MAIN)
+    else:
+        front, rest, predicate = quality_group(talk.choose(words.CLIMATES), mood, refusal, "third", asks, manner)
+        draft.speak(place, PLACE, "topic")
+    draft.say((*front, ("it", MAIN), *rest), VERB)
+    draft.say(place.english, PLACE)
+    draft.say(time.english, TIME)
+    draft.end(predicate, asks=asks)
+
+
+def a_day(talk: Talk, mood: Mood) -> Part:
+    """A time long enough for weather."""
+    share = talk.random.random()
+    if share < 0.6:
+        return talk.choose((*NEAR["past"], *FAR["past"]) if mood == "past" else NEAR["future"])
+    return a_date(talk) if share < 0.8 else talk.choose(WEEKDAY)
+
+
+def event(talk: Talk, draft: Draft) -> None:
+    """The exam is at ten on Monday.  When is the party?"""
+    tense, asks = a_tense(talk), talk.chance(0.12)
+    part = the(*talk.choose(words.EVENTS))
+    be_form = (("was" if tense == "past" else "is"), MAIN)
+    if asks:
+        draft.say((("when", MAIN), (be_form[0], AUX)), VERB)
+        draft.both(part, SUBJECT, "topic")
+        return draft.end(copula(talk, "언제", tense, asks=True), asks=True)
+    time = a_time(talk, "past" if tense == "past" else "future", era=True)
+    draft.both(part, SUBJECT, "topic")
+    draft.say((be_form,), VERB)
+    draft.both(time, TIME)
+    draft.end(existing(talk, "있", tense, asks=False, denies=False, honoured=False))
+
+
+def calendar(talk: Talk, draft: Draft) -> None:
+    """Today is Monday.  My birthday is March 5th.  It is three twenty now."""
+    share = talk.random.random()
+    if share < 0.35:
+        time = a_clock(talk, "")
+        draft.say((("it is", AUX),), VERB)
+        time_is(talk, draft, time, Part((("now", NOUN),), (("지금", "", NOUN),)))
+    else:
+        owner = my_birthday(talk) if share < 0.8 else None
+        word, korean = talk.choose((("today", "오늘"), ("tomorrow", "내일")))
+        part = owner or Part(((word, NOUN),), ((korean, "", NOUN),))
+        draft.say(part.english, SUBJECT)
+        draft.say((("is", AUX),), VERB)
+        time = a_date(talk) if owner or talk.chance(0.6) else talk.choose(WEEKDAY)
+        time_is(talk, draft, time, part, said=True)
+
+
+def my_birthday(talk: Talk) -> Part:
+    if talk.chance(0.3):
+        mine = "내" if talk.level == "plain" else "제"
+        return Part((("my", OWNER), ("birthday", NOUN)), ((mine, "", OWNER), ("생일", "", NOUN)))
+    return owned_by(somebody(talk, elders=False, crowds=False).part, "birthday", "생일")
+
+
+def time_is(talk: Talk, draft: Draft, time: Part, topic: Part, *, said: bool = False) -> None:
+    """Say the time without its preposition and end it with the copula."""
+    (first, mask), *rest = time.english
+    bare = first.split(" ", 1)[1:]
+    draft.say((*((word, mask) for word in bare), *rest), TIME)
+    if not said:
+        draft.say(topic.english, SUBJECT)
+    draft.speak(topic, SUBJECT, "topic")
+    *before, (stem, _, last) = time.korean
+    draft.speak(Part((), tuple(before)), TIME)
+    draft.add(stem, copula(talk, stem)[0][1], last << TIME | AUX << VERB)

@@ -1,0 +1,123 @@
+"""Questions about actions: yes or no, what, where, when, who, why, how, how many, what time.
+
+English moves the question word to the front, Korean leaves it in its place.
+Not here  questions about states (states.py).
+"""
+
+from functools import cache
+
+from jumok.data.made.grammar.actions import Clause, a_clause, a_frame, a_mood, a_negation, add_time, tell
+from jumok.data.made.grammar.draft import COUNT, NOUN, UNIT, Draft, English, Mood, Part, Person, Talk
+from jumok.data.made.grammar.endings import Level, attach
+from jumok.data.made.grammar.nouns import an_asked_subject, plural
+from jumok.data.made.grammar.words import VERBS, Noun
+
+QUESTION_WORDS: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
+    "when": ("when", (("언제", ""),)),
+    "what time": ("what time", (("몇", ""), ("시", "에"))),
+    "where": ("where", (("어디", ""),)),
+    "who": ("who", (("누구", ""),)),
+    "why": ("why", (("왜", ""),)),
+    "how": ("how", (("어떻게", ""),)),
+}
+
+
+@cache
+def asking(name: str, *, residue: str = "", fixed: bool = False) -> Part:
+    """A question word: English fronts it, Korean leaves it in its place."""
+    english, korean = QUESTION_WORDS[name]
+    stay = ((residue, 1),) if residue else ()
+    return Part(stay, tuple((stem, particle, 1) for stem, particle in korean), front=((english, 1),), fixed=fixed)
+
+
+@cache
+def asking_what(level: Level, role: str) -> Part:
+    korean = (("뭘" if role == "object" else "뭐가"), "", 1) if level == "plain" else (*attach("무엇", role), 1)
+    return Part((), (korean,), front=(("what", 1),), fixed=True)
+
+
+@cache
+def asking_how_many(noun: Noun, role: str) -> Part:
+    """How many apples: 사과를 몇 개; how many cups of coffee: 커피를 몇 잔."""
+    korean = ((*attach(noun.korean, role), NOUN), ("몇", "", COUNT), (noun.unit, "", UNIT))
+    front: tuple[English, ...]
+    if noun.measure:
+        front = (("how many", COUNT), (f"{plural(noun.measure)} of", UNIT), (noun.english, NOUN))
+    else:
+        front = (("how many", COUNT | UNIT), (noun.plural, NOUN))
+    return Part((), korean, noun.korean, front=front, fixed=True)
+
+
+def question(talk: Talk, draft: Draft) -> None:
+    """Did you ...?  What, where, when, who, why, how, how many, what time ...?"""
+    frame, subject = a_frame(talk), an_asked_subject(talk)
+    mood: Mood = a_mood(talk, frame)
+    if mood in ("must", "wanted", "could"):
+        mood = "past"
+    clause = a_clause(talk, subject, frame, mood)
+    clause.span = None
+    add_time(talk, clause, asks=True)
+    ask(talk, clause)
+    tell(talk, draft, clause, asks=True, inverts=clause.asked is not clause.subject.part)
+
+
+def ask(talk: Talk, clause: Clause) -> None:
+    """Turn one constituent into a question word, or none for a yes/no question."""
+    frame, share = clause.frame, talk.random.random()
+    if share < 0.34:
+        return
+    if frame.verb.aspect == "state":
+        if share < 0.7:
+            ask_object(talk, clause)
+        return
+    if share < 0.48 and frame.takes != "nothing":
+        ask_object(talk, clause)
+    elif share < 0.60 and (frame.places or frame.takes == "place"):
+        ask_place(clause)
+    elif share < 0.74 and clause.mood in ("past", "future", "present", "want"):
+        hour = clause.mood != "want" and talk.chance(0.4)
+        clause.asked = clause.time = asking("what time" if hour else "when", fixed=True)
+        clause.time_at = "end"
+    elif share < 0.83:
+        clause.subject = Person(asking("who"), "third")
+        clause.asked = clause.subject.part
+    elif share < 0.93:
+        clause.asked = clause.why = asking("why", fixed=True)
+        clause.negation = a_negation(talk, clause.mood, clause.subject, 0.5)
+        if clause.negation == "long":
+            clause.negation = "short"
+    elif frame.company and not clause.tool:
+        clause.asked = clause.company = asking("who", residue="with")
+    elif frame.takes == "place" and frame.tools:
+        clause.asked = clause.tool = asking("how", fixed=True)
+        clause.company = None
+
+
+def ask_object(talk: Talk, clause: Clause) -> None:
+    frame = clause.frame
+    if frame.takes == "person":
+        clause.asked = clause.object = asking("who")
+    elif frame.takes == "place":
+        ask_place(clause)
+    else:
+        noun = talk.choose(frame.objects)
+        assert isinstance(noun, Noun)
+        countable = noun.unit and noun.plural != "=" and "number" in frame.determiners
+        if countable and talk.chance(0.4):
+            clause.asked = clause.object = asking_how_many(noun, clause.role)
+        elif frame.verb.base not in AMBIGUOUS:
+            clause.asked = clause.object = asking_what(talk.level, clause.role)
+
+
+# take, play, wear: Korean needs to know what (버스를 타다 but 사진을 찍다), so nobody asks
+AMBIGUOUS = frozenset(
+    one.base for one in VERBS.values() for two in VERBS.values() if one.base == two.base and one.stem != two.stem
+)
+
+
+def ask_place(clause: Clause) -> None:
+    """Where: 어디에서 for an action, 어디에 or 어디로 for a destination."""
+    if clause.frame.takes == "place":
+        clause.asked = clause.object = asking("where", residue="to" if clause.frame.verb.base == "move" else "")
+    else:
+        clause.asked = clause.place = asking("where")

@@ -1,0 +1,351 @@
+"""Sentences about states: what things are like, who is what, what one has, where things are.
+
+Not here  the weather and the calendar (occasions.py), what people do (actions.py).
+"""
+
+from functools import cache
+
+from jumok.data.made.grammar import words
+from jumok.data.made.grammar.draft import (
+    AUX,
+    COUNT,
+    MAIN,
+    NEG,
+    NOUN,
+    OBJECT,
+    OWNER,
+    PLACE,
+    SUBJECT,
+    TIME,
+    VERB,
+    Draft,
+    Korean,
+    Negation,
+    Number,
+    Part,
+    Person,
+    Talk,
+)
+from jumok.data.made.grammar.endings import COPULAS, Stem, Tense, attach, copula_forms, denied, finish, pick
+from jumok.data.made.grammar.nouns import (
+    ADJECTIVES_OF,
+    a_subject,
+    a_thing,
+    an_asked_subject,
+    article,
+    floating,
+    somebody,
+    speaker,
+    thing,
+    where,
+)
+from jumok.data.made.grammar.predicates import Group, Manner, be_group, english_group, korean_group, quality_group
+from jumok.data.made.grammar.times import ANCHORS, NEAR, NOW, TODAY
+from jumok.data.made.grammar.words import Adjective, Noun
+
+DESCRIBED = tuple(noun for noun in words.NOUNS if ADJECTIVES_OF[noun] and "subject" not in noun.tags)
+
+
+def _alike(adjective: Adjective) -> list[list[Noun]]:
+    """Group the nouns an adjective describes by kind (their first tag), so that cats are compared with dogs."""
+    kinds: dict[str, list[Noun]] = {}
+    for noun in DESCRIBED:
+        if adjective in ADJECTIVES_OF[noun] and noun.plural != "=":
+            kinds.setdefault(noun.tags[0], []).append(noun)
+    return [nouns for nouns in kinds.values() if len(nouns) > 1]
+
+
+COMPARED = {adjective: _alike(adjective) for adjective in words.ADJECTIVES}
+OWNED = tuple(noun for noun in words.tagged("thing", "pet", "lose", "costly", "relation") if noun.unit)
+PLACED = tuple(noun for noun in words.tagged("lose", "pet", "lend") if "costly" not in noun.tags)
+
+
+def a_tense(talk: Talk) -> Tense:
+    return "past" if talk.chance(0.25) else "present"
+
+
+def a_refusal(talk: Talk, person: Person, asks: bool) -> Negation:
+    """Draw a negation for "to be"; "am not" has no short form."""
+    if asks or not talk.chance(0.28):
+        return ""
+    return "long" if person.number == "I" or talk.chance(0.45) else "short"
+
+
+def an_owned_thing(talk: Talk, noun: Noun, *, asks: bool) -> Part:
+    """This bag, that bag, Minsu's bag, my bag (whose qualities nobody asks for)."""
+    style = talk.choose(("this", "that", "name") if asks else ("this", "that", "name", "my"))
+    if noun.plural == "=" and style in ("this", "that"):
+        style = "name"
+    return named_thing(talk, noun) if style == "name" else thing(noun, style, talk.level)
+
+
+def named_thing(talk: Talk, noun: Noun) -> Part:
+    return owned_by(somebody(talk, elders=False, crowds=False).part, noun.english, noun.korean)
+
+
+@cache
+def owned_by(owner: Part, english: str, korean: str) -> Part:
+    """Minsu's bag: 민수 씨 가방, with no particle in between."""
+    *first, (last, _) = owner.english
+    return Part(
+        (*((text, OWNER) for text, _ in first), (last + "'s", OWNER), (english, NOUN)),
+        (*((stem, "", OWNER) for stem, _, _ in owner.korean), (korean, "", NOUN)),
+        korean,
+    )
+
+
+@cache
+def the(english: str, korean: str) -> Part:
+    return Part(((f"the {english}", NOUN),), ((korean, "", NOUN),), korean)
+
+
+def be(
+    draft: Draft, person: Person, group: Group, *, asks: bool = False, time: Part | None = None, bare: str = ""
+) -> None:
+    """Subject, time, predicate; `bare` is the body part that hunger and thirst name."""
+    front, rest, korean = group
+    draft.say(front, VERB)
+    draft.say(person.part.english, VERB if person.number == "you" else SUBJECT)
+    draft.say(rest, VERB)
+    if person.part.korean:
+        draft.speak(person.part, SUBJECT, "topic")
+    if time:
+        draft.both(time, TIME)
+    if bare:
+        draft.add(*attach(bare, "subject"), MAIN)
+    draft.end(korean, asks=asks)
+
+
+# ---------------------------------------------------------------- what things and people are like
+
+
+def quality(talk: Talk, draft: Draft) -> None:
+    """This bag is expensive.  The library wasn't quiet.  Is that novel long?"""
+    asks, tense = talk.chance(0.22), a_tense(talk)
+    if talk.chance(0.25):
+        place = talk.choose(words.BUILDINGS)
+        part, adjective = the(place.english, place.korean), talk.choose(words.PLACE_ADJECTIVES)
+    else:
+        noun = talk.choose(DESCRIBED)
+        part, adjective = an_owned_thing(talk, noun, asks=asks), talk.choose(ADJECTIVES_OF[noun])
+    number: Number = "plural" if part.english[-1][0] in ("shoes", "socks") else "third"
+    person = Person(part, number)
+    group = quality_group(adjective, tense, a_refusal(talk, person, asks), number, asks, Manner(talk.level, asks))
+    be(draft, person, group, asks=asks)
+    draft.combinations.append(f"{adjective.stem.text}다+{part.key}")
+
+
+def comparison(talk: Talk, draft: Draft) -> None:
+    """This bag is more expensive than that hat: 이 가방은 그 모자보다 더 비싸요."""
+    adjective, asks = talk.choose(words.ADJECTIVES), talk.chance(0.2)
+    one, two = talk.random.sample(talk.choose(COMPARED[adjective]), 2)
+    front, rest = be_group("present", "", "third", asks)
+    draft.say(front, VERB)
+    draft.both(thing(one, "this", talk.level), SUBJECT, "topic")
+    *more, word = adjective.more.split()
+    draft.say((*rest, ("more", NEG), (word, MAIN)) if more else (*rest, (word, MAIN | NEG)), VERB)
+    draft.say((("than", NOUN),), OBJECT)
+    draft.both(thing(two, "that", talk.level), OBJECT, "than")
+    draft.end((("더", "", NEG), (finish(adjective.stem, "present", talk.level, asks), "", MAIN | AUX)), asks=asks)
+    draft.combinations += [f"{adjective.stem.text}다+{noun.korean}" for noun in (one, two)]
+
+
+def feeling(talk: Talk, draft: Draft) -> None:
+    """I am hungry now.  Was Minsu tired yesterday?"""
+    asks, tense = talk.chance(0.3), a_tense(talk)
+    person = an_asked_subject(talk) if asks else a_subject(talk)
+    adjective = talk.choose(words.FEELINGS)
+    time = talk.choose((TODAY, ANCHORS["past"] if tense == "past" else NOW, None))
+    manner = Manner(talk.level, asks, person.honoured)
+    group = quality_group(adjective, tense, a_refusal(talk, person, asks), person.number, asks, manner)
+    be(draft, person, group, asks=asks, time=time, bare=adjective.bare)
+
+
+def job(talk: Talk, draft: Draft) -> None:
+    """Minsu is a doctor.  My father wasn't a soldier."""
+    asks, tense = talk.chance(0.2), a_tense(talk)
+    known = somebody(talk, crowds=False) if talk.chance(0.7) else speaker("I", talk.level)
+    person = an_asked_subject(talk) if asks else known
+    if person.number == "plural":
+        person = speaker("you", talk.level)
+    english, korean = talk.choose(words.JOBS)
+    refusal: Negation = "short" if a_refusal(talk, person, asks) and person.number != "I" else ""
+    front, rest = be_group(tense, refusal, person.number, asks)
+    rest = (*rest, (f"{article(english)} {english}", MAIN))
+    korean_group_ = copula(talk, korean, tense, asks=asks, denies=bool(refusal), honoured=person.honoured)
+    be(draft, person, (front, rest, korean_group_), asks=asks)
+
+
+def copula(
+    talk: Talk,
+    korean: str,
+    tense: Tense = "present",
+    *,
+    asks: bool = False,
+    denies: bool = False,
+    honoured: bool = False,
+) -> tuple[Korean, ...]:
+    """의사예요, 학생이에요; 의사가 아니에요."""
+    if denies:
+        return (*attach(korean, "subject"), MAIN), (denied(talk.level, tense, asks, honoured), "", NEG | AUX)
+    ending = pick(korean, copula_forms(COPULAS[talk.level, tense, asks, honoured]))
+    return ((korean, ending, MAIN | AUX),)
+
+
+PRICED = (
+    ((*words.tagged("fruit", "drink", "level"), words.noun("pencil"), words.noun("sandwich")), words.CHEAP),
+    (tuple(noun for noun in words.tagged("goods", "furniture") if noun.plural != "="), words.DEAR),
+    (tuple(noun for noun in words.tagged("machine", "costly") if "level" not in noun.tags), words.DEAREST),
+)
+
+
+def price(talk: Talk, draft: Draft) -> None:
+    """This bag is thirty thousand won.  How much is that hat?"""
+    nouns, prices = talk.choose(PRICED)
+    noun = talk.choose(nouns)
+    part = thing(noun, talk.choose(("this", "that")), talk.level)
+    if talk.chance(0.3):
+        draft.say((("how much", MAIN), ("is", AUX)), VERB)
+        draft.both(part, SUBJECT, "topic")
+        return draft.end(copula(talk, "얼마", asks=True), asks=True)
+    english, korean = talk.choose(prices)
+    draft.both(part, SUBJECT, "topic")
+    draft.say((("is", AUX), (english, MAIN), ("won", AUX)), VERB)
+    draft.end(((korean, "", MAIN), *((stem, ending, AUX) for stem, ending, _ in copula(talk, "원"))))
+
+
+# ---------------------------------------------------------------- having and being somewhere
+
+
+def existing(talk: Talk, stem: str, tense: Tense, *, asks: bool, denies: bool, honoured: bool) -> tuple[Korean, ...]:
+    """있어요, 없어요; honoured people 계세요, 안 계세요, and what they have 있으세요."""
+    manner = Manner(talk.level, asks, honoured)
+    if stem == "계시":
+        return korean_group(Stem("계시"), "계시", True, tense, "short" if denies else "", manner)
+    return korean_group(Stem("없" if denies else "있"), "", True, tense, "", manner)
+
+
+def possession(talk: Talk, draft: Draft) -> None:
+    """I have two cats: 저는 고양이가 두 마리 있어요."""
+    asks, tense = talk.chance(0.3), a_tense(talk)
+    person = an_asked_subject(talk) if asks else a_subject(talk)
+    denies = not asks and talk.chance(0.3)
+    noun = talk.choose(OWNED)
+    part = a_thing(talk, noun, "a adjective" if denies else "a number adjective")
+    front, rest = english_group(words.VERBS["have 있다"], tense, "short" if denies else "", person.number, asks)
+    korean = existing(talk, "있", tense, asks=asks, denies=denies, honoured=person.honoured)
+    draft.say(front, VERB)
+    draft.say(person.part.english, VERB if person.number == "you" else SUBJECT)
+    draft.say(rest, VERB)
+    draft.say(part.english, OBJECT)
+    if person.part.korean:
+        draft.speak(person.part, SUBJECT, "topic")
+    draft.speak(floating(part, "subject") if len(part.korean) == 3 else part, OBJECT, "subject")
+    draft.end(only_main(korean), asks=asks)
+    draft.combinations += [part.combination] if part.combination else []
+
+
+def only_main(korean: tuple[Korean, ...]) -> tuple[Korean, ...]:
+    """Align the last word with every bit of the verb."""
+    return *korean[:-1], (*korean[-1][:2], MAIN | AUX | NEG if len(korean) == 1 else MAIN | AUX)
+
+
+def existence(talk: Talk, draft: Draft) -> None:
+    """There are three birds in the park: 공원에 새가 세 마리 있어요."""
+    asks, tense = talk.chance(0.25), a_tense(talk)
+    if talk.chance(0.5):
+        scene, _ = talk.choose(words.SCENES)
+        spot, noun = where(words.PLACES[scene], "at"), talk.choose(SCENE_NOUNS[scene])
+    else:
+        noun = talk.choose(PLACED)
+        spot = a_spot(talk, noun)
+    denies = not asks and talk.chance(0.2)
+    many = talk.number(2, 7) if noun.unit and not denies and talk.chance(0.6) else 0
+    part = thing(noun, "a", talk.level, many)
+    number: Number = "plural" if many else "third"
+    be_forms = be_group(tense, "short" if denies else "", number, asks)
+    verb = tuple((text, MAIN) for text, _ in (*be_forms[0], *be_forms[1]))
+    draft.say((*verb, ("there", MAIN)) if asks else (("there", MAIN), *verb), VERB)
+    draft.say(part.english, OBJECT)
+    draft.both(spot, PLACE, "in")
+    draft.speak(floating(part, "subject") if many else part, OBJECT, "subject")
+    draft.end(existing(talk, "있", tense, asks=asks, denies=denies, honoured=False), asks=asks)
+
+
+SCENE_NOUNS = {
+    scene: tuple(noun for noun in words.tagged(*tags.split()) if noun.plural) for scene, tags in words.SCENES
+}
+
+
+def a_spot(talk: Talk, noun: Noun) -> Part:
+    """On the desk: 책상 위."""
+    while True:
+        english, korean, bases = talk.choose(words.SPOTS)
+        base = words.noun(talk.choose(bases.split()))
+        if base is not noun:
+            return spot(english, korean, base.english, base.korean)
+
+
+@cache
+def spot(english: str, korean: str, base: str, korean_base: str) -> Part:
+    return Part(((english, OWNER), (f"the {base}", NOUN)), ((korean_base, "", NOUN), (korean, "", OWNER)))
+
+
+def location(talk: Talk, draft: Draft) -> None:
+    """My bag is on the desk.  The bank isn't next to the library.  Where is Minsu's umbrella?"""
+    asks, tense = talk.chance(0.35), a_tense(talk)
+    if talk.chance(0.3):
+        one, two = talk.random.sample(words.BUILDINGS, 2)
+        part, place = the(one.english, one.korean), spot(*talk.choose(words.STREET), two.english, two.korean)
+        tense = "present"
+    else:
+        noun = talk.choose(PLACED)
+        part = thing(noun, "my", talk.level) if talk.chance(0.5) else named_thing(talk, noun)
+        place = a_spot(talk, noun)
+    if asks and talk.chance(0.5):
+        place = Part((("where", 1),), (("어디", "", 1),))
+    lies(talk, draft, Person(part, "third"), place, tense, asks=asks)
+
+
+def whereabouts(talk: Talk, draft: Draft) -> None:
+    """Minsu is at the library now.  Where are you?  My grandmother isn't at home: 안 계세요."""
+    asks, tense = talk.chance(0.35), a_tense(talk)
+    person = an_asked_subject(talk) if asks else a_subject(talk)
+    place = where(talk.choose(list(words.PLACES.values())), "at")
+    if asks and talk.chance(0.4):
+        place = Part((("where", 1),), (("어디", "", 1),))
+    time = (NOW if tense == "present" else talk.choose(NEAR["past"])) if talk.chance(0.7) else None
+    lies(talk, draft, person, place, tense, asks=asks, time=time)
+
+
+def floor(talk: Talk, draft: Draft) -> None:
+    """The cafe is on the third floor: 카페는 삼 층에 있어요."""
+    place, n = talk.choose(words.INDOORS), talk.number(0, 9)
+    on = Part(
+        (("on the", NOUN), (words.ORDINALS[n], COUNT), ("floor", NOUN)), ((words.SINO[n], "", COUNT), ("층", "", NOUN))
+    )
+    lies(talk, draft, Person(the(place.english, place.korean), "third"), on, "present", asks=talk.chance(0.25))
+
+
+def lies(
+    talk: Talk, draft: Draft, person: Person, place: Part, tense: Tense, *, asks: bool, time: Part | None = None
+) -> None:
+    """Someone or something is somewhere; "where" comes first in English."""
+    denies = not asks and talk.chance(0.2)
+    negation: Negation = "" if not denies else "long" if person.number == "I" else "short"
+    front, rest = be_group(tense, negation, person.number, asks)
+    wh = place.english[0][0] == "where"
+    if wh:
+        draft.say(place.english, PLACE)
+    draft.say(front, VERB)
+    draft.say(person.part.english, VERB if person.number == "you" else SUBJECT)
+    draft.say(rest, VERB)
+    if person.part.korean:
+        draft.speak(person.part, SUBJECT, "topic")
+    if not wh:
+        draft.say(place.english, PLACE)
+    if time:
+        draft.both(time, TIME)
+    draft.speak(place, PLACE, "in")
+    stem = "계시" if person.honoured else "있"
+    draft.end(only_main(existing(talk, stem, tense, asks=asks, denies=denies, honoured=person.honoured)), asks=asks)

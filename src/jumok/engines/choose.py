@@ -1,0 +1,88 @@
+"""Which engine translates: the fast one where it can do what is asked, torch for everything else.
+
+An engine is made when it is first needed, so that torch is not loaded where nobody needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, cast
+
+from jumok.config.search import SearchOptions, TokenConstraints
+from jumok.engines.options import Engine, EngineOptions, FastEngine, check_support
+from jumok.errors import Unsupported
+from jumok.storage.bundle import Bundle
+
+if TYPE_CHECKING:
+    from jumok.engines.torch_engine import TorchEngine
+    from jumok.models.base import Seq2Seq
+
+
+class Engines:
+    """The engines of a model, or of several whose probabilities are averaged."""
+
+    def __init__(self, bundles: Sequence[Bundle], options: EngineOptions, say: Callable[[str], None]) -> None:
+        """`say` is told, once for each reason and in one line, why torch is taken instead of the engine asked for."""
+        self.bundles, self.options, self.say = list(bundles), options, say
+        self.reasons = set[str]()
+
+    @cached_property
+    def torch(self) -> TorchEngine:
+        """The reference engine, which can do everything."""
+        from jumok.decoding.ensemble import Ensemble
+        from jumok.engines.torch_engine import TorchEngine
+        from jumok.storage import checkpoint
+
+        device, deterministic = self.options.device, self.options.deterministic
+        models = [cast("Seq2Seq", checkpoint.with_model(bundle).model.to(device)) for bundle in self.bundles]
+        surfaces = self.bundles[0].vocabularies.target.surfaces
+        model = Ensemble(models) if len(models) > 1 else models[0]
+        return TorchEngine(model, device=device, surfaces=surfaces, deterministic=deterministic)
+
+    @cached_property
+    def fast(self) -> FastEngine | None:
+        """The fast engine, or None where it was not asked for or cannot run this model, which is reported."""
+        if self.options.engine == "torch":
+            return None
+        try:
+            return self._make_fast()
+        except Unsupported as reason:
+            self._report(reason)
+            return None
+
+    def _make_fast(self) -> FastEngine:
+        if self.options.device != "cpu":
+            raise Unsupported(f"the fast engines run on the processor, not on {self.options.device}")
+        if len(self.bundles) > 1:
+            raise Unsupported("the fast engines run one model at a time")
+        [bundle], shortlist = self.bundles, self.options.shortlist
+        if self.options.engine == "ctranslate2":
+            from jumok.engines.ctranslate2_engine import CTranslate2Engine
+
+            precision, deterministic = self.options.precision or "int8", self.options.deterministic
+            return CTranslate2Engine(bundle, precision=precision, shortlist=shortlist, deterministic=deterministic)
+        from jumok.engines.native_engine import NativeEngine
+
+        return NativeEngine(bundle, shortlist=shortlist)
+
+    @property
+    def description(self) -> str:
+        """What ordinary searches run on, in a few words."""
+        return "torch" if self.fast is None else self.fast.description
+
+    def choose(self, options: SearchOptions, constraints: Sequence[TokenConstraints]) -> Engine:
+        """The engine that does this search."""
+        if self.fast is None:
+            return self.torch
+        try:
+            check_support(self.fast, options, constraints)
+        except Unsupported as reason:
+            self._report(reason)
+            return self.torch
+        return self.fast
+
+    def _report(self, reason: Unsupported) -> None:
+        if reason.what not in self.reasons:
+            self.reasons.add(reason.what)
+            self.say(f"with the torch engine: {reason.what}")

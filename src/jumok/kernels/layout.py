@@ -1,0 +1,91 @@
+"""What the kernels know of a Transformer: which recipes they take, and the names and shapes of the weights of a layer.
+
+All that packs weights or hands them to the kernels reads them from here; no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from jumok.config.sections import ModelConfig, TransformerConfig
+
+SIDES = ("encoder", "decoder")
+EMBEDDINGS = {"encoder": "source", "decoder": "target"}
+EPS = 1e-5  # of every norm
+
+
+def find_obstacle(config: ModelConfig, *, training: bool = False) -> str | None:
+    """Say what of a model the kernels do not have; None if they can run all of it."""
+    if not isinstance(config, TransformerConfig):
+        return f"there are no kernels for {config.kind} models"
+    reasons = {
+        f"norm={config.norm!r}": config.norm != "layer",
+        f"join={config.join!r}": config.join != "add",
+        f"score={config.score!r}": config.score == "additive",
+        f"activation={config.activation!r}": config.activation != "relu",
+        "residual=false": not config.residual,
+        "d_k or d_v that is not a multiple of 8": config.key_width % 8 != 0 or config.value_width % 8 != 0,
+        f"positions={config.positions!r} in training": training and config.positions == "learned",
+    }
+    return next((f"the kernels have no {name}" for name, true in reasons.items() if true), None)
+
+
+class Matrix(NamedTuple):
+    """A matrix of a layer: its field in the structure of the kernels, its name in the model, its shape."""
+
+    field: str
+    name: str
+    rows: int
+    columns: int
+
+
+def list_matrices(config: TransformerConfig, *, decoder: bool) -> list[Matrix]:
+    """List the matrices of one layer in the order in which they are used."""
+    width, keys, values = config.d_model, config.heads * config.key_width, config.heads * config.value_width
+    attention = [Matrix("qkv", "attention.qkv", 2 * keys + values, width)]
+    attention += [Matrix("self_output", "attention.output", width, values)]
+    cross = [Matrix("query", "cross.query", keys, width), Matrix("key_value", "cross.memory", keys + values, width)]
+    cross += [Matrix("cross_output", "cross.output", width, values)]
+    network = [Matrix("inner", "feed_forward.inner", config.d_ff, width)]
+    network += [Matrix("outer", "feed_forward.outer", width, config.d_ff)]
+    return [*attention, *(cross if decoder else []), *network]
+
+
+def list_norms(*, decoder: bool) -> list[str]:
+    """List the residual paths of one layer, each of which has a norm, in the order in which they are used."""
+    return ["attention_path", *(["cross_path"] if decoder else []), "feed_forward_path"]
+
+
+def count_layers(config: TransformerConfig, side: str) -> int:
+    return config.encoder_layers if side == "encoder" else config.decoder_layers
+
+
+def walk(config: TransformerConfig) -> Iterator[str]:
+    """Yield the modules whose weight and bias a training pass reads, in its order; "" where it has no norm."""
+    for side in SIDES:
+        decoder = side == "decoder"
+        for number in range(count_layers(config, side)):
+            path, norms = "", iter(list_norms(decoder=decoder))
+            for matrix in list_matrices(config, decoder=decoder):
+                part = matrix.name.partition(".")[0]
+                if path and part != path:
+                    yield f"{side}.{number}.{next(norms)}.norm"
+                path = part
+                yield f"{side}.{number}.{matrix.name}"
+            yield f"{side}.{number}.{next(norms)}.norm"
+        yield f"{side}_norm" if config.norm_place == "pre" else ""
+
+
+def list_dropouts(config: TransformerConfig) -> list[str]:
+    """List the dropout modules in the order in which they are applied."""
+    names = []
+    for side in SIDES:
+        names.append(f"{EMBEDDINGS[side]}.dropout")
+        for number in range(count_layers(config, side)):
+            names += [f"{side}.{number}.{path}.dropout" for path in list_norms(decoder=side == "decoder")]
+    return names
+
+
+def scale_of_scores(config: TransformerConfig) -> float:
+    return 1.0 if config.score == "dot" else config.key_width**-0.5

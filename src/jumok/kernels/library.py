@@ -1,0 +1,194 @@
+"""Kernels in C for what torch does in many passes: compiled on the machine they run on, once, and loaded by ctypes.
+
+`load()` gives them, or None where there is no compiler; every caller then takes its plain torch path, which gives
+the same numbers up to rounding, and `problem()` says why.  The compiled file lives in the user's cache under a name
+made of the source, the compiler's flags and the processor, so that it is never stale and never the wrong one.
+
+Not here the functions that call the kernels (kernels/ops.py).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+
+from jumok.disk import user_cache
+from jumok.kernels.structs import DOUBLE, FLOAT, LONG, POINTER
+
+SOURCES = sorted((Path(__file__).parent / "c").glob("*.c"))
+HEADERS = sorted((Path(__file__).parent / "c").glob("*.h"))
+FLAGS = (
+    "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp", "-shared", "-fPIC",
+    "-fvisibility=hidden",
+)  # fmt: skip
+PATIENCE = 1_800.0  # seconds to compile; usually 10, many times that on an emulated or overloaded machine
+KEY, FLAG, TEXT = ctypes.c_uint64, ctypes.c_int, ctypes.c_char_p
+SIGNATURES: dict[str, tuple[object, list[object]]] = {
+    "jk_struct_size": (LONG, [TEXT]),
+    "jk_compiler": (TEXT, []),
+    "jk_dropout": (None, [*[POINTER] * 2, LONG, KEY, FLOAT]),
+    "jk_embed": (None, [*[POINTER] * 5, *[LONG] * 2, FLOAT, KEY, FLOAT]),
+    "jk_embed_backward": (None, [*[POINTER] * 3, *[LONG] * 2, FLOAT, KEY, FLOAT]),
+    "jk_norm": (None, [*[POINTER] * 6, *[LONG] * 2, FLOAT]),
+    "jk_norm_backward": (None, [*[POINTER] * 8, *[LONG] * 2]),
+    "jk_linear": (None, [*[POINTER] * 9, *[LONG] * 3, FLOAT, FLAG, KEY, FLOAT]),
+    "jk_linear_backward": (None, [*[POINTER] * 14, *[LONG] * 3, KEY, FLOAT]),
+    "jk_output_packed_size": (LONG, [LONG] * 2),
+    "jk_output_pack": (None, [*[POINTER] * 2, *[LONG] * 2]),
+    "jk_output_scratch_size": (LONG, [LONG] * 2),
+    "jk_output_loss": (DOUBLE, [*[POINTER] * 8, *[LONG] * 3, FLOAT]),
+    "jk_attention": (None, [POINTER] * 6),
+    "jk_attention_backward": (None, [POINTER] * 10),
+    "jk_attention_saved_size": (LONG, [POINTER]),
+    "jk_pass_size": (LONG, [POINTER]),
+    "jk_pass_forward": (None, [POINTER] * 3),
+    "jk_pass_backward": (None, [POINTER] * 3),
+    "jk_decode_step": (None, [POINTER] * 3),
+    "jk_encode": (None, [*[POINTER] * 4, *[LONG] * 2, POINTER]),
+    "jk_search": (None, [POINTER] * 3),
+    "jk_packed_size": (LONG, [LONG] * 2),
+    "jk_pack_weight": (None, [*[POINTER] * 2, *[LONG] * 2]),
+    "jk_candidates": (None, [*[POINTER] * 4, *[LONG] * 4]),
+    "jk_log_sum_exp": (None, [*[POINTER] * 2, *[LONG] * 2]),
+    "jk_reduce_gradients": (DOUBLE, [*[POINTER] * 3, *[LONG] * 4]),
+    "jk_muon": (None, [*[POINTER] * 5, LONG, *[FLOAT] * 5, LONG, POINTER, *[LONG] * 2]),
+    "jk_adam": (None, [*[POINTER] * 5, LONG, *[DOUBLE] * 7, *[LONG] * 2]),
+}
+
+
+class _Switch:
+    """Whether the kernels are used; `without()` turns them off for a while."""
+
+    on = True
+
+
+class Unavailable(Exception):
+    """There are no kernels here; the message says why."""
+
+
+def load() -> ctypes.CDLL | None:
+    """The compiled kernels, or None: switched off, or not to be had on this machine."""
+    return _open()[0] if _Switch.on else None
+
+
+def problem() -> str | None:
+    """Why this machine has no kernels, in a few words; None where it has them."""
+    return _open()[1]
+
+
+def build_id() -> str | None:
+    """A digest of the compiled code and of the C library it calls; None where kernels are switched off or absent.
+
+    Two builds with one id compute the same bits.  It changes with the sources, the flags, the compiler and the
+    instruction set, but not with a comment in the sources.
+    """
+    return None if load() is None else _hash_build()
+
+
+@contextmanager
+def without() -> Iterator[None]:
+    """Plain torch inside: how the kernels are compared with what they replace."""
+    before, _Switch.on = _Switch.on, False
+    try:
+        yield
+    finally:
+        _Switch.on = before
+
+
+@cache
+def _open() -> tuple[ctypes.CDLL | None, str | None]:
+    """The kernels, or why there are none."""
+    try:
+        kernels = ctypes.CDLL(str(_compile()))
+        for name, (result, arguments) in SIGNATURES.items():
+            function = getattr(kernels, name)
+            function.restype, function.argtypes = result, arguments
+    except Unavailable as error:
+        return None, str(error)
+    except (OSError, AttributeError) as error:
+        return None, f"the compiled kernels cannot be loaded ({error})"
+    return kernels, None
+
+
+@cache
+def _hash_build() -> str:
+    code = _compile().read_bytes()
+    return blake2b(code + platform.libc_ver()[1].encode(), digest_size=8).hexdigest()
+
+
+def compiled() -> Path | None:
+    """The compiled file, made now if it is not there yet; None where that cannot be done."""
+    try:
+        return _compile()
+    except Unavailable:
+        return None
+
+
+def _compile() -> Path:
+    """The compiled file, made now if it is not there yet."""
+    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+    folder = user_cache.own("native")
+    name = f"kernels-{_digest()}.so"
+    if platform.system() != "Linux":
+        raise Unavailable(f"they are not made for {platform.system()}")
+    if folder is None:
+        raise Unavailable("there is no cache folder to compile them into")
+    if _trusted(folder / name):
+        return folder / name
+    if compiler is None:
+        raise Unavailable("no C compiler was found (cc, gcc or clang)")
+    try:
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            made = Path(scratch) / name
+            _run([compiler, *FLAGS, *map(str, SOURCES), "-o", str(made), "-lm"])
+            made.replace(folder / name)
+    except OSError as error:
+        raise Unavailable(f"they could not be compiled ({error.strerror or error})") from None
+    return folder / name
+
+
+def _run(command: list[str]) -> None:
+    """Run the compiler; one that takes too long is stopped with all the processes it started."""
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+    ) as process:
+        try:
+            _, said = process.communicate(timeout=PATIENCE)
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise Unavailable(f"compiling them took more than {PATIENCE / 60:g} minutes") from None
+            raise
+    if process.returncode != 0:
+        lines = said.decode(errors="replace").split("\n")
+        first = next((line.strip() for line in lines if "error" in line), f"exit code {process.returncode}")
+        raise Unavailable(f"{Path(command[0]).name} could not compile them: {first[:200]}")
+
+
+def _trusted(path: Path) -> bool:
+    try:
+        return path.stat().st_uid == os.getuid()
+    except OSError:
+        return False
+
+
+def _digest() -> str:
+    """Changes with the source, the flags and the processor."""
+    texts = [path.read_text(encoding="utf-8") for path in (*HEADERS, *SOURCES)]
+    seed = [*texts, *FLAGS, platform.machine(), platform.libc_ver()[1]]
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n")
+        seed += sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))})
+    except OSError:
+        pass
+    return blake2b("\n".join(seed).encode(), digest_size=8).hexdigest()

@@ -1,0 +1,129 @@
+"""The search that runs over a packed Transformer in one call of the kernels; no torch."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from itertools import accumulate
+from math import inf
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jumok import machine
+from jumok.config.search import SearchOptions
+from jumok.errors import UsageError
+from jumok.kernels.structs import SearchTask, Stack
+
+GROUP = 48  # hypotheses that a core works on at once: GROUP_ROWS in search.c
+ROWS = 96  # rows whose logits are computed at once: ROWS_AT_ONCE in transformer.h
+SMALL = 1 << 26  # bytes of a search that need no look at how much memory is free
+
+
+class Shortlist(NamedTuple):
+    """Tokens that each source token may turn into, those that any may, and whether it may turn into itself."""
+
+    matrix: int  # where the output matrix (V, D) lies
+    same: bool
+    begins: np.ndarray
+    tokens: np.ndarray
+    common: np.ndarray
+
+
+class Placed(NamedTuple):
+    """A packed model, ready to search: where the position vectors of each side lie, None where there are none."""
+
+    library: Any
+    encoder: Stack
+    decoder: Stack
+    sources: int | None = None
+    targets: int | None = None
+
+
+class Marks(NamedTuple):
+    """The first and the last token of an output, and those that no output holds."""
+
+    start: int
+    end: int
+    never: Sequence[int]
+
+
+Found = tuple[tuple[int, ...], float, tuple[float, ...]]  # ids, log P, log-probability of each token
+
+
+def search(
+    model: Placed,
+    sources: Sequence[Sequence[int]],
+    limits: Sequence[int],
+    options: SearchOptions,
+    *,
+    marks: Marks,
+    margin: float = inf,
+    shortlist: Shortlist | None = None,
+) -> list[list[Found]]:
+    """The n best translations of every source (with its END), in the order given; those of one source in no order.
+
+    Of the options it reads beam, length_penalty, n_best and exact.  A hypothesis whose log P is more than `margin`
+    below that of its sentence's best is given up.
+    """
+    order = sorted(range(len(sources)), key=lambda row: -len(sources[row]))
+    lengths = [len(sources[row]) for row in order]
+    threads = fitting_threads(model.decoder, lengths, [limits[row] for row in order], options.beam)
+    begins = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    tokens = np.fromiter((token for row in order for token in sources[row]), np.int64, int(begins[-1]))
+    ends_at, banned = np.array([limits[row] for row in order], np.int64), np.array(list(marks.never), np.int64)
+    shape = (len(order), options.n_best, int(ends_at.max(initial=1)))
+    ids, sizes = np.empty(shape, np.int64), np.zeros(shape[:2], np.int64)
+    gains, totals = np.empty(shape, np.float32), np.zeros(shape[:2], np.float32)
+    lists = shortlist or Shortlist(0, False, *(np.empty(0, np.int64),) * 3)
+    task = SearchTask(
+        len(order), options.beam, options.n_best, shape[2], options.exact, marks.start, marks.end,
+        *map(at, (tokens, begins, ends_at)), model.sources, model.targets, options.length_penalty, margin,
+        at(banned), len(banned), lists.matrix or None, *map(at, lists[2:]), len(lists.common), lists.same, threads,
+        *map(at, (ids, sizes, gains, totals)),
+    )  # fmt: skip
+    model.library.jk_search(ctypes.byref(model.encoder), ctypes.byref(model.decoder), ctypes.byref(task))
+    found: list[list[Found]] = [[] for _ in sources]
+    for place, row in enumerate(order):
+        for k, size in enumerate(sizes[place].tolist()):
+            if size:
+                said, each = ids[place, k, :size].tolist(), gains[place, k, :size].tolist()
+                found[row].append((tuple(said), float(totals[place, k]), tuple(each)))
+    return found
+
+
+def group_bytes(decoder: Stack, sentences: int, source: int, target: int, beam: int) -> int:
+    """Memory that a core takes to search a group of sentences with at most so many source and target tokens."""
+    rows, width = sentences * beam, decoder.heads * (decoder.d_k + decoder.d_v)
+    caches = 4 * decoder.layers * width * (sentences * source + rows * target)
+    past, logits = 36 * rows * target, 4 * min(rows, ROWS) * decoder.output.height  # past: tokens, origins, gains
+    return int(caches + past + logits)
+
+
+def fitting_threads(decoder: Stack, lengths: Sequence[int], limits: Sequence[int], beam: int) -> int:
+    """How many groups may be searched at once so that they take at most half of the free memory.
+
+    Sentences are in the order of the search.  Fewer threads change no translation; a group that does not fit by itself
+    is refused, because the kernels take the memory they need without asking.
+    """
+    each = max(1, GROUP // beam)
+    starts = range(0, len(lengths), each)
+    parts = [(lengths[start : start + each], limits[start : start + each]) for start in starts]
+    sizes = sorted((group_bytes(decoder, len(a), max(a), max(b), beam) for a, b in parts), reverse=True)
+    sizes = sizes[: machine.cores()]
+    if sum(sizes) <= SMALL:
+        return max(1, len(sizes))
+    budget = machine.available_memory() // 2
+    if sizes[0] > budget:
+        raise UsageError(
+            f"a beam of {beam} over {max(limits):,} subwords takes {sizes[0] / 1e9:,.1f} GB, and "
+            f"{budget / 1e9:,.1f} GB may be used",
+            where="in --beam",
+            hint=f"try: --beam {4 if beam > 4 else 1}, or shorter sentences",
+        )
+    return sum(total <= budget for total in accumulate(sizes))
+
+
+def at(array: np.ndarray) -> int:
+    """Where an array lies."""
+    return int(array.ctypes.data)

@@ -1,0 +1,139 @@
+"""A Transformer that is trained in two calls: from token ids to hidden states, and from their gradient to all others.
+
+The kernels are those of ops.py in the same order, without the padding and without Python in between: no worker waits
+for another one's Python, and what the backward pass needs is one tensor.
+
+Shapes   B sentences · S source · T target · D width
+Not here the output layer (output.py), translating (pack.py, stepping.py).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from jumok.kernels import layout, ops
+from jumok.kernels.structs import FLOAT, POINTER, PassTask
+from jumok.models.base import PAD
+from jumok.models.transformer import Transformer
+from jumok.nn.dropout import Dropout
+
+
+class Memory:
+    """What forward passes keep for their backward pass, reused by later ones: malloc would return it to the system.
+
+    A pass takes the largest piece that is free and gives it back; one without a backward pass keeps its piece.
+    """
+
+    def __init__(self) -> None:
+        self.free: list[Tensor] = []
+
+    def take(self, size: int, like: Tensor) -> Tensor:
+        piece = self.free.pop() if self.free else like.new_empty(0)
+        return piece if piece.numel() >= size else like.new_empty(size + size // 8)
+
+    def give(self, piece: Tensor) -> None:
+        self.free.append(piece)
+        self.free.sort(key=Tensor.numel)
+
+
+class Whole:
+    """A model that the kernels train in one call; `layout.find_obstacle` must have nothing against it."""
+
+    def __init__(self, model: Transformer) -> None:
+        self.model, self.memory = model, Memory()
+        modules = [model.get_submodule(name) if name else None for name in layout.walk(model.config)]
+        pairs: list[Any] = [(None, None) if module is None else (module.weight, module.bias) for module in modules]
+        self.parameters: list[Tensor | None] = [
+            model.source.weight,
+            model.target.weight,
+            *(one for pair in pairs for one in pair),
+        ]
+        self.dropouts: list[Dropout] = [
+            model.get_submodule(name)  # type: ignore[misc]
+            for name in layout.list_dropouts(model.config)
+        ]
+
+    def hidden(self, source: Tensor, target: Tensor) -> Tensor | None:
+        """Hidden states (B, T, D), zero at padding; None where the kernels cannot: another precision or device."""
+        lib = ops.kernels(*self.parameters)
+        if lib is None or not all(one is None or one.is_contiguous() for one in self.parameters):
+            return None
+        out: Tensor = Pass.apply(self, source, target, lib, *self.parameters)
+        return out
+
+    def describe(self, source: Tensor, target: Tensor) -> Job:
+        """What the kernels are told, and what must live as long as they may read it."""
+        model, config = self.model, self.model.config
+        task = PassTask(
+            layers=(config.encoder_layers, config.decoder_layers), d_model=config.d_model, heads=config.heads,
+            d_k=config.key_width, d_v=config.value_width, d_ff=config.d_ff, pre=config.norm_place == "pre",
+            rows=len(target), grid=target.shape[1], longest=ops.LONGEST, factor=layout.scale_of_scores(config),
+            scale=model.target.scale, eps=layout.EPS,
+        )  # fmt: skip
+        job = Job(task, [])
+        for side, (tokens, embedding) in enumerate(((source, model.source), (target, model.target))):
+            real, positions = tokens != PAD, embedding.positions(0, tokens.shape[1])
+            starts = nn.functional.pad(real.sum(dim=1).cumsum(dim=0), (1, 0))  # (B + 1)
+            places = real.nonzero()[:, 1].contiguous()
+            ids = ops.within(tokens[real], len(embedding.weight))
+            task.starts[side], task.ids[side], task.places[side] = job.keep(starts, ids, places)
+            [task.positions[side]] = job.keep(None if positions is None else positions.contiguous())
+        rotary: Any = model.get_submodule("decoder.0.attention").rotary
+        [task.rotary] = job.keep(None if rotary is None else rotary.turns(0, max(source.shape[1], target.shape[1])))
+        task.rates = job.array(FLOAT, [dropout.now for dropout in self.dropouts])
+        keys = [dropout.stream.next() if dropout.now else 0 for dropout in self.dropouts]
+        task.keys = job.array(ctypes.c_uint64, keys)
+        return job
+
+
+@dataclass(frozen=True)
+class Job:
+    """A task and what it has addresses of."""
+
+    task: PassTask
+    kept: list[Any]
+
+    def keep(self, *tensors: Tensor | None) -> list[int | None]:
+        self.kept.extend(tensors)
+        return ops.at(*tensors)
+
+    def array(self, kind: Any, values: list[Any]) -> int:
+        made = (kind * len(values))(*values)
+        self.kept.append(made)
+        return ctypes.addressof(made)
+
+
+class Pass(torch.autograd.Function):
+    """All hidden states in one call, all gradients in another."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, whole: Whole, source: Tensor, target: Tensor, lib: ctypes.CDLL, *parameters: Tensor | None,
+    ) -> Tensor:  # fmt: skip
+        job, table = whole.describe(source, target), parameters[1]
+        task = job.task
+        assert table is not None
+        task.weights = job.array(POINTER, ops.at(*parameters))
+        ctx.memory = whole.memory.take(lib.jk_pass_size(ctypes.byref(task)), table.detach())
+        hidden = table.new_empty(*target.shape, task.d_model)
+        lib.jk_pass_forward(*ops.at(hidden, ctx.memory), ctypes.byref(task))
+        ctx.save_for_backward(*parameters)
+        ctx.job, ctx.lib, ctx.whole = job, lib, whole
+        return hidden
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        gradient, job = gradient.contiguous(), ctx.job
+        added, told = zip(*(ops.room(parameter) for parameter in ctx.saved_tensors), strict=True)
+        job.task.gradients = job.array(POINTER, ops.at(*added))
+        ctx.lib.jk_pass_backward(*ops.at(gradient, ctx.memory), ctypes.byref(job.task))
+        ctx.whole.memory.give(ctx.memory)
+        del ctx.memory, ctx.job
+        return None, None, None, None, *told

@@ -1,0 +1,73 @@
+"""What a run is given besides its recipe: who hears of it, who may stop it, what it computes on, and its clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from jumok.errors import Stopped
+from jumok.events import EventLog, Silence, Sink
+from jumok.storage.checkpoint import RunFolder
+from jumok.training.distributed import ALONE, World
+
+CPU = torch.device("cpu")
+
+
+class Clock:
+    """Seconds since a run began, over all of its attempts."""
+
+    def __init__(self, began: float | None = None) -> None:
+        """`began` is on the clock of `time.monotonic`; now, unless given."""
+        self.began = time.monotonic() if began is None else began
+        self.before = 0.0  # seconds of earlier attempts
+
+    def __call__(self) -> float:
+        return self.before + time.monotonic() - self.began
+
+
+@dataclass(frozen=True)
+class Context:
+    """The surroundings of one attempt of a run."""
+
+    report: EventLog | Silence
+    clock: Clock
+    stop: Callable[[], bool] = lambda: False
+    world: World = ALONE
+    device: torch.device = CPU
+    exact: bool = False  # continue only where the result will be the same bytes
+    more: bool = False  # minutes given to a finished run are added to those it had
+
+    @classmethod
+    def of(
+        cls,
+        folder: RunFolder,
+        *,
+        sinks: Sequence[Sink] = (),
+        began: float | None = None,
+        world: World = ALONE,
+        device: str = "cpu",
+        stop: Callable[[], bool] = lambda: False,
+        exact: bool = False,
+        more: bool = False,
+    ) -> Context:
+        """The context of a run in a folder; only the first of several processes writes its log."""
+        report = EventLog(folder.events, list(sinks)) if world.first else Silence()
+        return cls(report, Clock(began), stop, world, torch.device(device), exact, more)
+
+    def check(self) -> None:
+        """Raise `Stopped` if somebody asked the run to stop; long work calls this now and then."""
+        if self.stop():
+            raise Stopped
+
+    def asked_to_stop(self) -> bool:
+        """Whether any process of the world was asked to stop."""
+        return self.world.any(self.stop())
+
+    def say(self, text: str) -> None:
+        self.report("stage", text=text)
+
+    def note(self, text: str) -> None:
+        self.report("note", text=text)

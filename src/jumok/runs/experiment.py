@@ -1,0 +1,197 @@
+"""The conductor: recipe -> vocabulary -> data -> model -> loop -> finished model.
+
+    run = train(source="train.en", target="train.de", recipe="tiny", minutes=10)
+    run.model.translate("A man rides a bike.").text
+
+A run folder that has checkpoints is continued by the same call.  Minutes count from the call, or from the start of the
+process where the caller says so, and over all attempts; a finished run that is given minutes trains so many more.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from functools import partial
+from inspect import signature
+from pathlib import Path
+from typing import Any, Unpack
+
+import torch
+
+import jumok
+from jumok import machine
+from jumok.config.keywords import TrainKeywords
+from jumok.config.recipe import Recipe
+from jumok.data.batches import Place, ahead
+from jumok.errors import Resumable, check_names
+from jumok.events import LossLog, Silence, Sink, TensorBoardSink, book
+from jumok.interop.ctranslate2_library import obstacle
+from jumok.kernels import library
+from jumok.runs import finished
+from jumok.runs.checkpointing import check_disk, make_keeper
+from jumok.runs.choose import choose, inherit, settle
+from jumok.runs.claiming import claim, hold, settle_data
+from jumok.runs.context import Context
+from jumok.runs.finished import Finished, nothing_left, tell_finished
+from jumok.runs.pacing import pace_of
+from jumok.runs.preparation import prepare_run
+from jumok.runs.selecting import Run, export, select
+from jumok.runs.trainee import Trainee, assemble, dropout_share
+from jumok.storage import bundle
+from jumok.storage.checkpoint import RunFolder
+from jumok.text.vocabulary import Vocabularies, Vocabulary
+from jumok.training import loop
+from jumok.training.budget import Pace
+from jumok.training.distributed import ALONE, Agreed, World
+from jumok.training.progress import Progress
+from jumok.training.validation import Validator
+
+Inherit = Callable[[Any], None]  # may set the weights of a new model
+
+
+def train(
+    source: str | Path | None = None,
+    target: str | Path | None = None,
+    *,
+    out: str | Path | None = None,
+    minutes: float | None = None,
+    device: str = "cpu",
+    sinks: Sequence[Sink] = (),
+    stop: Callable[[], bool] = lambda: False,
+    began: float | None = None,
+    exact: bool = False,
+    world: World = ALONE,
+    begin: str | Path | None = None,
+    **choices: Unpack[TrainKeywords],
+) -> Run:
+    """Train a translator from two text files; the other choices are those of `choose`.
+
+    `begin` is a finished run whose vocabulary and weights, as far as they fit, the new one begins with.
+
+    Minutes count from `began` on the clock of `time.monotonic`, or from this call.  `exact` refuses to continue a run
+    where it could not end with the bytes of a run that was never interrupted.  Several processes train together in a
+    `world` (training/distributed.py).
+    """
+    check_names("option", choices, {*TrainKeywords.__annotations__, *signature(train).parameters})
+    asked: dict[str, Any] = {"source": source, "target": target, "minutes": minutes, "begin": begin, **choices}
+    asked, out, chosen = settle(out, asked)
+    recipe = choose(**asked)
+    folder = RunFolder(out or Path("runs") / recipe.name)
+    context = Context.of(
+        folder, sinks=sinks, began=began, world=world, device=device, stop=stop, exact=exact, more=minutes is not None
+    )
+    if begin is None:
+        return run(recipe, folder, context, chosen=chosen)
+    found = bundle.read(begin)
+    known = found.vocabularies if recipe.vocabulary.joint else found.vocabularies.source
+    return run(recipe, folder, context, chosen=chosen, vocabularies=known, inherit=partial(inherit, found))
+
+
+def run(
+    recipe: Recipe,
+    folder: RunFolder,
+    context: Context,
+    *,
+    vocabularies: Vocabularies | Vocabulary | None = None,
+    inherit: Inherit = lambda model: None,
+    chosen: str = "",
+) -> Run:
+    """Run a recipe to its finished model, or continue where it was stopped; no other process may use the folder.
+
+    `vocabularies` are learnt from the text unless given; `inherit` may set the weights of the new model; `chosen` says
+    why this recipe was chosen.
+    """
+    machine.keep_memory()
+    with hold(folder, context):
+        recipe, texts = settle_data(recipe, folder)
+        context.world.in_turn(partial(claim, folder, recipe, context.world))
+        if chosen:
+            context.say(chosen)
+        earlier = finished.finished(folder)
+        if earlier is not None and (reason := nothing_left(recipe, earlier, context)) is not None:
+            tell_finished(folder, earlier, reason, context)
+            return Run(folder.path, earlier.scores)
+        prepared = context.world.in_turn(partial(prepare_run, recipe, folder, texts, context, vocabularies))
+        trainee = assemble(recipe, prepared, context, inherit)
+        with closing(TensorBoardSink(folder.tensorboard) if context.world.first else Silence()) as board:
+            context.report.sinks.append(board)
+            return learn(trainee, folder, context, earlier)
+
+
+def learn(trainee: Trainee, folder: RunFolder, context: Context, earlier: Finished | None) -> Run:
+    """Continue the newest whole checkpoint if there is one, train to a limit, and export the best weights."""
+    world = context.world
+    with closing(LossLog(folder.losses) if world.first else Silence()) as losses:
+        keeper = make_keeper(trainee, folder, context, losses)
+        progress = keeper.restore()
+        context.clock.before = progress.counts.wall
+        tell_begin(trainee, progress, context)
+        pace = pace_of(trainee, progress, context, checkpoint=keeper.size(), earlier=earlier)
+        check_disk(trainee, keeper, pace, progress, context)
+        validator = Validator(trainee.judge, context.report, world)
+        if earlier is not None:
+            validator.known[earlier.name, earlier.pairs] = earlier.scores
+        try:
+            outcome = drive(trainee, pace, progress, context, validate=validator, save=keeper.save, losses=losses)
+        except loop.NotFinite as error:
+            error.hint += f"; to see the pairs: jumok data pairs {folder.path} {' '.join(map(str, error.rows))}"
+            raise
+        if outcome.reason == "stopped":
+            context.report("stopped", step=progress.step)
+            raise Resumable(
+                f"stopped at step {progress.step:,}; everything is saved",
+                where=f"in {folder.path}",
+                hint="run the same command again to continue",
+            )
+        if not world.first:
+            return Run(folder.path, world.share({}))
+        selected = select(trainee, folder, pace, progress, validator, earlier)
+        done = export(trainee, folder, selected, outcome.reason, progress, context)
+        return Run(folder.path, world.share(done.scores))
+
+
+def drive(
+    trainee: Trainee,
+    pace: Pace,
+    progress: Progress,
+    context: Context,
+    *,
+    validate: Callable[[Progress], dict[str, float]],
+    save: Callable[[Progress], None],
+    losses: LossLog | Silence,
+) -> loop.Outcome:
+    """Run the training loop with all its arguments."""
+    recipe, world = trainee.recipe, context.world
+    alone = world.size == 1
+    place = Place(progress.counts.epoch, progress.counts.index)
+    with closing(ahead(trainee.feed.walk(place), context.device)) as batches:
+        return loop.train(
+            trainee.team,
+            batches,
+            pace if alone else Agreed(pace, world),
+            progress,
+            seed=recipe.seed,
+            accumulate=trainee.accumulate,
+            largest_gradient=recipe.training.clip,
+            dropout=partial(dropout_share, recipe),
+            mean=trainee.mean,
+            report=partial(book, losses, context.report),
+            validate=validate,
+            save=save,
+            save_seconds=60.0 * recipe.training.save_minutes,
+            stop=context.stop if alone else context.asked_to_stop,
+            clock=context.clock,
+        )
+
+
+def tell_begin(trainee: Trainee, progress: Progress, context: Context) -> None:
+    """Say what begins, on what."""
+    context.say(
+        f"Training {trainee.parameters / 1e6:.1f} million parameters on {context.device} "
+        f"({torch.get_num_threads()} threads); "
+        + (obstacle(trainee.recipe.model) or "this recipe exports to CTranslate2")
+    )
+    if context.device.type == "cpu" and (problem := library.problem()):
+        context.note(f"training without the C kernels, which is slower: {problem}")
+    context.report(
+        "begin", recipe=trainee.recipe.name, parameters=trainee.parameters, step=progress.step,
+        version=jumok.__version__,
+    )  # fmt: skip

@@ -1,0 +1,334 @@
+"""What a training run would be like here, from a probe of about twenty seconds that leaves nothing behind.
+
+    plan = probe(choose("train.en", "train.de", recipe="small", minutes=30), out="runs/small")
+    print("\\n".join(plan.lines()))
+
+The probe is the beginning of a real run in a folder of its own: it reads the text (for a few seconds at most), learns
+the vocabulary from the first of it (or takes that of the run), makes real updates, the one with the longest sentences
+first, and validates on a few pairs.  The rest follows by the rules of training/budget.py.
+"""
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from jumok import machine
+from jumok.config.recipe import Recipe
+from jumok.data import corpora
+from jumok.data.batches import Batch, Batches, Place
+from jumok.data.corpora import Corpus
+from jumok.data.prepare.folder import Prepared
+from jumok.errors import UsageError
+from jumok.events import Event, Silence
+from jumok.runs import preparation
+from jumok.runs.checkpointing import Keeper, make_keeper
+from jumok.runs.context import Context
+from jumok.runs.experiment import drive
+from jumok.runs.pacing import WRITING, counted_work
+from jumok.runs.trainee import Trainee, assemble
+from jumok.storage.checkpoint import RunFolder
+from jumok.text.files import PACKED
+from jumok.text.lines import write_lines
+from jumok.training.budget import SHARE, ByCount, Costs, Limits, allot, limits_of, ration
+from jumok.training.progress import Progress
+
+PAIRS = 30_000  # that the probe learns its vocabulary from and trains on
+READING, UPDATING = 5.0, 8.0  # seconds
+LEAST, MOST = 3, 60  # updates
+WORK = 6e10  # parameters times tokens of a batch that the probe tries at most: a few seconds
+LONG = 7 * 86_400.0  # seconds that are too long for anybody
+FEW_EPOCHS, MANY_UPDATES = 3.0, 3_000  # fewer passes over the text teach little, unless there are many updates
+GOOD_EPOCHS = 10.0
+SMALLER = {"big": "base", "base": "small", "small": "tiny"}
+GB = 1e9
+BOUNDED = 5.0  # times as long as for the probe, at most: vocabulary and shortlist are learnt from bounded samples
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to expect of a run; times in seconds, sizes in bytes."""
+
+    recipe: str
+    minutes: float | None
+    pairs: int
+    counted: bool  # to the end of the text
+    subwords: tuple[int, int]  # of both sides
+    parameters: int
+    tokens_per_second: float  # of the target
+    update: float
+    updates: int
+    epochs: float
+    seconds: float  # in all
+    startup: float
+    validation: float
+    validation_pairs: int
+    validations: int
+    memory: int  # taken by the probe
+    expected_memory: int
+    available_memory: int
+    disk: int
+    available_disk: int
+    load: float  # of the machine when the probe began
+
+    def lines(self) -> list[str]:
+        """The plan as a table, and what is wrong with it."""
+        more = "" if self.counted else "about "
+        rows = {
+            "pairs": f"{more}{self.pairs:,} ({self.subwords[0]:,} + {self.subwords[1]:,} subwords)",
+            "model": f"{self.recipe}, {self.parameters / 1e6:.1f} million parameters",
+            "speed": f"{self.tokens_per_second:,.0f} target tokens/s, {spell(self.update)} an update",
+            "time": f"{spell(self.seconds)}, of which {spell(self.startup)} before the first update",
+            "updates": f"{self.updates:,}, {more}{self.epochs:.1f} passes over the text",
+            "validations": f"{self.validations}, {spell(self.validation)} each on {self.validation_pairs:,} pairs",
+            "memory": f"{self.memory / GB:.1f} GB in the probe, about {self.expected_memory / GB:.1f} GB expected, "
+            f"{self.available_memory / GB:.1f} GB free",
+            "disk": f"{self.disk / GB:.2f} GB for checkpoints, {self.available_disk / GB:.0f} GB free",
+        }
+        return [f"{name:<12} {value}" for name, value in rows.items()] + self.verdict()
+
+    def verdict(self) -> list[str]:
+        """Whether the recipe fits the machine and the time; if not, what to try."""
+        smaller = SMALLER.get(self.recipe)
+        instead = f"--recipe {smaller}" if smaller else "a smaller --set model.d_model=… or fewer layers"
+        found = []
+        if self.epochs < FEW_EPOCHS and self.updates < MANY_UPDATES:
+            enough = GOOD_EPOCHS / max(self.epochs, 1e-9) * (self.seconds - self.startup) + self.startup
+            longer = f"--minutes {enough / 60 + 1:.0f}" if self.minutes is not None else f"about {spell(enough)}"
+            found.append(
+                f"Too big for this machine and time: {self.epochs:.1f} passes over the text teach little, "
+                f"{GOOD_EPOCHS:.0f} are a beginning. Try: {longer}, or {instead}"
+            )
+        if self.seconds > LONG:
+            found.append(
+                f"Too big for this machine: it would take {spell(self.seconds)}. Try: {instead}, or --minutes 60"
+            )
+        if self.expected_memory - self.memory > self.available_memory:
+            found.append(
+                f"Too big for this machine: about {self.expected_memory / GB:.1f} GB of memory are needed. "
+                f"Try: {instead}, or a smaller --set data.tokens_per_batch=…"
+            )
+        if self.disk > self.available_disk:
+            found.append("The checkpoints do not fit on this disk. Try: another --out, or --set training.average=1")
+        found = found or ["This recipe fits this machine and time."]
+        if self.load > machine.cores() + 0.5:
+            busy = f"load {self.load:.1f} on {machine.cores()} cores"
+            found.append(f"Other programs kept the machine busy ({busy}); alone, training is faster.")
+        return found
+
+
+class LongestFirst(Batches):
+    """The batches of a run, but the one with the longest sentences first: it takes the most memory."""
+
+    def walk(self, place: Place) -> Iterator[tuple[Place, Batch]]:
+        plan = self.window_plan(0, 0)
+        lengths = self.store.target.lengths(0, len(self.store))  # of a probe, which has few
+        longest = max(range(len(plan)), key=lambda number: int(lengths[plan[number]].max()))
+        for _ in range(machine.cores()):  # one for each
+            yield place, self.read(plan[longest], 0)
+        yield from super().walk(place)
+
+
+@dataclass
+class Trial:
+    """What is seen of the first seconds of a run."""
+
+    clock: Callable[[], float]
+    steps: list[tuple[float, int]] = field(default_factory=list)  # seconds and target tokens of each update
+    stages: dict[str, float] = field(default_factory=dict)  # when each stage of the preparation began
+    count: int = 0  # pairs of the text
+    counted: bool = True  # to its end
+    tried: int = 0  # pairs that the probe has taken
+    idle: int = 0  # bytes taken before the first update
+    smaller: float = 1.0  # a batch of the probe over one of the run
+    portion: float = 1.0  # an update of the probe over one of the run
+
+    def hear(self, event: Event) -> None:
+        if event["event"] == "step":
+            self.steps.append((event["seconds"], event["tokens"]))
+        if event["event"] == "stage":
+            self.stages[event["text"].partition(" ")[0]] = self.clock()
+        if event["event"] == "corpus":
+            self.stages["corpus"] = self.clock()
+
+    def enough(self) -> bool:
+        done, seconds = len(self.steps), self.steps[-1][0] if self.steps else 0.0
+        return done >= MOST or seconds > (UPDATING if done >= LEAST else 1.5 * UPDATING)
+
+    def startup(self, before: float, end: float) -> float:
+        """Seconds until the first update of the real run, from what the stages of the probe's own preparation took.
+
+        `before` is when the text began to be looked at and `end` when the model was ready, since the probe began.
+        """
+        read, learn = self.stages.get("Reading", before), self.stages.get("Learning", before)
+        encode, joined = self.stages.get("Encoding", end), self.stages.get("corpus", end)
+        learn = min(learn, encode) if learn > before else encode  # a vocabulary that is there is not learnt
+        growth = self.count / max(1, self.tried)
+        linear = ((learn - read) + (joined - encode)) * growth / machine.cores()
+        bounded = (encode - learn) * min(growth**0.6, BOUNDED) + (end - joined) * min(growth, BOUNDED)
+        return float(before + max(0.0, linear) + bounded)
+
+    def speed(self) -> tuple[float, float]:
+        """Seconds and target tokens of a real update; the first ones are slow and do not count if there are others."""
+        marks = [(0.0, 0), *self.steps]
+        first = min(3, len(self.steps) - 1)
+        seconds = marks[-1][0] - marks[first][0]
+        updates = (len(self.steps) - first) * self.portion
+        return seconds / updates, sum(tokens for _, tokens in marks[first + 1 :]) / updates
+
+    def memory(self, parameters: int) -> tuple[int, int]:
+        """Bytes that the probe has taken at most, and what a run is expected to take."""
+        peak, weights = machine.peak_memory(), 4 * parameters
+        working = max(0, peak - self.idle - 3 * weights)  # gradients and both moments do not depend on the batch
+        return peak, round(peak + working * (1 / self.smaller - 1) + 3 * weights)  # candidates for the finished model
+
+
+def take_first(trial: Trial, corpus: Corpus, number: int, most: int, scratch: Path) -> Corpus:
+    """The first pairs of a corpus, in files of their own; all are counted, or estimated from the bytes read."""
+    pairs: list[tuple[str, str]] = []
+    deadline, size, count = time.monotonic() + READING, 0, 0
+    for count, pair in enumerate(corpus, start=1):
+        size += len(pair.source.encode()) + len(pair.target.encode()) + 2
+        if len(pairs) < most:
+            pairs.append((pair.source, pair.target))
+        if count % 1_000 == 0 and time.monotonic() > deadline:
+            trial.counted = False
+            break
+    else:
+        size = 0
+    packed = any(path.endswith(tuple(PACKED)) for path in corpus.files)
+    whole = sum(os.path.getsize(path) for path in corpus.files) * (corpora.PACKING if packed else 1.0)
+    trial.count += count if not size else max(count, round(count * whole / size))
+    trial.tried += len(pairs)
+    if not corpus.inputs or corpus.is_text:
+        return replace(corpus, read=lambda: iter(pairs), identity=f"{corpus.name} probe", inputs=())
+    names = [scratch / f"probe-{number}.{side}" for side in ("source", "target")]
+    for name, side in zip(names, zip(*pairs, strict=True), strict=True):
+        write_lines(name, (text.replace("\n", " ") for text in side))
+    return replace(corpora.from_files(*names), name=corpus.name, share=corpus.share)
+
+
+def prepare_some(recipe: Recipe, trial: Trial, folder: RunFolder, run: RunFolder, context: Context) -> Prepared:
+    """Prepare the first of the text as a run would; what was cut may not give as many subwords as the whole would."""
+    trained, valid = ([], []) if recipe.data.prepared is not None else corpora.resolve_all(recipe.data, recipe.seed)
+    each = max(1, PAIRS // max(1, len(trained)))
+    trained = [take_first(trial, corpus, number, each, folder.path) for number, corpus in enumerate(trained)]
+    valid = [replace(one, read=partial(islice, one.read(), PAIRS)) for one in valid]
+    known = preparation.kept_vocabulary(recipe, run)
+    for size in (recipe.vocabulary.size >> halvings for halvings in range(8)):
+        try:
+            smaller = recipe.change({"vocabulary.size": size})
+            return preparation.prepare(smaller, folder, trained, valid, report=context.report, vocabularies=known)
+        except UsageError:
+            if trial.tried == trial.count or size == recipe.vocabulary.size >> 7:
+                raise
+    raise AssertionError("the last size has returned or raised")
+
+
+def shrink(trainee: Trainee, trial: Trial) -> Trainee:
+    """Make an update one batch per core, small for a large model: a portion of a real update."""
+    tokens = min(trainee.feed.tokens, max(64, round(WORK / trainee.parameters)))
+    trial.smaller = tokens / trainee.feed.tokens
+    once = min(trainee.accumulate, trainee.team.workers)
+    trial.portion = trial.smaller * once / trainee.accumulate
+    return replace(trainee, feed=LongestFirst.like(trainee.feed, tokens=tokens), accumulate=once)
+
+
+def probe(
+    recipe: Recipe,
+    out: str | Path | None = None,
+    *,
+    device: str = "cpu",
+    began: float | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Plan:
+    """Try a recipe for about twenty seconds; nothing is written but to a temporary folder, which goes."""
+    machine.keep_memory()
+    run = RunFolder(out or Path("runs") / recipe.name)
+    began = clock() if began is None else began
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    with tempfile.TemporaryDirectory(prefix="jumok-plan-") as scratch:
+        data = corpora.without_stdin(recipe.data, Path(scratch) / "data")
+        corpora.keep_stdin(recipe.data, data)
+        recipe, folder = recipe.model_copy(update={"data": data}), RunFolder(Path(scratch))
+        trial = Trial(clock=lambda: time.monotonic() - began)
+        context = Context.of(folder, sinks=[trial.hear], began=began, device=device)
+        with closing(context.report):
+            reading = clock()
+            trainee = shrink(assemble(recipe, prepare_some(recipe, trial, folder, run, context), context), trial)
+            ready = clock()
+            trial.idle = machine.peak_memory()
+            drive(
+                trainee, ByCount(Limits(steps=10**9), trainee.schedule), Progress(),
+                replace(context, stop=trial.enough), losses=Silence(),
+                validate=lambda progress: {"loss": 0.0}, save=lambda progress: None,
+            )  # fmt: skip
+            pair = trainee.judge.seconds_a_pair()
+        startup = trial.startup(reading - began, ready - began)
+        keeper = make_keeper(trainee, folder, context, Silence())
+        return foresee(trial, trainee, keeper, run, pair=pair, startup=startup, load=load)
+
+
+def foresee(
+    trial: Trial, trainee: Trainee, keeper: Keeper, run: RunFolder, *, pair: float, startup: float, load: float
+) -> Plan:
+    """What follows from the figures of a probe."""
+    training = trainee.recipe.training
+    (update, tokens), (memory, expected_memory) = trial.speed(), trial.memory(trainee.parameters)
+    share = trial.count / max(1, trial.tried)  # of the text over what was tried
+    source, target = (round(side * share) for side in trainee.store.tokens())
+    costs = Costs(pair=pair, checkpoint=keeper.size() / WRITING, update=update)
+    passes = (target + len(trainee.store) * share) / tokens  # updates in an epoch
+    limits = replace(limits_of(trainee.recipe), pairs=len(trainee.judge.pairs), candidates=1 + (training.average > 1))
+    if training.epochs is not None:
+        limits = replace(limits, expected=round(training.epochs * passes))
+    work = divided(limits, costs, training.minutes, startup, counted_work(trainee))
+    place = next(folder for folder in (run.path.absolute(), *run.path.absolute().parents) if folder.exists())
+    return Plan(
+        recipe=trainee.recipe.name, minutes=training.minutes, pairs=trial.count, counted=trial.counted,
+        subwords=(source, target), parameters=trainee.parameters, tokens_per_second=tokens / update, update=update,
+        epochs=work["updates"] / passes, startup=startup, memory=memory,
+        expected_memory=expected_memory, available_memory=machine.available_memory(),
+        disk=keeper.disk().need, available_disk=shutil.disk_usage(place).free,
+        load=load, **work,
+    )  # fmt: skip
+
+
+def divided(
+    limits: Limits, costs: Costs, minutes: float | None, startup: float, work: Costs | None = None
+) -> dict[str, Any]:
+    """Updates, validations and seconds of a run; `work` is counted where minutes do not limit it."""
+    if minutes is None:
+        rationed = ration(limits, work)
+        pairs, updates = rationed.pairs, limits.last
+        validations, each = -(-limits.last // rationed.every), costs.pair * pairs
+        seconds = startup + limits.last * costs.update + validations * (each + costs.checkpoint)
+    else:
+        seconds = minutes * 60.0
+        allotment = allot(seconds, costs, limits)
+        pairs, each = allotment.pairs, costs.pair * allotment.pairs
+        before = allotment.validations(SHARE * seconds, costs, limits.validations - 1)
+        left = seconds - startup - allotment.ending(costs) - before * (each + costs.checkpoint)
+        updates, validations = min(limits.last, max(0, int(left / costs.update))), before + 1
+    return {
+        "updates": updates,
+        "validations": validations,
+        "validation": each,
+        "validation_pairs": pairs,
+        "seconds": seconds,
+    }
+
+
+def spell(seconds: float) -> str:
+    """0.31 s, 42 s, 5.0 minutes, 3.2 hours, 12 days."""
+    for size, name in ((86_400.0, "days"), (3_600.0, "hours"), (60.0, "minutes")):
+        if seconds >= 2 * size or (name == "minutes" and seconds >= size):
+            return f"{seconds / size:,.1f} {name}"
+    return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"

@@ -1,0 +1,114 @@
+"""The end of a run: the best of the candidates becomes the finished model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from jumok import machine
+from jumok.data import lexicon
+from jumok.evaluation.metrics import quality
+from jumok.runs import finished, preparation
+from jumok.runs.context import Context
+from jumok.runs.finished import Finished
+from jumok.runs.trainee import Trainee
+from jumok.storage import checkpoint
+from jumok.storage.checkpoint import RunFolder
+from jumok.training.budget import Pace
+from jumok.training.progress import Progress
+from jumok.training.validation import Validator
+from jumok.translator import Translator
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run."""
+
+    folder: Path
+    scores: dict[str, float]  # on the validation set
+
+    @property
+    def model(self) -> Translator:
+        return Translator.load(self.folder)
+
+
+@dataclass(frozen=True)
+class Selected:
+    """The weights of the finished model, and how all candidates scored."""
+
+    name: str
+    tensors: dict[str, Tensor]
+    scores: dict[str, dict[str, float]]  # of every candidate
+    pairs: int  # of the validation set
+
+
+def select(
+    trainee: Trainee, folder: RunFolder, pace: Pace, progress: Progress, validator: Validator, earlier: Finished | None
+) -> Selected:
+    """Score as many candidates as there is time for, and take the best."""
+    pairs = pace.final(progress)
+    waiting = finished.candidates(
+        folder, trainee.model, trainee.mean, progress, average=trainee.recipe.training.average,
+        whole=progress.plan.pairs == pairs, earlier=earlier,
+    )  # fmt: skip
+    scores: dict[str, dict[str, float]] = {}
+    best: tuple[str, dict[str, Tensor]] | None = None
+    while (len(scores) < pace.limits.compared or pace.affords(pairs)) and (found := next(waiting, None)) is not None:
+        name, tensors = found
+        if (name, pairs) not in validator.known:
+            checkpoint.set_weights(trainee.model, tensors)
+        scores[name] = validator.score(name, pairs)
+        if best is None or rank(scores[name]) > rank(scores[best[0]]):
+            best = found
+    assert best is not None  # the last weights are always there
+    return Selected(*best, scores, pairs)
+
+
+def export(
+    trainee: Trainee, folder: RunFolder, selected: Selected, reason: str, progress: Progress, context: Context
+) -> Run:
+    """Write the finished model with its card, and say so."""
+    recipe, prepared, vocabularies = trainee.recipe, trainee.prepared, trainee.vocabularies
+    card: dict[str, Any] = checkpoint.maker(recipe) | {
+        "weights": selected.name,
+        "ended_by": reason,
+        "steps": progress.step,
+        "epochs": progress.counts.epoch,
+        "minutes": round(progress.counts.seconds / 60, 1),
+        "wall_minutes": round(context.clock() / 60, 1),
+        "pairs": len(trainee.store),
+        "data": prepared.digest,
+        "vocabulary": vocabularies.digest,
+        "valid": selected.scores,
+        "valid_pairs": selected.pairs,
+        "machine": str(machine.describe()),
+    }
+    wanted = preparation.shortlisted(recipe, prepared.is_text)
+    more = {lexicon.FILE: preparation.shortlist(prepared)} if wanted else {}
+    checkpoint.export(folder.bundle, selected.tensors, recipe, vocabularies, card, more)
+    scores, of = selected.scores[selected.name], len(trainee.judge.pairs)
+    on = "" if selected.pairs == of else f" on {selected.pairs:,} of {of:,} pairs"
+    context.report(
+        "finished", reason=reason, weights=selected.name, step=progress.step, wall=context.clock(),
+        pairs=selected.pairs, **scores,
+        text=f"Done after {progress.step:,} steps ({reason}): {selected.name}, valid {spell(scores)}{on}; "
+        f"the model is in {folder.bundle}",
+    )  # fmt: skip
+    return Run(folder.path, scores)
+
+
+def rank(scores: dict[str, float]) -> tuple[float, float]:
+    """What candidates are compared by: quality, then loss."""
+    found = quality(scores)
+    return 0.0 if found is None else found, -scores["loss"]
+
+
+def spell(scores: dict[str, float]) -> str:
+    """Scores in words."""
+    names = {"bleu": "BLEU {:.2f}", "accuracy": "accuracy {:.2f} %", "nats": "{:.3f} nats a character"}
+    if scores["perplexity"] < 100_000:  # a larger one comes from targets that are not words
+        names["perplexity"] = "perplexity {:.2f}"
+    return ", ".join(words.format(scores[name]) for name, words in names.items() if name in scores)

@@ -1,0 +1,145 @@
+"""Everything that training needs, put together from a recipe and prepared data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from jumok.config.recipe import Recipe
+from jumok.data.batches import Batch, Batches, Noise
+from jumok.data.prepare.folder import Prepared
+from jumok.data.store import Store
+from jumok.engines.torch_engine import TorchEngine
+from jumok.keys import key
+from jumok.models import build
+from jumok.runs.context import Context
+from jumok.text.vocabulary import Vocabularies
+from jumok.training.objectives import Objective, objective_of
+from jumok.training.optim import Optimizer, RunningMean
+from jumok.training.schedule import Schedule
+from jumok.training.update import Team
+from jumok.training.validation import Judge, judge_of, spread
+
+
+@dataclass(frozen=True)
+class Trainee:
+    """A model and what trains and judges it."""
+
+    recipe: Recipe
+    prepared: Prepared
+    model: Any
+    optimizer: Optimizer
+    mean: RunningMean | None
+    team: Team[Any]
+    feed: Batches
+    accumulate: int  # batches per update
+    schedule: Schedule
+    judge: Judge
+
+    @property
+    def vocabularies(self) -> Vocabularies:
+        return self.prepared.vocabularies
+
+    @property
+    def store(self) -> Store:
+        return self.prepared.store
+
+    @property
+    def parameters(self) -> int:
+        return sum(parameter.numel() for parameter in self.model.parameters())
+
+
+def assemble(
+    recipe: Recipe, prepared: Prepared, context: Context, inherit: Callable[[Any], None] = lambda model: None
+) -> Trainee:
+    """Make the model, with weights drawn by the recipe's seed, and all that trains it; `inherit` may set weights."""
+    training, device = recipe.training, context.device
+    vocabularies = prepared.vocabularies
+    torch.manual_seed(key(recipe.seed, "weights"))
+    model = build(recipe.model, len(vocabularies.source), len(vocabularies.target)).to(device).eval()
+    inherit(model)
+    if hasattr(model, "starts"):  # a model that must know which symbols begin a word
+        model.starts.copy_(torch.tensor(vocabularies.source.begins()))
+    optimizer = Optimizer(model, training)
+    team = Team(
+        model, partial(make_objective, recipe, context), optimizer, count_workers(recipe, device), context.world,
+        kernels=not training.compile,
+    )  # fmt: skip
+    batch_tokens = min(recipe.data.tokens_per_batch, training.tokens_per_update)
+    feed = Batches(
+        prepared.store, tokens=batch_tokens, seed=recipe.seed, vocabularies=vocabularies,
+        noise=partial(noise_of, recipe), ends=not prepared.is_text, temperature=recipe.data.temperature,
+    )  # fmt: skip
+    return Trainee(
+        recipe=recipe,
+        prepared=prepared,
+        model=model,
+        optimizer=optimizer,
+        mean=RunningMean(model, training.ema) if training.ema else None,
+        team=team,
+        feed=feed,
+        accumulate=max(1, round(training.tokens_per_update / batch_tokens)),
+        schedule=Schedule(training.schedule, recipe.model.d_model, training.warmup, training.peak),
+        judge=make_judge(recipe, prepared, model, context),
+    )
+
+
+def make_judge(recipe: Recipe, prepared: Prepared, model: nn.Module, context: Context) -> Judge:
+    """Who scores the model on the validation pairs."""
+    source, target = prepared.store.tokens()
+    chosen = spread(len(prepared.valid), recipe.training.valid_pairs)
+    return judge_of(
+        TorchEngine(model, device=context.device), prepared.vocabularies, [prepared.valid[row] for row in chosen],
+        is_text=prepared.is_text, ratio=target / max(1, source), labels=recipe.vocabulary.target_kind == "word",
+        tick=context.check, groups=[prepared.corpora[prepared.labels[row]] for row in chosen],
+    )  # fmt: skip
+
+
+def make_objective(recipe: Recipe, context: Context, model: Any) -> Objective:
+    """What training makes small of a model, or of a replica of it."""
+    training, device = recipe.training, context.device
+    hidden = torch.compile(model.hidden, dynamic=True) if training.compile else None
+    plain = objective_of(model, smoothing=training.label_smoothing, hidden=hidden)
+    if training.precision != "bf16":
+        return plain
+    if not has_bf16(device):
+        context.note(f"{device} has no bf16 arithmetic; training goes on in float32")
+        return plain
+
+    def mixed(batch: Batch) -> tuple[Tensor, int]:
+        with torch.autocast(device.type, dtype=torch.bfloat16):
+            return plain(batch)
+
+    return mixed
+
+
+def count_workers(recipe: Recipe, device: torch.device) -> int:
+    """One per core on a CPU; a compiled model and a graphics card work alone."""
+    return torch.get_num_threads() if device.type == "cpu" and not recipe.training.compile else 1
+
+
+def dropout_share(recipe: Recipe, epoch: int) -> float:
+    """The share of the dropout in a pass over the data: what has been seen often is what can be learnt by heart."""
+    passes = recipe.training.dropout_epochs
+    return min(1.0, epoch / passes) if passes else 1.0
+
+
+def noise_of(recipe: Recipe, epoch: int) -> Noise:
+    """How the words of a pass are cut and hidden, in proportion to its dropout."""
+    share = dropout_share(recipe, epoch)
+    return Noise(sampling=share * recipe.vocabulary.sampling, unknown=share * recipe.training.word_dropout)
+
+
+def has_bf16(device: torch.device) -> bool:
+    """Whether the device multiplies bf16 in hardware."""
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported())
+    if device.type == "cpu":
+        flags = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+        return any(getattr(torch.cpu, flag, lambda: False)() for flag in flags)
+    return device.type == "mps"

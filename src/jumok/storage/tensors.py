@@ -1,0 +1,52 @@
+"""The weights of a bundle as arrays; no torch.
+
+Shapes are compared with the recipe's before a byte of a tensor is read.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from jumok.errors import ModelFileError
+from jumok.storage.bundle import WEIGHTS, Bundle, check_header
+
+
+class Tensors:
+    """Weights by name: outlines first, values when they are taken; one that does not fit is refused by name."""
+
+    def __init__(self, shapes: Mapping[str, Sequence[int]], read: Callable[[str], np.ndarray]) -> None:
+        self.shapes = {name: tuple(shape) for name, shape in shapes.items()}
+        self.read = read
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, np.ndarray]) -> "Tensors":
+        """Copies of arrays that are in memory."""
+        return cls(
+            {name: array.shape for name, array in arrays.items()}, lambda name: np.array(arrays[name], dtype=np.float32)
+        )
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.shapes
+
+    def take(self, name: str, *shape: int) -> np.ndarray:
+        """The tensor of this name, which must have this shape; nothing of another shape is read."""
+        if self.shapes.get(name) != shape:
+            found = self.shapes.get(name, "missing")
+            raise ModelFileError(f"the weights do not fit the recipe: {name} is {found}, not {shape}")
+        return self.read(name)
+
+
+def read(found: Bundle) -> Tensors:
+    """The weights of a bundle; what the recipe does not imply is never read."""
+    path = found.folder / WEIGHTS
+    try:
+        check_header(path)
+        file = safe_open(str(path), framework="np")
+        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
+        other = next((name for name, part in slices.items() if part.get_dtype() != "F32"), None)
+    except (SafetensorError, OSError) as error:
+        raise ModelFileError(f"cannot read the weights: {error}", where=f"in {path}") from None
+    if other is not None:
+        raise ModelFileError(f"the weights do not fit the recipe: {other} is not float32", where=f"in {path}")
+    return Tensors({name: part.get_shape() for name, part in slices.items()}, file.get_tensor)

@@ -1,0 +1,166 @@
+"""SentencePiece's trainer: counted words to a vocabulary's bytes; in a process of its own where it must be stoppable.
+
+The trainer gets every different word once, with its count, and the seeds from which unigram begins: what repeats
+inside words, counted with the words (seeds.py).  That gives the vocabulary that the sentences themselves would give, in
+half the time and a tenth of the memory, and its cost follows from the number of different words alone.
+
+The trainer is C++ and hears no signal until it is done; a run that is asked to stop ends the other process instead.
+Text reaches that process in files, never through a pipe.  The number of threads is fixed, because the trainer adds up
+by threads: with another number the last bits of the scores would differ.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import subprocess
+import sys
+import time
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import sentencepiece
+
+from jumok.errors import DiskError
+from jumok.processes import die_with_parent, module_command
+from jumok.text.protobuf import without_inputs
+
+PAD, UNKNOWN, START, END = 0, 1, 2, 3
+RESERVED = ("<sep>", "<cls>", "<mask>", "<extra>")  # ids 4 … 7
+SEPARATOR, CLASS, MASK = 4, 5, 6
+SPECIALS = 4 + len(RESERVED)
+LONGEST = 4_096  # characters of a word that SentencePiece learns from at once; it would skip a longer one
+CHARACTERS = 1_000_000  # of different words that are learnt from, the most frequent first
+SEEDS = 100_000  # unigram begins with so many subwords, or ten times as many as it is to end with (docs/decisions/0013)
+THREADS = 4
+LOOK = 0.1  # seconds between looks at the other process
+WORDS, LOG, MODEL = "words.tsv", "log.txt", "model"  # files that the two processes exchange
+
+Counts = Mapping[str, int]
+Progress = Callable[[float], None]  # is told which share is done
+
+
+def count_words(lines: Iterable[str]) -> Counter[str]:
+    """How often each word stands in normalised lines; an endless word counts as several."""
+    counts: Counter[str] = Counter()
+    for line in lines:
+        counts.update(line.split(" "))
+    del counts[""]
+    for word in [word for word in counts if len(word) > LONGEST]:
+        count = counts.pop(word)
+        for start in range(0, len(word), LONGEST):
+            counts[word[start : start + LONGEST]] += count
+    return counts
+
+
+def most_frequent(counts: Counts, characters: int = CHARACTERS) -> list[tuple[str, int]]:
+    """The most frequent words, with no more characters in all; of equally frequent ones, some by chance."""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], zlib.crc32(item[0].encode("utf-8", "replace")), item))
+    total = 0
+    for index, (word, _) in enumerate(ordered):
+        total += len(word)
+        if total > characters and index:
+            return ordered[:index]
+    return ordered
+
+
+def learn(counts: Counts, size: int, kind: str) -> bytes:
+    """A vocabulary of `size` subwords; what SentencePiece complains of is a RuntimeError.
+
+    Every character gets a symbol where they leave most of the vocabulary free, else the rarest ones stay bytes.  Words
+    between spaces are whole symbols in a vocabulary of kind "word", which has no more than there are.
+    """
+    with TemporaryDirectory(prefix="jumok-vocabulary-") as folder:
+        return _learn(most_frequent(counts), size, kind, Path(folder), quiet=True)
+
+
+def _learn(words: list[tuple[str, int]], size: int, kind: str, folder: Path, *, quiet: bool) -> bytes:
+    characters = len(set().union(*(word for word, _ in words)))
+    coverage = 1.0 if 2 * characters < size - SPECIALS - 256 else 0.9995
+    more: dict[str, Any] = {}
+    if kind == "unigram":
+        from jumok.text.seeds import repeated_parts  # with numpy, which only learning needs
+
+        most = max(SEEDS, 10 * size)
+        seeds = repeated_parts([word for word, _ in words], [count for _, count in words], most=most)
+        (folder / "seeds.tsv").write_bytes("".join(f"{part}\t{count}\n" for part, count in seeds).encode())
+        more = {"seed_sentencepieces_file": str(folder / "seeds.tsv"), "seed_sentencepiece_size": most}
+        if not quiet:
+            print(f"seeds={len(seeds)}", file=sys.stderr, flush=True)
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=(f"{word}\t{count}" for word, count in words), input_format="tsv", model_writer=model,
+        vocab_size=size, model_type=kind, character_coverage=coverage, byte_fallback=True,
+        normalization_rule_name="identity", pad_id=PAD, unk_id=UNKNOWN, bos_id=START, eos_id=END,
+        control_symbols=list(RESERVED), max_sentence_length=4 * LONGEST + 32, hard_vocab_limit=kind != "word",
+        num_threads=THREADS, minloglevel=2 if quiet else 0, **more,
+    )  # fmt: skip
+    return without_inputs(model.getvalue())
+
+
+def learn_apart(
+    counts: Counts, size: int, kind: str, tick: Callable[[], None], progress: Progress = lambda share: None
+) -> bytes:
+    """The same in another process; `tick` is called while it works and may end it by an exception of its own."""
+    with TemporaryDirectory(prefix="jumok-vocabulary-") as name:
+        folder = Path(name)
+        try:
+            lines = (f"{word}\t{count}\n" for word, count in most_frequent(counts))
+            (folder / WORDS).write_bytes("".join(lines).encode())
+        except OSError as error:
+            raise DiskError(
+                f"cannot write the words: {error.strerror}", where=f"in {folder}", hint="try: df -h"
+            ) from None
+        words, environment = module_command("jumok.text.trainer")
+        with open(folder / LOG, "wb") as log:
+            child = subprocess.Popen(
+                [*words, str(folder), str(size), kind, str(os.getpid())], env=environment, start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            )  # fmt: skip
+        try:
+            while child.poll() is None:
+                time.sleep(LOOK)
+                tick()
+                progress(share_done((folder / LOG).read_text(errors="replace"), size))
+        finally:
+            if child.poll() is None:
+                child.kill()
+                child.wait()
+        if child.returncode:
+            complaint = (folder / LOG).read_text(errors="replace").strip()
+            raise RuntimeError(complaint.rpartition("\n")[2] or f"it ended with {child.returncode}")
+        return (folder / MODEL).read_bytes()
+
+
+def share_done(log: str, size: int) -> float:
+    """How far the trainer is, from what it logs: unigram drops a quarter of its subwords at a time, BPE adds them."""
+    from math import log as ln
+
+    if added := re.findall(r"Added: .* size=(\d+)", log):
+        return min(1.0, int(added[-1]) / size)
+    seeds, left = re.search(r"seeds=(\d+)", log), re.findall(r"EM sub_iter=\d+ size=(\d+)", log)
+    if not seeds or not left or int(seeds[1]) <= size:
+        return 0.0
+    return max(0.0, min(1.0, ln(int(seeds[1]) / int(left[-1])) / ln(int(seeds[1]) / size)))
+
+
+def main() -> None:
+    """Words from a file in the folder, the vocabulary into another one."""
+    folder, size, kind, parent = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+    die_with_parent(parent)
+    rows = (line.split("\t") for line in (folder / WORDS).read_bytes().decode().split("\n")[:-1])
+    try:
+        model = _learn([(word, int(count)) for word, count in rows], size, kind, folder, quiet=False)
+    except RuntimeError as error:
+        print(f"\n{str(error).replace(chr(10), ' ')}", file=sys.stderr)
+        sys.exit(1)
+    (folder / MODEL).write_bytes(model)
+
+
+if __name__ == "__main__":
+    main()

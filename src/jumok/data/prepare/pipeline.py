@@ -17,6 +17,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -37,7 +38,7 @@ from jumok.data.prepare.stage import Report, Stage
 from jumok.data.store import Filters
 from jumok.disk.locks import FILE as LOCK
 from jumok.disk.locks import lock
-from jumok.errors import DataError, DiskError
+from jumok.errors import DataError, DiskError, UsageError
 from jumok.keys import key
 from jumok.storage import bundle
 from jumok.text.columnar import is_columnar, units
@@ -73,6 +74,7 @@ def prepare(
     """
     beside = watched_files(recipe, validating)
     if (found := find(place, recipe, trained, beside, vocabularies)) is not None:
+        _remove_leftovers(place)
         return found
     job = Job(recipe, trained, validating, place, report, vocabularies, tick)
     try:
@@ -96,7 +98,7 @@ class Job:
     tick: Callable[[], None]
 
     def __post_init__(self) -> None:
-        self.work = self.place.with_name(f"{self.place.name}.work")
+        self.work = work_folder(self.place)
         self.is_text = any(corpus.is_text for corpus in self.trained)
         self.filters = Filters(self.recipe.data.longest, self.recipe.data.ratio, alone=self.is_text)
         self.files: list[dict[str, Any]] = []
@@ -170,7 +172,7 @@ class Job:
                 if path.name != LOCK:
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
             for name in (work.PARTS, work.SHARDS):
-                (self.work / name).mkdir()
+                _empty(self.work / name)
             bundle.write_file(known, json.dumps(plan).encode())
 
     def _validation(self) -> tuple[list[Pair], list[int]]:
@@ -393,8 +395,7 @@ class Job:
         known = self.work / "shards.json"
         told = json.dumps({"vocabularies": vocabularies.digest, "share": self.share}).encode()
         if not known.is_file() or known.read_bytes() != told:
-            shutil.rmtree(self.work / work.SHARDS)
-            (self.work / work.SHARDS).mkdir()
+            _empty(self.work / work.SHARDS)
             bundle.write_file(known, told)
         whole = {p.number for p in self.read if work.read_part(self.work / work.SHARDS, p.number, verify=True)}
         stage.skip(len(whole) / max(1, len(self.read)))
@@ -412,8 +413,7 @@ class Job:
         """Write the prepared folder beside its place and rename it."""
         stage = Stage(self.report, "joining", "Writing the token store")
         beside = self.place.with_name(f"{self.place.name}.partial")
-        shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir(parents=True)
+        _empty(beside)
         dtype = work.id_type(vocabularies)
         joined = join.join(self.work, self.read, beside, tick=self.tick, progress=stage)
         self.left_out.update(joined.left_out)
@@ -459,6 +459,25 @@ def watched_files(recipe: Recipe, validating: Sequence[Corpus]) -> list[str]:
 def held_out_share(recipe: Recipe, count: int) -> float:
     """The part of so many pairs that validates, where no validation text was given."""
     return min(recipe.data.hold_out / max(1, count), 0.1)
+
+
+def work_folder(place: Path) -> Path:
+    """The folder that holds the unfinished work of the prepared folder `place`."""
+    return place.with_name(f"{place.name}.work")
+
+
+def _empty(folder: Path) -> None:
+    """Make `folder` an empty folder; a process that was killed here may have left it missing."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def _remove_leftovers(place: Path) -> None:
+    """Remove the work of a preparation that was killed after its result was whole, unless it is still being removed."""
+    folder = work_folder(place)
+    if folder.exists():
+        with suppress(UsageError, OSError), lock(folder, "the prepared data", wait=0):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _stamp(path: str) -> dict[str, Any]:

@@ -171,7 +171,13 @@ def main() -> None:
     twin = endure(options, "twin", 0)
     ours, theirs = digests(options.out / "killed"), digests(options.out / "twin")
     differ = sorted(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name))
-    result = {"recipe": options.recipe, "steps": options.steps, "killed": killed, "twin": twin, "files that differ": differ}
+    result = {
+        "recipe": options.recipe,
+        "steps": options.steps,
+        "killed": killed,
+        "twin": twin,
+        "files that differ": differ,
+    }
     (options.out / "endurance.json").write_text(json.dumps(result, indent=1))
     print(json.dumps(result, indent=1))
     sys.exit(1 if differ else 0)

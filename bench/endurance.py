@@ -3,10 +3,10 @@
     bench/endurance --source two-million.en --target two-million.xx --steps 4000 --out /tmp/endurance
     bench/endurance … --kills 3 --recipe small --threads 2        # the same command continues what was stopped
 
-Both runs have the same number of steps.  The first is killed with SIGKILL at evenly spaced steps and started again by the
-same command.  While they train, anonymous memory (RssAnon), open files and the size of the run folder are sampled every few
-seconds.  Memory growth compares the median of the last tenth of an attempt with that of its second tenth: buffers
-have reached their size by then.  The result is printed as JSON and kept in OUT/endurance.json.
+Both runs have the same number of steps.  The first is killed with SIGKILL at evenly spaced steps and started again by
+the same command.  While they train, anonymous memory (RssAnon), open files and the size of the run folder are sampled
+every few seconds.  Memory growth compares the median of the last tenth of an attempt with that of its second tenth:
+buffers have reached their size by then.  The result is printed as JSON and kept in OUT/endurance.json.
 """
 
 from __future__ import annotations

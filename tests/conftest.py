@@ -13,7 +13,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from tests import reliability
+from tests.support import reliability
 
 hypothesis.settings.register_profile("ours", deadline=None)  # a busy machine is no fault of the code
 hypothesis.settings.load_profile("ours")

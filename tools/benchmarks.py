@@ -4,8 +4,8 @@
     python tools/benchmarks.py --check    # exit code 1 if a page is not what would be written
 
 A result is one JSON file: title, command, date, machine, setup, columns, rows, notes and the page of the log that
-describes the measurement.  Results with a `headline` also appear in the READMEs.  tests/test_documents.py runs the
-check, so that a figure is changed in one place.
+describes the measurement.  Results with a `headline` also appear in the READMEs.  tests/house/test_documents.py runs
+the check, so that a figure is changed in one place.
 """
 
 import argparse

@@ -4,6 +4,7 @@ import ast
 import importlib.metadata
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -308,6 +309,15 @@ def test_what_all_installs_has_a_tested_version():
     ]
     names = {canonicalize_name(Requirement(one).name) for one in wanted} - {"jumok"}
     assert names <= pinned
+
+
+def test_the_guide_lists_every_extra_with_what_it_brings():
+    page = (ROOT.parent.parent / "docs" / "guide" / "installing.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", page, re.M))
+    assert list(rows) == list(OPTIONAL)
+    for extra in extras.PURPOSES:
+        brought = {Requirement(one).name for one in OPTIONAL[extra]} - {"jumok"}
+        assert brought <= set(rows[extra].split(", ")), extra
 
 
 def test_a_wheel_contains_every_file_that_is_not_python():

@@ -33,7 +33,16 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'jumok' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    try:
+        return getattr(import_module(_HOMES[name]), name)
+    except ModuleNotFoundError as error:
+        from jumok import extras
+        from jumok.errors import MissingPackage
+
+        if (module := extras.find_missing(error)) is None:
+            raise
+        what = f"jumok.{name} needs {module}, which is not installed"
+        raise MissingPackage(what, hint=extras.hint(module)) from error
 
 
 def __dir__() -> list[str]:

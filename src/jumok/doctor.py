@@ -1,43 +1,41 @@
 """Is everything here that jumok needs, and how fast is this machine?
 
-Works where packages are missing, torch among them: that is when one asks.
+Works where packages are missing, torch among them.
 """
 
 import importlib.metadata
-import importlib.util
 import os
 import shutil
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 import jumok
-from jumok import machine
+from jumok import extras, machine
 from jumok.kernels import library
 
 NEEDED = {  # module -> package
-    "torch": "torch",
     "numpy": "numpy",
     "pydantic": "pydantic",
     "sentencepiece": "sentencepiece",
-    "sacrebleu": "sacrebleu",
     "safetensors": "safetensors",
     "typer": "typer",
     "rich": "rich",
-    "tensorboard": "tensorboard",
-    "zstandard": "zstandard",
     "tomli_w": "tomli-w",
 }
-MARKS = {"fine": "ok", "poor": "!!", "missing": "XX"}
+MARKS = {"fine": "ok", "absent": "--", "poor": "!!", "missing": "XX"}
+State = Literal["fine", "absent", "poor", "missing"]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One check: fine, poor (jumok works, but slowly or not for long) or missing (it cannot work)."""
+    """One check: fine, absent (an extra that not everyone needs), poor (jumok works, but slowly or not for long) or
+    missing (it cannot work)."""
 
     name: str
     value: str
-    state: Literal["fine", "poor", "missing"] = "fine"
+    state: State = "fine"
 
     def __str__(self) -> str:
         return f"{MARKS[self.state]}  {self.name:<12} {self.value}"
@@ -46,23 +44,38 @@ class Finding:
 def examine() -> list[Finding]:
     """Every check, in the order a person would ask."""
     here = machine.describe()
-    absent = [package for module, package in NEEDED.items() if importlib.util.find_spec(module) is None]
-    there = [package for package in NEEDED.values() if package not in absent]
-    versions = ", ".join(f"{package} {importlib.metadata.version(package)}" for package in there)
+    absent = [package for module, package in NEEDED.items() if not extras.is_installed(module)]
+    versions = describe_versions(package for package in NEEDED.values() if package not in absent)
     wanted = f"missing: {', '.join(absent)} (try: pip install {' '.join(absent)})"
     free = shutil.disk_usage(".").free / 2**30
-    korean = importlib.util.find_spec("mecab_ko") is not None
+    torch = extras.is_installed("torch")
     return [
         Finding("jumok", jumok.__version__),
         Finding("machine", str(here)),
         Finding("python", here.python, "fine" if sys.version_info >= (3, 11) else "missing"),
         Finding("packages", wanted if absent else versions, "missing" if absent else "fine"),
-        *(arithmetic(here) if "torch" in there else []),
+        *map(check_extra, extras.PURPOSES),
+        *(arithmetic(here) if torch else []),
+        Finding("kernels", *kernels(torch=torch)),
         Finding("memory", f"{here.memory / 2**30:.0f} GiB", "fine" if here.memory > 2 * 2**30 else "poor"),
         Finding("allocator", "keeps freed memory" if machine.keep_memory() else "not tuned (no glibc)"),
         Finding("disk", f"{free:.0f} GiB free here", "fine" if free > 1 else "poor"),
-        Finding("Korean BLEU", "ko-mecab" if korean else "by characters (pip install jumok[korean] for ko-mecab)"),
     ]
+
+
+def check_extra(name: str) -> Finding:
+    """Whether the libraries of an extra are installed."""
+    modules = [module for module, extra in extras.EXTRAS.items() if extra == name]
+    absent = [module for module in modules if not extras.is_installed(module)]
+    if absent:
+        needed = f"{', '.join(absent)} not installed, for {extras.PURPOSES[name]}"
+        return Finding(name, f"{needed} ({extras.hint(absent[0])})", "absent")
+    return Finding(name, describe_versions(module.replace("_", "-") for module in modules))
+
+
+def describe_versions(packages: Iterable[str]) -> str:
+    """Installed packages with their versions."""
+    return ", ".join(f"{package} {importlib.metadata.version(package)}" for package in packages)
 
 
 def arithmetic(here: machine.Machine) -> list[Finding]:
@@ -75,16 +88,18 @@ def arithmetic(here: machine.Machine) -> list[Finding]:
     return [
         Finding("threads", f"{threads} of {here.cores} cores{why}", "fine" if threads >= here.cores else "poor"),
         Finding("speed", f"{rate:.0f} GFLOPS in float32 matrix products", "fine" if rate > 10 else "poor"),
-        Finding("kernels", *kernels()),
         Finding("device", devices()),
     ]
 
 
-def kernels() -> tuple[str, Literal["fine", "poor"]]:
-    """Whether the C kernels are there."""
+def kernels(*, torch: bool) -> tuple[str, State]:
+    """Whether the C kernels are there; where torch is not, nothing translates without them."""
     if (problem := library.problem()) is None:
         return "compiled for this processor", "fine"
-    return f"none, so training is slower: {problem} (try: apt-get install gcc, or your system's equivalent)", "poor"
+    why = f"{problem} (try: apt-get install gcc, or your system's equivalent)"
+    return (
+        (f"none, so training is slower: {why}", "poor") if torch else (f"none, so nothing translates: {why}", "missing")
+    )
 
 
 def devices() -> str:

@@ -71,6 +71,10 @@ class Unsupported(UsageError):
     """An engine that cannot run this model, or cannot do what it is asked; another engine may."""
 
 
+class MissingPackage(UsageError, ImportError):
+    """A library that is not installed; the hint names the extra that brings it (extras.py)."""
+
+
 class Stopped(Exception):
     """Somebody asked to stop: what was being done has ended early, and everything is as it was before it began."""
 

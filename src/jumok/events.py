@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from jumok.errors import DiskError
+from jumok.extras import find_missing, hint
 
 Event = dict[str, Any]
 Sink = Callable[[Event], None]
@@ -255,6 +256,17 @@ class TensorBoardSink:
 
     def close(self) -> None:
         self._journal.close()
+
+
+def open_board(folder: str | Path, note: Callable[[str], None]) -> TensorBoardSink | Silence:
+    """A sink for TensorBoard; where tensorboard is not installed, a note says so and nothing is written."""
+    try:
+        return TensorBoardSink(folder)
+    except ModuleNotFoundError as error:
+        if find_missing(error) != "tensorboard":
+            raise
+    note(f"nothing is written for TensorBoard, which is not installed ({hint('tensorboard')})")
+    return Silence()
 
 
 def _is_left_out(event: Event) -> bool:

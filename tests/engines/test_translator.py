@@ -12,7 +12,7 @@ from jumok.data.made import phrasebook
 from jumok.errors import DataError, UsageError
 from jumok.evaluation import metrics
 from jumok.evaluation.evaluate import alignment_errors, evaluate
-from jumok.storage.checkpoint import describe
+from jumok.storage.info import describe
 from jumok.text.boundaries import words_of
 from jumok.training.validation import typical
 from tests.training.test_training import MICRO

@@ -366,7 +366,7 @@ def test_a_missing_pyarrow_is_explained(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UsageError, match="need pyarrow") as raised:
         units(path)
-    assert 'pip install "jumok[columnar]"' in raised.value.hint
+    assert "pip install 'jumok[columnar]'" in raised.value.hint
 
 
 def test_reading_text_does_not_import_pyarrow():

@@ -336,7 +336,7 @@ def test_the_key_of_an_address_is_not_in_what_a_missing_library_says(tmp_path, m
             patched.setitem(sys.modules, library, None)
             with pytest.raises(UsageError, match="not installed") as raised:
                 fetch(address, tmp_path)
-        assert 'pip install "jumok[remote]"' in raised.value.hint
+        assert "pip install 'jumok[remote]'" in raised.value.hint
         assert "0a1b2c3d" not in str(raised.value)
 
 

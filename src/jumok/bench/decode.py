@@ -29,7 +29,7 @@ import jumok
 from jumok import machine
 from jumok.bench.measure import named, settings
 from jumok.errors import DataError, JumokError, UnknownName, UsageError
-from jumok.evaluation.metrics import bleu
+from jumok.evaluation.metrics import bleu, check_installed
 from jumok.text.lines import read_pairs
 
 ENGINES = {  # how each is asked for
@@ -196,6 +196,7 @@ def contest(
     alone: int = SINGLES,
 ) -> dict[str, Any]:
     """The protocol for any systems, as plain values; ratios are speeds over that of the first system that ran."""
+    check_installed()
     texts, references = ([pair[side] for pair in pairs] for side in (0, 1))
     with Field(contenders, say) as field:
         times = [Times.take(field, texts, beam, rounds) for beam in beams]

@@ -43,7 +43,8 @@ from jumok.cli.verbs import (
     model_app,
     option,
 )
-from jumok.errors import DiskError, JumokError, Resumable, UnknownName, UsageError
+from jumok.errors import DiskError, JumokError, MissingPackage, Resumable, UnknownName, UsageError
+from jumok.extras import find_missing, hint, is_installed
 
 if TYPE_CHECKING:
     from jumok.engines.options import EngineKeywords
@@ -361,6 +362,8 @@ def evaluate(
     from jumok.evaluation.evaluate import evaluate as run
     from jumok.text.lines import write_lines
 
+    if perplexity and not is_installed("torch"):
+        raise MissingPackage("--perplexity needs torch, which is not installed", hint=hint("torch"))
     translator = loaded(
         model, device=device, engine=engine, precision=precision, shortlist=shortlist, deterministic=deterministic
     )
@@ -477,10 +480,9 @@ def run() -> int:
         code = complain(DiskError(f"the system says: {error.strerror or error}", where=where, hint="try: df -h"))
     except MISUSE as error:
         code = complain_of_usage(error)
-    except Exception:
-        traceback.print_exc()
-        print("jumok: this is a bug of ours; please report it with the lines above", file=sys.stderr)
-        code = 1
+    except Exception as error:
+        module = find_missing(error) if isinstance(error, ImportError) else None
+        code = complain_of_a_bug() if module is None else complain_of_absence(module)
     if code == 130:
         print("interrupted", file=sys.stderr)
     return code
@@ -489,6 +491,30 @@ def run() -> int:
 def complain(error: JumokError) -> int:
     print(f"jumok: {error}", file=sys.stderr)
     return error.code
+
+
+def complain_of_a_bug() -> int:
+    traceback.print_exc()
+    print("jumok: this is a bug of ours; please report it with the lines above", file=sys.stderr)
+    return 1
+
+
+def complain_of_absence(module: str) -> int:
+    """Say that a verb needs a library that is not installed, and which extra brings it."""
+    what = f"{name_verb(sys.argv[1:])} needs {module}, which is not installed"
+    return complain(MissingPackage(what, hint=hint(module)))
+
+
+def name_verb(arguments: Sequence[str]) -> str:
+    """The command that arguments begin with: `jumok train`, `jumok data check`."""
+    command: Any = typer.main.get_command(app)
+    words = ["jumok"]
+    for word in arguments:
+        command = getattr(command, "commands", {}).get(word)
+        if command is None:
+            break
+        words.append(word)
+    return " ".join(words)
 
 
 def complain_of_usage(error: Any) -> int:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from jumok.errors import DataError, UnknownName, UsageError, printable
+from jumok.errors import DataError, MissingPackage, UnknownName, UsageError, printable
+from jumok.extras import hint, is_installed
 
 
 @contextmanager
@@ -61,6 +62,8 @@ def forbid(why: str, options: dict[str, Any]) -> None:
 
 def check_device(name: str) -> None:
     """Refuse a device that is not here, before anything is read."""
+    if not is_installed("torch"):
+        raise MissingPackage("devices need torch, which is not installed", where="in --device", hint=hint("torch"))
     import torch
 
     here = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}

@@ -13,7 +13,8 @@ from typing import Any
 
 from jumok.cli.terminal import clean_arguments, dumps, forbid
 from jumok.config.search import Constraints, SamplingKeywords, SearchKeywords, SearchOptions
-from jumok.errors import UsageError
+from jumok.errors import MissingPackage, UsageError
+from jumok.extras import hint, is_installed
 from jumok.text.drafts import Draft
 from jumok.text.lines import digest, read_lines, write_lines
 from jumok.translation import Translation
@@ -38,6 +39,7 @@ class Command:
     def check(self, search: SearchKeywords, constraints: Constraints) -> None:
         """Refuse options that would be ignored; a model need not be loaded for that."""
         n_best, alternatives = search.get("n_best"), self.alternatives
+        self._check_torch()
         if not (search.get("sample") or search.get("mbr")):
             sampling = {name: search.get(name) for name in SamplingKeywords.__annotations__}
             forbid("without --sample or --mbr there is nothing to draw", sampling)
@@ -56,6 +58,13 @@ class Command:
             forbid("--resume goes on with a file made from a file", others)
             if self.output is None or self.input in (None, "-"):
                 raise UsageError("--resume needs --input and --output files", where="in --resume")
+
+    def _check_torch(self) -> None:
+        """Refuse what only the torch engine does, where torch is not installed."""
+        asked = {"stream": self.stream, "alternatives": self.alternatives is not None, "align": self.align}
+        for name in (name for name, given in asked.items() if given and not is_installed("torch")):
+            what = f"--{name} needs torch, which is not installed"
+            raise MissingPackage(what, where=f"in --{name}", hint=hint("torch"))
 
     def _given(self, search: SearchKeywords, constraints: Constraints) -> dict[str, Any]:
         """What else only an ordinary translation takes, by name; None where it was not given."""

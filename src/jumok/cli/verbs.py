@@ -215,10 +215,10 @@ def generate(
     from jumok.translator import Translator
 
     [prompt] = clean_arguments([prompt])
-    print(prompt, end="", flush=True)
     made = Translator.load(model).generate(
         prompt, length=length, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed
     )
+    print(prompt, end="", flush=True)
     for piece in made:
         print(piece, end="", flush=True)
     print()
@@ -300,7 +300,7 @@ def model_info(model: ModelPath, as_json: Json = False) -> None:
     \b
     jumok model info runs/tiny
     """
-    from jumok.storage.checkpoint import describe
+    from jumok.storage.info import describe
 
     found = describe(model)
     print(dumps(found) if as_json else "\n".join(listed(found)))

@@ -10,7 +10,8 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from jumok.config.sections import ModelConfig
-from jumok.errors import UnknownName
+from jumok.errors import MissingPackage, UnknownName
+from jumok.extras import find_missing, hint
 
 
 class Kind(NamedTuple):
@@ -38,7 +39,13 @@ def find_section(kind: str, *, where: str = "") -> type[ModelConfig]:
     """Return the section of a recipe that describes such a model."""
     if kind not in KINDS:
         raise UnknownName("model", kind, KINDS, where=where, hint="try: --set model.kind=transformer, the default")
-    section: type[ModelConfig] = load(KINDS[kind].section)
+    try:
+        section: type[ModelConfig] = load(KINDS[kind].section)
+    except ModuleNotFoundError as error:  # the section is in the file of its model, unless it is the Transformer's
+        if (module := find_missing(error)) is None:
+            raise
+        what = f"{kind} models need {module}, which is not installed"
+        raise MissingPackage(what, where=where, hint=hint(module)) from None
     return section
 
 

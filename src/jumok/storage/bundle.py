@@ -22,7 +22,7 @@ from typing import Any
 
 from jumok.config.recipe import Recipe, read_recipe
 from jumok.config.sections import CleaningConfig
-from jumok.errors import DiskError, JumokError, ModelFileError
+from jumok.errors import DiskError, JumokError, MissingPackage, ModelFileError
 from jumok.text.vocabulary import Vocabularies
 
 MANIFEST = "MANIFEST.json"
@@ -116,6 +116,8 @@ def saved_recipe(folder: Path) -> Recipe:
     try:
         _check_own(path)
         return read_recipe(path, missing=BEFORE)
+    except MissingPackage:  # the recipe is good, but its model is of a kind that needs torch
+        raise
     except JumokError as error:
         raise ModelFileError(error.what, where=error.where) from None
 

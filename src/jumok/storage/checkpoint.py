@@ -370,27 +370,6 @@ def average_run(path: str | Path, *, last: int, out: Path | None = None) -> Path
     return place
 
 
-def describe(path: str | Path) -> dict[str, Any]:
-    """What `jumok model info` prints."""
-    found = load(path)
-    model, vocabularies = found.recipe.model, found.vocabularies
-    tensors = weights(found.model)
-    size = (found.folder / "model.safetensors").stat().st_size
-    symbols = (
-        f"{len(vocabularies.source):,} joint"
-        if vocabularies.joint
-        else " + ".join(f"{len(side):,}" for side in (vocabularies.source, vocabularies.target))
-    )
-    return {
-        "folder": str(found.folder),
-        "recipe": found.recipe.name,
-        "model": f"{model.kind}: {model.shape}",
-        "parameters": f"{sum(tensor.numel() for tensor in tensors.values()):,} ({size / 1e6:.1f} MB)",
-        "vocabulary": f"{symbols} subwords ({found.recipe.vocabulary.kind})",
-        **{name: value for name, value in found.card.items() if name not in ("format", "name", "vocabulary")},
-    }
-
-
 def maker(recipe: Recipe) -> dict[str, Any]:
     """The first lines of a card: what, when, by which version."""
     today = datetime.now(UTC).strftime("%Y-%m-%d")

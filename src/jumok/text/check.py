@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from jumok.errors import JumokError
+from jumok.errors import JumokError, MissingPackage
 from jumok.text.columnar import is_columnar, read_columnar
 from jumok.text.files import (
     BLOCK,
@@ -100,6 +100,8 @@ def check(
             _check_chunk(path, chunk, longest, parse, tally)
             if tally.hopeless():
                 break  # every line would be wrong
+    except MissingPackage:  # says nothing of the file
+        raise
     except JumokError as error:
         tally.add(Finding(named(path), 0, 0, error.what, error.hint, kind="unreadable"))
     if problem := endings.mixed():
@@ -115,6 +117,8 @@ def _check_columnar(path: str | Path, columns: Columns | None, longest: int) -> 
     try:
         for _ in read_columnar(path, columns, longest=longest):
             pass
+    except MissingPackage:  # says nothing of the file
+        raise
     except JumokError as error:
         problem = f"{error.what} ({error.where})" if error.where != named(path) else error.what
         return [Finding(named(path), 0, 0, problem, error.hint, kind="unreadable")]

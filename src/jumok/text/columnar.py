@@ -20,7 +20,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
-from jumok.errors import DataError, UsageError
+from jumok.errors import DataError, MissingPackage, UsageError
+from jumok.extras import hint
 from jumok.text.files import LONGEST, attempt, faults_named, most_unpacked, must_be_file, named, printable
 from jumok.text.messages import record_batches, splice
 from jumok.text.tables import Columns, Pair
@@ -293,7 +294,7 @@ def _pyarrow() -> ModuleType:
         import pyarrow.ipc
         import pyarrow.parquet
     except ImportError:
-        raise UsageError("Parquet and Arrow files need pyarrow", hint='try: pip install "jumok[columnar]"') from None
+        raise MissingPackage("Parquet and Arrow files need pyarrow", hint=hint("pyarrow")) from None
     module: ModuleType = pyarrow
     return module
 

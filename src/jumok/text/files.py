@@ -23,7 +23,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Literal, cast
 
-from jumok.errors import DataError, DiskError
+from jumok.errors import DataError, DiskError, MissingPackage
+from jumok.extras import hint, is_installed
 
 BLOCK = 1 << 20  # bytes read at once
 LONGEST = 1_000_000  # bytes in a line; a file of one endless line is a mistake, not a sentence
@@ -191,6 +192,7 @@ def _gunzip(stream: IO[bytes]) -> Iterator[Callable[[int], bytes]]:
 
 def _unzstd(stream: IO[bytes], size: int) -> Iterator[bytes]:
     """Unpack zstd frames.  Not by zstandard's stream_reader: that one ends quietly where a truncated file ends."""
+    check_zstandard()
     import zstandard
 
     frame, ready = None, io.BytesIO()
@@ -208,6 +210,12 @@ def _unzstd(stream: IO[bytes], size: int) -> Iterator[bytes]:
     if frame is not None:
         raise EOFError
     yield from _slices(ready.getvalue(), size)
+
+
+def check_zstandard() -> None:
+    """Refuse a .zst file where zstandard is not installed."""
+    if not is_installed("zstandard"):
+        raise MissingPackage(".zst files need zstandard, which is not installed", hint=hint("zstandard"))
 
 
 def _slices(data: bytes, size: int) -> Iterator[bytes]:

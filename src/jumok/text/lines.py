@@ -24,7 +24,18 @@ from typing import IO, Any
 from jumok.errors import DataError, DiskError, UsageError
 from jumok.text.check import check
 from jumok.text.columnar import is_columnar, read_columnar
-from jumok.text.files import BLOCK, LONGEST, Finding, attempt, chunks, decoded, faults_named, must_be_file, named
+from jumok.text.files import (
+    BLOCK,
+    LONGEST,
+    Finding,
+    attempt,
+    check_zstandard,
+    chunks,
+    decoded,
+    faults_named,
+    must_be_file,
+    named,
+)
 from jumok.text.tables import BadRow, Columns, Kind, Pair, has_header, kind_of, row_parser
 
 __all__ = [
@@ -229,6 +240,7 @@ def _packing(stream: IO[bytes], suffix: str) -> contextlib.AbstractContextManage
     if suffix == ".xz":
         return lzma.open(stream, "wb")
     if suffix == ".zst":
+        check_zstandard()
         import zstandard
 
         return zstandard.ZstdCompressor().stream_writer(stream, closefd=False)

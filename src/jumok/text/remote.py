@@ -8,7 +8,7 @@ Memory   one block
 Secrets  no message and no file holds more of an address than `redact` shows; credentials come from where the service's
          own tools keep them
 
-fsspec and what it needs are imported only when an address is used (`pip install "jumok[remote]"`).  Tried with https
+fsspec and what it needs are imported only when an address is used (the extra `remote`).  Tried with https
 and with s3; gs and hf go the same way as s3 and are untried.
 """
 
@@ -21,7 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeVar
 
-from jumok.errors import DataError, JumokError, Resumable, UsageError
+from jumok import extras
+from jumok.errors import DataError, JumokError, MissingPackage, Resumable, UsageError
 from jumok.text.addresses import (
     check_address,
     credentials_hint,
@@ -326,9 +327,9 @@ def _ask(address: str, call: Callable[[], T]) -> T:
         raise _forbidden(address) from None
     except ImportError as error:
         kind = protocol(address)
-        hint = INSTALL.get(kind, 'try: pip install "jumok[remote]"')
+        hint = INSTALL.get(kind, extras.hint("fsspec"))
         what = f"{kind}:// needs a library that is not installed" + f": {error.name}" * bool(error.name)
-        raise UsageError(what, where=redact(address), hint=hint) from None
+        raise MissingPackage(what, where=redact(address), hint=hint) from None
     except Exception as error:
         if not isinstance(error, OSError | TimeoutError) and type(error).__module__.split(".")[0] not in LIBRARIES:
             raise

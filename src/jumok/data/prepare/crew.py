@@ -21,12 +21,13 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import IO, Any
 
-from jumok.errors import DataError, DiskError, JumokError, ModelFileError, UsageError
+from jumok.errors import DataError, DiskError, JumokError, MissingPackage, ModelFileError, UsageError
 from jumok.processes import die_with_parent, module_command
 
 AHEAD = 2  # tasks given to each worker at a time, so that it never waits for the next
 LOOK = 0.2  # seconds between calls of `check` while all workers are busy
-ERRORS: dict[str, type[JumokError]] = {one.__name__: one for one in (DataError, DiskError, ModelFileError, UsageError)}
+KINDS = (DataError, DiskError, MissingPackage, ModelFileError, UsageError)
+ERRORS: dict[str, type[JumokError]] = {one.__name__: one for one in KINDS}  # that a worker may report
 
 Values = dict[str, Any]
 Buffers = Sequence[bytes | memoryview]

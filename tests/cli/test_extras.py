@@ -23,7 +23,7 @@ from jumok.cli import main
 from jumok.data.prepare import crew
 from jumok.errors import JumokError, MissingPackage
 from tests.conftest import Answer
-from tests.hostile import relist
+from tests.support.hostile import relist
 
 ROOT = Path(package.__file__).parent
 SETTINGS = tomllib.loads((ROOT.parent.parent / "pyproject.toml").read_text(encoding="utf-8"))

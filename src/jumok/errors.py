@@ -1,23 +1,37 @@
-"""Every error a user can put right: what happened, where exactly, which command to try.
+"""Every error a user can repair: what happened, where exactly, which command to try.
 
-A `JumokError` prints as at most three lines and carries the exit code of the process.  Anything else that
-escapes is a bug of ours and keeps its traceback.  Exit codes: 1 failed, 2 usage, 64 bad data, 65 bad model
-file, 74 disk or memory, 75 stopped but resumable, 130 interrupted.
+    raise DiskError("storage.cannot_save", folder=folder, reason=error.strerror)
+
+A `JumokError` names an entry of the catalogue (messages/) and its values, prints as at most three lines and carries
+the exit code of the process.  Anything else that escapes is a bug of ours and keeps its traceback.  Exit codes: 1
+failed, 2 usage, 64 bad data, 65 bad model file, 74 disk or memory, 75 stopped but resumable, 130 interrupted.
 """
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
+
+from jumok import messages
 
 LONGEST = 1_000  # characters of a line
 
 
 class JumokError(Exception):
-    """Something the user can put right."""
+    """Something the user can repair; `key` names its entry in the catalogue."""
 
     code = 1
 
-    def __init__(self, what: str, *, where: str = "", hint: str = "") -> None:
-        self.what, self.where, self.hint = map(_on_one_line, (what, where, hint))
+    def __init__(self, key: str, /, *, where: str = "", hint: str = "", **values: Any) -> None:
+        if not messages.is_key(key):  # transitional: the text itself
+            self.key, self.values = "", {}
+            self.what, self.where, self.hint = map(_on_one_line, (key, where, hint))
+            super().__init__(self.what)
+            return
+        entry = messages.find(key)
+        assert isinstance(entry, dict), f"{key} is a text, not an error"
+        self.key, self.values = key, values
+        lines = (messages.fill(entry.get(part, ""), values) for part in ("what", "where", "hint"))
+        self.what, self.where, self.hint = map(_on_one_line, lines)
         super().__init__(self.what)
 
     def __str__(self) -> str:
@@ -80,18 +94,25 @@ class Stopped(Exception):
 
 
 class UnknownName(UsageError):
-    """A name that is not in a closed list; proposes the nearest one."""
+    """A name that is not in a closed list; the entry of `key` is given the name and a `guess`, the nearest one."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], *, where: str = "", hint: str = "") -> None:
+    def __init__(self, key: str, /, name: str, known: Iterable[str], **values: Any) -> None:
         names = sorted(known)
         close = difflib.get_close_matches(name, names, n=1)
-        guess = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names)}"
-        super().__init__(f"no {kind} is called {name!r}; {guess}", where=where, hint=hint)
+        guess = (
+            messages.Message("errors.did_you_mean", {"name": close[0]})
+            if close
+            else messages.Message("errors.known_names", {"names": ", ".join(names)})
+        )
+        if not messages.is_key(key):  # transitional: the kind of name
+            super().__init__(f"no {key} is called {name!r}; {guess}", **values)
+        else:
+            super().__init__(key, name=name, guess=guess, **values)
 
 
-def check_names(kind: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse a name that is not known, as a keyword that was misspelt."""
+def check_names(key: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse a name that is not known, such as a misspelt keyword, with the entry of `key`."""
     names = set(known)
     for name in given:
         if name not in names:
-            raise UnknownName(kind, name, names)
+            raise UnknownName(key, name, names)

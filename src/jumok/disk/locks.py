@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from jumok.errors import DiskError, UsageError
+from jumok.messages import Message
 
 try:
     import fcntl
@@ -44,8 +45,10 @@ def lock(
         path.parent.mkdir(parents=True, exist_ok=True)
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
-        hint = f"try: ls -ld {shlex.quote(str(path.parent.parent))}, or another --out"
-        raise DiskError(f"cannot write {what}: {error.strerror}", where=f"in {path.parent}", hint=hint) from None
+        parent = shlex.quote(str(path.parent.parent))
+        raise DiskError(
+            "disk.cannot_write", folder_kind=what, reason=error.strerror, folder=path.parent, parent=parent
+        ) from None
     try:
         if not _acquire(file, path, what, wait):
             note(f"this file system has no locks: make sure that no other process uses {what} in {path.parent}")
@@ -76,18 +79,20 @@ def _acquire(file: int, path: Path, what: str, wait: float) -> bool:
         except OSError as error:
             if error.errno in UNSUPPORTED:
                 return False
-            raise DiskError(f"cannot lock {what}: {error.strerror}", where=f"in {path.parent}") from None
+            raise DiskError("disk.cannot_lock", folder_kind=what, reason=error.strerror, folder=path.parent) from None
 
 
 def _in_use(file: int, path: Path, what: str) -> UsageError:
     """The error for a folder that another process holds, with the holder's name where it is known."""
     pid, _, host = os.pread(file, NAME, 0).decode(errors="replace").partition(" ")
     if not pid.isdigit():
-        holder, wait = "another process", "wait until it has finished"
+        holder, advice = Message("disk.another_process"), Message("disk.wait")
+    elif host == socket.gethostname():
+        holder, advice = Message("disk.process", {"pid": pid}), Message("disk.wait_or_kill", {"pid": pid})
     else:
-        holder = f"process {pid}" + (f" on {host}" if host != socket.gethostname() else "")
-        wait = f"wait until it has finished, or stop it (kill {pid})"
-    return UsageError(f"{what} is in use by {holder}", where=f"in {path.parent}", hint=f"{wait}, or use another folder")
+        holder = Message("disk.process_elsewhere", {"pid": pid, "host": host})
+        advice = Message("disk.wait_or_kill", {"pid": pid})
+    return UsageError("disk.in_use", folder_kind=what, holder=holder, folder=path.parent, advice=advice)
 
 
 def _write_holder(file: int, text: str) -> None:

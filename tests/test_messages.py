@@ -1,0 +1,134 @@
+"""The catalogue: every key that the code names exists with the same values, every entry is used, languages agree."""
+
+import ast
+import string
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import jumok
+from jumok import errors, messages
+
+ROOT = Path(jumok.__file__).parent
+PARTS = {"what", "where", "hint"}
+GIVEN = {"UnknownName": {"name", "guess"}, "check_names": {"name", "guess"}}  # values that the class itself adds
+LANGUAGES = sorted(path.name for path in messages.FOLDER.iterdir() if path.is_dir() and not path.name.startswith("_"))
+CLASSES = {
+    name for name, one in vars(errors).items() if isinstance(one, type) and issubclass(one, errors.JumokError)
+} | {"check_names", "NotFinite"}
+DONE: set[str] = {"disk", "errors"}  # transitional: rooms whose messages are in the catalogue
+
+
+@dataclass(frozen=True)
+class Use:
+    """A place in the code that names an entry: its key if it is a literal, and the names of its values."""
+
+    place: str
+    function: str
+    key: str | None
+    values: frozenset[str] | None  # None where they are passed on as a mapping
+
+
+def uses(path: Path) -> Iterator[Use]:
+    """Every error that a file makes and every text that it asks for."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+        if name not in CLASSES | {"text", "Message"} or (name == "text" and not _is_catalogue(node.func)):
+            continue
+        first = node.args[0] if node.args else None
+        key = first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else None
+        values: frozenset[str] | None = frozenset(word.arg for word in node.keywords if word.arg) - {"name", "known"}
+        if name == "Message":
+            values = _keys(node.args[1]) if len(node.args) > 1 else frozenset()
+        if any(word.arg is None for word in node.keywords):
+            values = None
+        yield Use(f"{path.relative_to(ROOT.parent)}:{node.lineno}", name, key, values)
+
+
+def _is_catalogue(function: ast.expr) -> bool:
+    return isinstance(function, ast.Attribute) and getattr(function.value, "id", "") == "messages"
+
+
+def _keys(node: ast.expr) -> frozenset[str] | None:
+    if isinstance(node, ast.Dict) and all(isinstance(key, ast.Constant) for key in node.keys):
+        return frozenset(str(key.value) for key in node.keys if isinstance(key, ast.Constant))
+    return None
+
+
+def names_in(entry: messages.Entry) -> set[str]:
+    """The names of the values that an entry shows."""
+    templates = [entry] if isinstance(entry, str) else list(entry.values())
+    parsed = (field for template in templates for _, field, _, _ in string.Formatter().parse(template))
+    return {field.split(".")[0].split("[")[0] for field in parsed if field is not None}
+
+
+def entries(language: str) -> dict[str, messages.Entry]:
+    return {
+        f"{path.stem}.{name}": entry
+        for path in sorted((messages.FOLDER / language).glob("*.toml"))
+        for name, entry in messages.read_room(path.stem, language).items()
+    }
+
+
+ENGLISH = entries("en")
+USES = [use for path in sorted(ROOT.rglob("*.py")) if path.parent != messages.FOLDER for use in uses(path)]
+
+
+def in_a_room_that_is_done(use: Use) -> bool:
+    return use.place.split("/")[1].split(".py")[0] in DONE
+
+
+def test_an_entry_is_a_text_or_an_error_with_what_where_and_hint():
+    for key, entry in ENGLISH.items():
+        assert messages.is_key(key), key
+        if isinstance(entry, dict):
+            assert "what" in entry, key
+            assert entry.keys() <= PARTS, key
+            assert all(isinstance(line, str) and line.strip() == line and line for line in entry.values()), key
+        else:
+            assert isinstance(entry, str), key
+
+
+def test_every_key_in_the_code_exists_with_the_values_it_is_given():
+    wrong = []
+    for use in filter(in_a_room_that_is_done, USES):
+        if use.key is None and use.place.startswith("jumok/errors.py"):  # which hands a caller's key on
+            continue
+        if use.key is None or use.key not in ENGLISH:
+            wrong.append(f"{use.place}: {use.function} names no entry of the catalogue")
+            continue
+        if use.values is not None:
+            needed = names_in(ENGLISH[use.key]) - GIVEN.get(use.function, set())
+            if needed != use.values - GIVEN.get(use.function, set()):
+                wrong.append(f"{use.place}: {use.key} needs {sorted(needed)}, is given {sorted(use.values)}")
+    assert wrong == []
+
+
+def test_every_entry_is_used():
+    used = {use.key for use in USES}
+    assert sorted(key for key in ENGLISH if key not in used) == []
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_language_has_the_same_entries_with_the_same_values(language):
+    other = entries(language)
+    assert other.keys() == ENGLISH.keys()
+    for key, entry in other.items():
+        assert isinstance(entry, str) == isinstance(ENGLISH[key], str), key
+        assert names_in(entry) == names_in(ENGLISH[key]), key
+
+
+def test_an_error_keeps_its_key_and_values_and_prints_three_lines():
+    error = errors.DiskError("disk.in_use", folder_kind="the run", holder="process 7", folder="runs/a", advice="wait")
+    assert error.key == "disk.in_use"
+    assert error.values["holder"] == "process 7"
+    assert str(error) == "the run is in use by process 7\nin runs/a\nwait, or use another folder"
+
+
+def test_a_message_is_rendered_when_it_is_shown():
+    guess = messages.Message("errors.did_you_mean", {"name": "tiny"})
+    assert f"{guess:>25}" == "     did you mean 'tiny'?"

@@ -1,4 +1,4 @@
 """Speed under one fixed protocol: ours and the peers are timed alike.
 
-Level 9.  Read first: measure.py.
+Level 10.  Read first: measure.py.
 """

@@ -1,4 +1,4 @@
 """The command line.  Verbs are short: they turn options into calls.
 
-Level 10.  Read first: main.py.
+Level 11.  Read first: main.py.
 """

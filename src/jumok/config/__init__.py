@@ -1,4 +1,4 @@
 """Recipes: a whole run as one value, made of closed and bounded sections.
 
-Level 1.  Read first: sections.py, then presets.py.  No torch.
+Level 2.  Read first: sections.py, then presets.py.  No torch.
 """

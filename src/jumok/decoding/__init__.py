@@ -1,4 +1,4 @@
 """Search over a step and a state; it never sees a model.
 
-Level 4.  Read first: search.py.
+Level 5.  Read first: search.py.
 """

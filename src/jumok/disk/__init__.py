@@ -1,4 +1,4 @@
 """Locks on folders, and the per-user cache.
 
-Level 1.  Read first: locks.py.
+Level 2.  Read first: locks.py.
 """

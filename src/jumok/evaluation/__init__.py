@@ -1,4 +1,4 @@
 """Scores of translations: BLEU, chrF, TER, significance, alignment error.
 
-Level 5.  Read first: evaluate.py.  No torch.
+Level 6.  Read first: evaluate.py.  No torch.
 """

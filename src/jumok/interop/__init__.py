@@ -1,4 +1,4 @@
 """Models for other engines.
 
-Level 5.  Read first: ctranslate2.py.  No torch.
+Level 6.  Read first: ctranslate2.py.  No torch.
 """

@@ -4,7 +4,7 @@
     jumok lab mask                 try one: numbers, a verdict, a picture, a page
     jumok lab all --out report     all of them and an index
 
-Level 9.  Read first: claim.py.
+Level 10.  Read first: claim.py.
 
 A claim is one file in claims/: `CLAIM` says what is claimed and has the functions that measure, judge and draw it
 (claim.py).  This table is all that knows their names; a claim's file is loaded when it is asked for.

@@ -5,9 +5,10 @@
 An entry is an error, a table with `what` and, where they say more, `where` and `hint`; or a text, a plain string.
 Values are named in braces and may carry a format, `{pairs:,}`.  A value may itself be a `Message`, so that a sentence
 is never glued together from words in the code.  Another language is another folder with the same files and keys;
-`tests/test_messages.py` compares keys and names of values with every place that uses them.
+`tests/house/test_messages.py` compares keys and names of values with every place that uses them.
 
-Level 0: imports nothing of jumok.  Not here: progress lines and reports, which belong to whoever prints them.
+Level 0.  Read first: this file.  Imports nothing of jumok.  Progress lines and reports are not here: they belong to
+the module that prints them.
 """
 
 import re

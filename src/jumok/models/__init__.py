@@ -1,6 +1,6 @@
 """Architectures: one file each, readable alone.  The table of their names is config/kinds.py.
 
-Level 2.  Read first: transformer.py.
+Level 3.  Read first: transformer.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
 """Several models trained alike and compared.
 
-Level 9.  Read first: run.py.
+Level 10.  Read first: run.py.
 """

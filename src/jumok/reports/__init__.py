@@ -1,4 +1,4 @@
 """Plain data to terminal, SVG and one-file HTML pages.
 
-Level 1.  Read first: attention.py.  No torch.
+Level 2.  Read first: attention.py.  No torch.
 """

@@ -1,4 +1,4 @@
 """From a recipe to a finished model in a run folder, resumed where it was stopped.
 
-Level 8.  Read first: experiment.py.
+Level 9.  Read first: experiment.py.
 """

@@ -1,4 +1,4 @@
 """Run folders, checkpoints and finished models on disk: whole or ignored.
 
-Level 3.  Read first: bundle.py.
+Level 4.  Read first: bundle.py.
 """

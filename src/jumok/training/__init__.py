@@ -1,4 +1,4 @@
 """The loop, the update on all cores, optimizers, schedules, the budget of time, validation.
 
-Level 7.  Read first: loop.py.
+Level 8.  Read first: loop.py.
 """

@@ -38,6 +38,7 @@ PAGES = sorted(
         "docs/log/*.md",
         "examples/*.md",
         "bench/*.md",
+        "tests/*.md",
     )
     for path in ROOT.glob(pattern)
 )

@@ -95,11 +95,12 @@ class World:
             self.steps.append(step)
             self.rates.append(step["rate"])
 
-        return loop.train(
-            team, ((Place(0, i), batch) for i in range(10**6)), pace, progress, seed=1, accumulate=1,
-            largest_gradient=1.0, mean=None, report=report, validate=self.validate, save=self.save,
-            stop=lambda: progress.step >= stop_at, clock=self.clock, save_seconds=save_seconds,
+        hooks = loop.Hooks(
+            report, self.validate, self.save, stop=lambda: progress.counts.step >= stop_at, clock=self.clock,
+            save_seconds=save_seconds,
         )  # fmt: skip
+        batches = ((Place(0, i), batch) for i in range(10**6))
+        return loop.train(loop.Setup(team, seed=1, largest_gradient=1.0), batches, pace, progress, hooks)
 
 
 def wobble(n: int) -> float:

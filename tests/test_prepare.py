@@ -32,6 +32,7 @@ from jumok.data.prepare.decide import Decision
 from jumok.errors import DataError, JumokError, UsageError
 from jumok.runs.choose import choose, gather
 from jumok.runs.preparation import dropped
+from jumok.stopping import NEVER
 from jumok.text import seeds, trainer
 from jumok.text.vocabulary import Vocabulary
 
@@ -411,8 +412,10 @@ def test_unequal_files_are_told_with_both_counts(tmp_path, monkeypatch):
 
 def test_a_worker_that_dies_is_told_and_not_waited_for():
     table = {"end": lambda **_: os._exit(7)}
-    with Crew(1, "tests.test_prepare_worker", table) as crew, pytest.raises(JumokError, match="ended with"):
-        list(crew.run(iter([Task(0, "end", {})])))
+    with Crew(1, "tests.test_prepare_worker", table) as crew:
+        crew.submit(Task(0, "end", {}))
+        with pytest.raises(JumokError, match="ended with"):
+            list(crew.finish())
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".xz", ".zst"])
@@ -451,7 +454,7 @@ def test_a_vocabulary_learnt_in_another_process_gets_all_of_its_text():
     words = ["".join(rng.choice("abcdefghijklmnop") for _ in range(rng.randint(3, 9))) for _ in range(40_000)]
     lines = [" ".join(rng.choices(words, k=12)) for _ in range(25_000)]
     assert sum(map(len, lines)) > 2_000_000
-    apart = Vocabulary.train(lines, size=500, kind="bpe", tick=lambda: None)
+    apart = NEVER.finish(Vocabulary.learn(trainer.count_words(lines), size=500, kind="bpe"))
     assert apart.model == Vocabulary.train(lines, size=500, kind="bpe").model
 
 

@@ -71,10 +71,6 @@ class Unsupported(UsageError):
     """An engine that cannot run this model, or cannot do what it is asked; another engine may."""
 
 
-class Stopped(Exception):
-    """Somebody asked to stop: what was being done has ended early, and everything is as it was before it began."""
-
-
 class UnknownName(UsageError):
     """A name that is not in a closed list; proposes the nearest one."""
 

@@ -42,10 +42,11 @@ from jumok.kernels.modules import FastTransformer
 from jumok.models.base import PAD
 from jumok.runs.claiming import claim, hold, settle_data
 from jumok.runs.context import Context
-from jumok.runs.experiment import drive
+from jumok.runs.experiment import drive, hooks_of
 from jumok.runs.pacing import pace_of
 from jumok.runs.preparation import prepare_run
 from jumok.runs.trainee import Trainee, assemble
+from jumok.stopping import Stop
 from jumok.storage.checkpoint import RunFolder
 from jumok.training.progress import Progress
 
@@ -164,10 +165,9 @@ def time_updates(
         losses.begin(0)
         progress = Progress()
         pace = pace_of(trainee, progress, context, checkpoint=0)
-        drive(
-            replace(trainee, feed=feed), pace, progress, replace(context, stop=meter.enough),
-            validate=lambda progress: {"loss": 0.0}, save=lambda progress: None, losses=losses,
-        )  # fmt: skip
+        context = replace(context, stop=Stop(meter.enough))
+        hooks = hooks_of(trainee, context, losses, validate=lambda _: {"loss": 0.0}, save=lambda _: None)
+        drive(replace(trainee, feed=feed), pace, progress, context, hooks)
     return meter
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import torch
 
-from jumok.errors import Stopped
 from jumok.events import EventLog, Silence, Sink
+from jumok.stopping import NEVER, Stop
 from jumok.storage.checkpoint import RunFolder
 from jumok.training.distributed import ALONE, World
 
@@ -34,7 +34,7 @@ class Context:
 
     report: EventLog | Silence
     clock: Clock
-    stop: Callable[[], bool] = lambda: False
+    stop: Stop = NEVER
     world: World = ALONE
     device: torch.device = CPU
     exact: bool = False  # continue only where the result will be the same bytes
@@ -55,16 +55,7 @@ class Context:
     ) -> Context:
         """The context of a run in a folder; only the first of several processes writes its log."""
         report = EventLog(folder.events, list(sinks)) if world.first else Silence()
-        return cls(report, Clock(began), stop, world, torch.device(device), exact, more)
-
-    def check(self) -> None:
-        """Raise `Stopped` if somebody asked the run to stop; long work calls this now and then."""
-        if self.stop():
-            raise Stopped
-
-    def asked_to_stop(self) -> bool:
-        """Whether any process of the world was asked to stop."""
-        return self.world.any(self.stop())
+        return cls(report, Clock(began), Stop(stop), world, torch.device(device), exact, more)
 
     def say(self, text: str) -> None:
         self.report("stage", text=text)

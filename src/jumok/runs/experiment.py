@@ -102,14 +102,16 @@ def run(
     machine.keep_memory()
     with hold(folder, context):
         recipe, texts = settle_data(recipe, folder)
-        context.world.in_turn(partial(claim, folder, recipe, context.world))
+        with context.world.turn():
+            claim(folder, recipe, context.world)
         if chosen:
             context.say(chosen)
         earlier = finished.finished(folder)
         if earlier is not None and (reason := nothing_left(recipe, earlier, context)) is not None:
             tell_finished(folder, earlier, reason, context)
             return Run(folder.path, earlier.scores)
-        prepared = context.world.in_turn(partial(prepare_run, recipe, folder, texts, context, vocabularies))
+        with context.world.turn():
+            prepared = prepare_run(recipe, folder, texts, context, vocabularies)
         trainee = assemble(recipe, prepared, context, inherit)
         with closing(TensorBoardSink(folder.tensorboard) if context.world.first else Silence()) as board:
             context.report.sinks.append(board)
@@ -130,7 +132,8 @@ def learn(trainee: Trainee, folder: RunFolder, context: Context, earlier: Finish
         if earlier is not None:
             validator.known[earlier.name, earlier.pairs] = earlier.scores
         try:
-            outcome = drive(trainee, pace, progress, context, validate=validator, save=keeper.save, losses=losses)
+            hooks = hooks_of(trainee, context, losses, validate=validator, save=keeper.save)
+            outcome = drive(trainee, pace, progress, context, hooks)
         except loop.NotFinite as error:
             error.hint += f"; to see the pairs: jumok data pairs {folder.path} {' '.join(map(str, error.rows))}"
             raise
@@ -148,38 +151,40 @@ def learn(trainee: Trainee, folder: RunFolder, context: Context, earlier: Finish
         return Run(folder.path, world.share(done.scores))
 
 
-def drive(
+def hooks_of(
     trainee: Trainee,
-    pace: Pace,
-    progress: Progress,
     context: Context,
+    losses: LossLog | Silence,
     *,
     validate: Callable[[Progress], dict[str, float]],
     save: Callable[[Progress], None],
-    losses: LossLog | Silence,
-) -> loop.Outcome:
-    """Run the training loop with all its arguments."""
+) -> loop.Hooks:
+    """What the loop of a run calls: several processes stop when any of them was asked to."""
+    world = context.world
+    return loop.Hooks(
+        report=partial(book, losses, context.report),
+        validate=validate,
+        save=save,
+        stop=context.stop if world.size == 1 else lambda: world.any(context.stop()),
+        clock=context.clock,
+        save_seconds=60.0 * trainee.recipe.training.save_minutes,
+    )
+
+
+def drive(trainee: Trainee, pace: Pace, progress: Progress, context: Context, hooks: loop.Hooks) -> loop.Outcome:
+    """Run the training loop from where the progress says."""
     recipe, world = trainee.recipe, context.world
-    alone = world.size == 1
+    setup = loop.Setup(
+        team=trainee.team,
+        seed=recipe.seed,
+        accumulate=trainee.accumulate,
+        largest_gradient=recipe.training.clip,
+        mean=trainee.mean,
+        dropout=partial(dropout_share, recipe),
+    )
     place = Place(progress.counts.epoch, progress.counts.index)
     with closing(ahead(trainee.feed.walk(place), context.device)) as batches:
-        return loop.train(
-            trainee.team,
-            batches,
-            pace if alone else Agreed(pace, world),
-            progress,
-            seed=recipe.seed,
-            accumulate=trainee.accumulate,
-            largest_gradient=recipe.training.clip,
-            dropout=partial(dropout_share, recipe),
-            mean=trainee.mean,
-            report=partial(book, losses, context.report),
-            validate=validate,
-            save=save,
-            save_seconds=60.0 * recipe.training.save_minutes,
-            stop=context.stop if alone else context.asked_to_stop,
-            clock=context.clock,
-        )
+        return loop.train(setup, batches, pace if world.size == 1 else Agreed(pace, world), progress, hooks)
 
 
 def tell_begin(trainee: Trainee, progress: Progress, context: Context) -> None:

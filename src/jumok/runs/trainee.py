@@ -22,7 +22,7 @@ from jumok.text.vocabulary import Vocabularies
 from jumok.training.objectives import Objective, objective_of
 from jumok.training.optim import Optimizer, RunningMean
 from jumok.training.schedule import Schedule
-from jumok.training.update import Team
+from jumok.training.update import Team, replicate
 from jumok.training.validation import Judge, judge_of, spread
 
 
@@ -66,10 +66,8 @@ def assemble(
     if hasattr(model, "starts"):  # a model that must know which symbols begin a word
         model.starts.copy_(torch.tensor(vocabularies.source.begins()))
     optimizer = Optimizer(model, training)
-    team = Team(
-        model, partial(make_objective, recipe, context), optimizer, count_workers(recipe, device), context.world,
-        kernels=not training.compile,
-    )  # fmt: skip
+    replicas = replicate(model, count_workers(recipe, device), kernels=not training.compile)
+    team = Team(model, replicas, [make_objective(recipe, context, one) for one in replicas], optimizer, context.world)
     batch_tokens = min(recipe.data.tokens_per_batch, training.tokens_per_update)
     feed = Batches(
         prepared.store, tokens=batch_tokens, seed=recipe.seed, vocabularies=vocabularies,
@@ -96,7 +94,7 @@ def make_judge(recipe: Recipe, prepared: Prepared, model: nn.Module, context: Co
     return judge_of(
         TorchEngine(model, device=context.device), prepared.vocabularies, [prepared.valid[row] for row in chosen],
         is_text=prepared.is_text, ratio=target / max(1, source), labels=recipe.vocabulary.target_kind == "word",
-        tick=context.check, groups=[prepared.corpora[prepared.labels[row]] for row in chosen],
+        stop=context.stop, groups=[prepared.corpora[prepared.labels[row]] for row in chosen],
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ A run folder that has checkpoints is continued by the same call.  Minutes count 
 process where the caller says so, and over all attempts; a finished run that is given minutes trains so many more.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from inspect import signature
@@ -22,14 +22,14 @@ from jumok.config.keywords import TrainKeywords
 from jumok.config.recipe import Recipe
 from jumok.data.batches import Place, ahead
 from jumok.errors import Resumable, check_names
-from jumok.events import LossLog, Silence, Sink, TensorBoardSink, book
+from jumok.events import LossLog, Silence, TensorBoardSink, book
 from jumok.interop.ctranslate2_library import obstacle
 from jumok.kernels import library
 from jumok.runs import finished
 from jumok.runs.checkpointing import check_disk, make_keeper
 from jumok.runs.choose import choose, inherit, settle
 from jumok.runs.claiming import claim, hold, settle_data
-from jumok.runs.context import Context
+from jumok.runs.context import Context, ContextKeywords
 from jumok.runs.finished import Finished, nothing_left, tell_finished
 from jumok.runs.pacing import pace_of
 from jumok.runs.preparation import prepare_run
@@ -40,11 +40,15 @@ from jumok.storage.checkpoint import RunFolder
 from jumok.text.vocabulary import Vocabularies, Vocabulary
 from jumok.training import loop
 from jumok.training.budget import Pace
-from jumok.training.distributed import ALONE, Agreed, World
+from jumok.training.distributed import Agreed
 from jumok.training.progress import Progress
 from jumok.training.validation import Validator
 
 Inherit = Callable[[Any], None]  # may set the weights of a new model
+
+
+class RunKeywords(TrainKeywords, ContextKeywords, total=False):
+    """What to train, and where."""
 
 
 def train(
@@ -53,31 +57,22 @@ def train(
     *,
     out: str | Path | None = None,
     minutes: float | None = None,
-    device: str = "cpu",
-    sinks: Sequence[Sink] = (),
-    stop: Callable[[], bool] = lambda: False,
-    began: float | None = None,
-    exact: bool = False,
-    world: World = ALONE,
     begin: str | Path | None = None,
-    **choices: Unpack[TrainKeywords],
+    **options: Unpack[RunKeywords],
 ) -> Run:
-    """Train a translator from two text files; the other choices are those of `choose`.
+    """Train a translator from two text files into the folder `out`, runs/RECIPE unless given.
 
-    `begin` is a finished run whose vocabulary and weights, as far as they fit, the new one begins with.
-
-    Minutes count from `began` on the clock of `time.monotonic`, or from this call.  `exact` refuses to continue a run
-    where it could not end with the bytes of a run that was never interrupted.  Several processes train together in a
-    `world` (training/distributed.py).
+    `begin` is a finished run whose vocabulary and weights, as far as they fit, the new one begins with.  The other
+    options choose the recipe (`choose`) and say where it is trained and who hears of it (`ContextKeywords`).
     """
-    check_names("option", choices, {*TrainKeywords.__annotations__, *signature(train).parameters})
+    check_names("option", options, {*RunKeywords.__annotations__, *signature(train).parameters})
+    around: Any = {name: value for name, value in options.items() if name in ContextKeywords.__annotations__}
+    choices = {name: value for name, value in options.items() if name not in around}
     asked: dict[str, Any] = {"source": source, "target": target, "minutes": minutes, "begin": begin, **choices}
     asked, out, chosen = settle(out, asked)
     recipe = choose(**asked)
     folder = RunFolder(out or Path("runs") / recipe.name)
-    context = Context.of(
-        folder, sinks=sinks, began=began, world=world, device=device, stop=stop, exact=exact, more=minutes is not None
-    )
+    context = Context.of(folder, more=minutes is not None, **around)
     if begin is None:
         return run(recipe, folder, context, chosen=chosen)
     found = bundle.read(begin)

@@ -192,7 +192,7 @@ def test_a_run_is_finished_if_its_model_was_made_from_its_newest_checkpoint(tmp_
     folder = RunFolder(run(tmp_path / "a"))
     found = finished.finished(folder)
     assert found is not None
-    assert found.progress.step == 12
+    assert found.progress.counts.step == 12
     (folder.checkpoints / "step-00000012" / "state.json").write_text("{")
     assert finished.finished(folder) is None
 

@@ -135,7 +135,7 @@ class Meter:
         if sum(target) != tokens:
             raise JumokError(f"the update says {tokens:,} tokens, its batches {sum(target):,}")
         model = transformer(self.trainee.recipe.model, COUNT)
-        operations = flops.training_flops(model, len(self.trainee.vocabularies.target), source, target)
+        operations = flops.training_flops(model, len(self.trainee.prepared.vocabularies.target), source, target)
         real = sum(source) + sum(target)
         return Work(sum(source), sum(target), max(grid, real), len(source), operations, loss)
 
@@ -229,7 +229,7 @@ def describe(meter: Meter, rates: Mapping[str, float], memory: int) -> dict[str,
         "torch": torch.__version__,
         "recipe": recipe.name,
         "corpus": data.corpus or f"{named(data.source or '')} + {named(data.target or '')}",
-        "symbols": len(meter.trainee.vocabularies.target),
+        "symbols": len(meter.trainee.prepared.vocabularies.target),
         "parameters": meter.trainee.parameters,
         "sizes": {
             "encoder_layers": model.encoder_layers,

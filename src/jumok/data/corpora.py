@@ -72,7 +72,7 @@ class Corpus:
     addresses: tuple[tuple[str, str], ...] = ()  # files that must be fetched first, and where they come from
     tail: Tail | None = None  # of a text that is cut in two: read once before the rest
 
-    @property
+    @cached_property
     def files(self) -> list[str]:
         return [path for paths in self.inputs for path in paths]
 

@@ -133,9 +133,9 @@ def learn(trainee: Trainee, folder: RunFolder, context: Context, earlier: Finish
             error.hint += f"; to see the pairs: jumok data pairs {folder.path} {' '.join(map(str, error.rows))}"
             raise
         if outcome.reason == "stopped":
-            context.report("stopped", step=progress.step)
+            context.report("stopped", step=progress.counts.step)
             raise Resumable(
-                f"stopped at step {progress.step:,}; everything is saved",
+                f"stopped at step {progress.counts.step:,}; everything is saved",
                 where=f"in {folder.path}",
                 hint="run the same command again to continue",
             )
@@ -192,6 +192,6 @@ def tell_begin(trainee: Trainee, progress: Progress, context: Context) -> None:
     if context.device.type == "cpu" and (problem := library.problem()):
         context.note(f"training without the C kernels, which is slower: {problem}")
     context.report(
-        "begin", recipe=trainee.recipe.name, parameters=trainee.parameters, step=progress.step,
+        "begin", recipe=trainee.recipe.name, parameters=trainee.parameters, step=progress.counts.step,
         version=jumok.__version__,
     )  # fmt: skip

@@ -282,9 +282,9 @@ def foresee(
     training = trainee.recipe.training
     (update, tokens), (memory, expected_memory) = trial.speed(), trial.memory(trainee.parameters)
     share = trial.count / max(1, trial.tried)  # of the text over what was tried
-    source, target = (round(side * share) for side in trainee.store.tokens())
+    source, target = (round(side * share) for side in trainee.prepared.store.tokens())
     costs = Costs(pair=pair, checkpoint=keeper.size() / WRITING, update=update)
-    passes = (target + len(trainee.store) * share) / tokens  # updates in an epoch
+    passes = (target + trainee.prepared.store.count * share) / tokens  # updates in an epoch
     limits = replace(limits_of(trainee.recipe), pairs=len(trainee.judge.pairs), candidates=1 + (training.average > 1))
     if training.epochs is not None:
         limits = replace(limits, expected=round(training.epochs * passes))

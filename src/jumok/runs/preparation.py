@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -44,8 +45,8 @@ FOLDER = "prepared"  # in the data folder of a run
 SHORTLIST_PAIRS = 1_000_000  # read at most for a shortlist
 
 
-def shortlist(made: Prepared, stop: Stop = NEVER, report: Report = lambda *_, **__: None) -> bytes:
-    """What each source subword may turn into, learnt once and kept beside the token store."""
+def shortlist(made: Prepared, stop: Stop = NEVER, report: Report = lambda *_, **__: None) -> Path:
+    """The file of what each source subword may turn into, learnt once and kept beside the token store."""
     kept = made.folder / lexicon.FILE
     if not kept.is_file():
         report("stage", text="Learning which words translate which, for fast translating")
@@ -53,7 +54,7 @@ def shortlist(made: Prepared, stop: Stop = NEVER, report: Report = lambda *_, **
         sizes = len(made.vocabularies.source), len(made.vocabularies.target)
         learnt = stop.finish(stage.through(lexicon.learn(made.store, sizes), 0.0, 1.0))
         bundle.write_file(kept, learnt.to_bytes())
-    return kept.read_bytes()
+    return kept
 
 
 def prepare_run(
@@ -106,9 +107,9 @@ def prepare(
         run.begin(recipe)
         made.vocabularies.save(run.path)
     _tell(made, report)
-    if shortlisted(recipe, made.is_text):
-        shortlist(made, stop, report)  # now, so that its seconds are known to whoever plans the rest
-    return made
+    if not shortlisted(recipe, made.is_text):
+        return made
+    return replace(made, shortlist=shortlist(made, stop, report))  # now: whoever plans the rest knows its seconds
 
 
 def _older(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -13,12 +13,10 @@ from torch import Tensor, nn
 from jumok.config.recipe import Recipe
 from jumok.data.batches import Batch, Batches, Noise
 from jumok.data.prepare.folder import Prepared
-from jumok.data.store import Store
 from jumok.engines.torch_engine import TorchEngine
 from jumok.keys import key
 from jumok.models import build
 from jumok.runs.context import Context
-from jumok.text.vocabulary import Vocabularies
 from jumok.training.objectives import Objective, objective_of
 from jumok.training.optim import Optimizer, RunningMean
 from jumok.training.schedule import Schedule
@@ -41,15 +39,7 @@ class Trainee:
     schedule: Schedule
     judge: Judge
 
-    @property
-    def vocabularies(self) -> Vocabularies:
-        return self.prepared.vocabularies
-
-    @property
-    def store(self) -> Store:
-        return self.prepared.store
-
-    @property
+    @cached_property
     def parameters(self) -> int:
         return sum(parameter.numel() for parameter in self.model.parameters())
 

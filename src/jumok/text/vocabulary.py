@@ -265,7 +265,7 @@ class Vocabularies:
     def joint(self) -> bool:
         return self.source.digest == self.target.digest
 
-    @property
+    @cached_property
     def digest(self) -> str:
         return hashlib.sha256((self.source.digest + self.target.digest).encode()).hexdigest()
 

@@ -169,7 +169,7 @@ def account(progress: Progress, loss: float, norm: float, tokens: int, batches: 
     progress.counts.skipped += 1
     progress.counts.skipped_in_row += 1
     if progress.counts.skipped_in_row >= PATIENCE_FOR_NUMBERS:
-        raise NotFinite(loss, norm, progress.step, [int(row) for row in batches[-1].rows[:5]])
+        raise NotFinite(loss, norm, progress.counts.step, [int(row) for row in batches[-1].rows[:5]])
 
 
 def ended(pace: Pace, progress: Progress, stop: Callable[[], bool]) -> str | None:
@@ -179,7 +179,7 @@ def ended(pace: Pace, progress: Progress, stop: Callable[[], bool]) -> str | Non
 
 def reached(limits: Limits, progress: Progress) -> str | None:
     """The limit that is reached, if any, time apart."""
-    if progress.step >= limits.steps:
+    if progress.counts.step >= limits.steps:
         return "steps"
     if limits.epochs is not None and progress.counts.epoch >= limits.epochs:
         return "epochs"

@@ -44,11 +44,11 @@ class Best:
 
     def judge(self, scores: Mapping[str, float], step: int) -> None:
         """Remember whether the validation after this update was better than all before."""
+        worth = quality(scores)
         best = self.beaten(scores)
         better = best or scores["loss"] < self.loss
         self.step = step if best else self.step
         self.loss = min(self.loss, scores["loss"])
-        worth = quality(scores)
         self.quality = self.quality if worth is None else max(self.quality, worth)
         self.waited = 0 if better else self.waited + 1
 
@@ -86,10 +86,6 @@ class Progress:
     best: Best = field(default_factory=Best)
     plan: Plan = field(default_factory=Plan)
     minutes: Minutes = field(default_factory=Minutes)
-
-    @property
-    def step(self) -> int:
-        return self.counts.step
 
     def to_json(self) -> dict[str, Any]:
         """All parts as one flat dictionary."""

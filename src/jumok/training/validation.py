@@ -217,9 +217,9 @@ class Validator:
         counts, pairs = progress.counts, progress.plan.pairs
         scores, sample = self.judge(pairs)
         self.world.share(scores)
-        self.known[f"checkpoint {progress.step}", pairs] = scores
+        self.known[f"checkpoint {progress.counts.step}", pairs] = scores
         self.report(
-            "validation", step=progress.step, epoch=counts.epoch, seconds=counts.seconds, wall=counts.wall,
+            "validation", step=progress.counts.step, epoch=counts.epoch, seconds=counts.seconds, wall=counts.wall,
             pairs=pairs, of=len(self.judge.pairs), seen=counts.tokens, better=progress.best.beaten(scores),
             sample=sample, **scores,
         )  # fmt: skip

@@ -98,7 +98,7 @@ class Job:
     stop: Stop
 
     def __post_init__(self) -> None:
-        self.work = work_folder(self.place)
+        self.work, self.request = work_folder(self.place), request(self.recipe, self.given)
         self.is_text = any(corpus.is_text for corpus in self.trained)
         self.filters = Filters(self.recipe.data.longest, self.recipe.data.ratio, alone=self.is_text)
         self.files: list[dict[str, Any]] = []
@@ -165,7 +165,7 @@ class Job:
     def _begin(self) -> None:
         """Make the folder of the work, or find that of an earlier attempt at the same."""
         self.files = [_stamp(path) for corpus in self.trained for path in dict.fromkeys(corpus.files)]
-        plan = {"request": request(self.recipe, self.given), "files": self.files}
+        plan = {"request": self.request, "files": self.files}
         beside = watched_files(self.recipe, self.validating)
         digests = [self.stop.finish(hash_files([path])) for path in beside]
         plan["beside"] = self.beside = [
@@ -178,7 +178,7 @@ class Job:
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
             for name in (work.PARTS, work.SHARDS):
                 _empty(self.work / name)
-            bundle.write_file(known, json.dumps(plan).encode())
+            _write_json(known, plan)
 
     def _validation(self) -> tuple[list[Pair], list[int]]:
         """The pairs of the validation files, each with the number of its corpus; also what must not be trained on."""
@@ -399,7 +399,7 @@ class Job:
             source = self.given or learn(words[0], config.kind, 0.1, 0.5)
             found = Vocabularies(source, learn(words[1], config.target_kind or config.kind, 0.5, 1.0))
         found.save(self.work)
-        bundle.write_file(self.work / "vocabularies.json", json.dumps({"digest": found.digest}).encode())
+        _write_json(self.work / "vocabularies.json", {"digest": found.digest})
         return found
 
     # ------------------------------------------------------------------ encoding and joining
@@ -411,10 +411,10 @@ class Job:
         common = {"folder": str(self.work), "digest": vocabularies.digest, "breaks": self.recipe.vocabulary.breaks}
         common |= {"filters": vars(self.filters)}
         known = self.work / "shards.json"
-        told = json.dumps({"vocabularies": vocabularies.digest, "share": self.share}).encode()
-        if not known.is_file() or known.read_bytes() != told:
+        told = {"vocabularies": vocabularies.digest, "share": self.share}
+        if not known.is_file() or json.loads(known.read_bytes()) != told:
             _empty(self.work / work.SHARDS)
-            bundle.write_file(known, told)
+            _write_json(known, told)
         whole = {p.number for p in self.read if work.read_part(self.work / work.SHARDS, p.number, verify=True)}
         stage.skip(len(whole) / max(1, len(self.read)))
         missing = (part for part in self.read if part.number not in whole)
@@ -454,15 +454,15 @@ class Job:
         bundle.write_file(beside / VALID, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode())
         digests = [entry["digest"] for entry in self.inputs if "digest" in entry]
         told = {
-            "format": FORMAT, "request": request(self.recipe, self.given), "files": self.files, "beside": self.beside,
+            "format": FORMAT, "request": self.request, "files": self.files, "beside": self.beside,
             "inputs": [entry for entry in self.inputs if "first" in entry], "name": self._name(), "corpora": mixed,
             "digest": digests[0] if len(digests) == 1 else hashlib.sha256(":".join(digests).encode()).hexdigest(),
             "is_text": self.is_text, "pairs": self.pairs, "train": joined.count, "held_out": self.held,
             "share": self.share, "valid": len(valid), "left_out": left_out,
             "reasons": join.reason_names(self.filters), "vocabulary": vocabularies.digest,
         }  # fmt: skip
-        bundle.write_file(beside / PREPARED, json.dumps(told, indent=1, ensure_ascii=False).encode())
-        bundle.write_file(beside / bundle.MANIFEST, json.dumps(joined.manifest, indent=1).encode())
+        _write_json(beside / PREPARED, told, indent=1, ensure_ascii=False)
+        _write_json(beside / bundle.MANIFEST, joined.manifest, indent=1)
         shutil.rmtree(self.place, ignore_errors=True)
         beside.rename(self.place)
         bundle.sync(self.place.parent)
@@ -482,6 +482,10 @@ def held_out_share(recipe: Recipe, count: int) -> float:
 def work_folder(place: Path) -> Path:
     """The folder that holds the unfinished work of the prepared folder `place`."""
     return place.with_name(f"{place.name}.work")
+
+
+def _write_json(path: Path, value: Any, **style: Any) -> None:
+    bundle.write_file(path, json.dumps(value, **style).encode())
 
 
 def _empty(folder: Path) -> None:

@@ -22,11 +22,10 @@ from jumok.data import passages
 from jumok.errors import DataError, DiskError, JumokError, UnknownName, UsageError
 from jumok.text import addresses, sources
 from jumok.text.addresses import is_address, local_name, redact
-from jumok.text.columnar import is_columnar, units
 from jumok.text.files import PACKED, blocks, must_be_file
 from jumok.text.lines import digest as digest_files
 from jumok.text.lines import is_table, read_lines, read_pairs, read_table
-from jumok.text.tables import Columns, has_header, parse_columns, row_parser
+from jumok.text.tables import Columns, has_header, is_columnar, parse_columns, row_parser
 
 LOOKED = 1 << 20  # bytes of a file that tell how long its lines are
 PACKING = 3.0  # bytes of text in a packed byte, about
@@ -371,6 +370,8 @@ def _estimate(corpus: Corpus) -> int:
         for path in paths:
             must_be_file(path)  # a pipe would be waited for, and what was read of it would be gone
         if is_columnar(paths[0]):
+            from jumok.text.columnar import units
+
             total += sum(unit.rows for unit in units(paths[0]))
             continue
         path = min(paths, key=os.path.getsize)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -20,7 +20,9 @@ from jumok.storage.checkpoint import RunFolder
 from jumok.training.budget import Pace
 from jumok.training.progress import Progress
 from jumok.training.validation import Validator
-from jumok.translator import Translator
+
+if TYPE_CHECKING:
+    from jumok.translator import Translator
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class Run:
 
     @property
     def model(self) -> Translator:
+        from jumok.translator import Translator  # with all that translates, which training does without
+
         return Translator.load(self.folder)
 
 

@@ -23,13 +23,11 @@ from typing import IO, Any
 
 from jumok.errors import DataError, DiskError, UsageError
 from jumok.stopping import NEVER
-from jumok.text.check import check
-from jumok.text.columnar import is_columnar, read_columnar
 from jumok.text.files import BLOCK, LONGEST, Finding, attempt, chunks, decoded, faults_named, must_be_file, named
-from jumok.text.tables import BadRow, Columns, Kind, Pair, has_header, kind_of, row_parser
+from jumok.text.tables import BadRow, Columns, Kind, Pair, has_header, is_columnar, kind_of, row_parser
 
 __all__ = [
-    "Finding", "check", "digest", "hash_files", "is_table", "must_differ", "read_lines", "read_pairs", "read_table",
+    "Finding", "digest", "hash_files", "is_table", "must_differ", "read_lines", "read_pairs", "read_table",
     "write_lines", "writing",
 ]  # fmt: skip
 
@@ -73,6 +71,8 @@ def read_table(
     order in the first row holds for the whole file.  A jsonl sentence may contain a line feed.
     """
     if kind is None and is_columnar(path):
+        from jumok.text.columnar import read_columnar
+
         return read_columnar(path, columns, longest=longest)
     if not has_header(path, columns, kind):
         row_parser(path, kind, columns=columns)  # a wrong name or option is refused now, not at the first row

@@ -42,10 +42,9 @@ from jumok.errors import DataError, DiskError, JumokError, UsageError
 from jumok.keys import key
 from jumok.stopping import NEVER, Stop
 from jumok.storage import bundle
-from jumok.text.columnar import is_columnar, units
 from jumok.text.files import PACKED, must_be_file
 from jumok.text.lines import hash_files, must_differ
-from jumok.text.tables import has_header
+from jumok.text.tables import has_header, is_columnar
 from jumok.text.vocabulary import Vocabularies, Vocabulary
 
 PLAN = "plan.json"
@@ -309,6 +308,8 @@ class Job:
         self, corpus: Corpus, paths: tuple[str, ...], digests: list[bytes]
     ) -> Iterator[tuple[Task, int, int]]:
         """The same for a Parquet or Arrow file, which workers read themselves."""
+        from jumok.text.columnar import units
+
         found, size = units(paths[0]), parts.size_on_disk(paths)
         for index, unit in enumerate(found):
             told = {"path": paths[0], "unit": asdict(unit), "columns": corpus.columns}

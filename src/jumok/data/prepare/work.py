@@ -21,7 +21,6 @@ from jumok.data.prepare.parts import Raw
 from jumok.data.prepare.sift import BREAK, REASONS, Rules, Side, hold_out_digests, mix_pair, sift
 from jumok.data.store import Filters
 from jumok.errors import DiskError
-from jumok.text.columnar import Unit, read_slices
 from jumok.text.tables import Columns
 from jumok.text.vocabulary import Vocabularies, Vocabulary
 
@@ -95,6 +94,8 @@ def read_rows(
 def read_unit(*, path: str, unit: Values, columns: list[str] | None, **more: Any) -> tuple[Values, Buffers]:
     """A part of a Parquet or Arrow file."""
     dictionaries = tuple((int(start), int(stop)) for start, stop in unit["dictionaries"])
+    from jumok.text.columnar import Unit, read_slices
+
     slices = read_slices(path, Unit(**{**unit, "dictionaries": dictionaries}), _columns(columns))
     sides = [(parts.join_lines(source), parts.join_lines(target)) for source, target in slices]
     return _read("".join(source for source, _ in sides), "".join(target for _, target in sides), **more)

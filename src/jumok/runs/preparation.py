@@ -67,7 +67,7 @@ def prepare_run(
     """Prepare the texts of a run, or find what was prepared before; `vocabularies` are learnt unless given."""
     trained: list[Corpus] = []
     validating: list[Corpus] = []
-    if context.world.first:
+    if context.world.first and texts.given != texts.named:
         context.stop.finish(corpora.keep_stdin(texts.given, texts.named))
     if recipe.data.prepared is None:
         fetched = run.data / "fetched"

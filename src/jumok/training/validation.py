@@ -29,6 +29,7 @@ PROBES = (8, 64)  # pairs that are enough to see what validating costs: few, and
 QUICK = 1.0  # seconds
 SOME = 96  # pairs of like length that are judged together
 FEW = 32  # stretches of a text
+GREEDY = SearchOptions(beam=1)
 
 
 # What validating costs per token of a reference, in target tokens of training.  Measured on one core, Multi30k: scoring
@@ -82,7 +83,7 @@ class Judge:
             sources, targets = ([side[rows[place]] for place in some] for side in (self.sources, self.targets))
             for scored in self.engine.score(list(zip(sources, targets, strict=True))):
                 loss, tokens = loss - scored.log_probability, tokens + len(scored.ids)
-            found = self.engine.decode(sources, SearchOptions(beam=1), limits=[limits[place] for place in some])
+            found = self.engine.decode(sources, GREEDY, limits=[limits[place] for place in some])
             for place, hypotheses in zip(some, found, strict=True):
                 texts[place] = self.vocabularies.target.decode(hypotheses[0].body)
         scores = {"loss": loss / tokens, "perplexity": metrics.perplexity(loss, tokens)}

@@ -252,10 +252,10 @@ def test_the_protocol_fixes_vocabulary_and_updates_and_leaves_the_model_alone():
     assert made.training.minutes is made.training.epochs is made.training.until_bleu is None
 
 
-@pytest.mark.parametrize("options", [{"updates": 0}, {"warmup": -1}], ids=str)
-def test_a_number_of_updates_that_cannot_be_is_refused(options):
+@pytest.mark.parametrize("updates", [{"counted": 0}, {"warmup": -1}], ids=str)
+def test_a_number_of_updates_that_cannot_be_is_refused(updates):
     with pytest.raises(UsageError, match="is at least"):
-        train.measure("tiny", **options)
+        train.Updates(**updates)
 
 
 # ------------------------------------------------------------------------------------------ peers

@@ -56,7 +56,7 @@ def measure(
     from jumok.models import build
     from jumok.training.objectives import objective_of
     from jumok.training.optim import Optimizer
-    from jumok.training.update import Team
+    from jumok.training.update import Team, replicate
 
     machine.keep_memory()
     recipe = presets.get(name)
@@ -65,12 +65,9 @@ def measure(
     each = min(recipe.data.tokens_per_batch, update)
     torch.manual_seed(1)
     model = build(recipe.model, size, size)
-    team = Team(
-        model,
-        lambda one: objective_of(one, smoothing=training.label_smoothing),
-        Optimizer(model, training),
-        torch.get_num_threads(),
-    )
+    replicas = replicate(model, torch.get_num_threads())
+    objectives = [objective_of(one, smoothing=training.label_smoothing) for one in replicas]
+    team = Team(model, replicas, objectives, Optimizer(model, training))
     feed, step = make_batches(length, size, tokens=each), 0
     watch = Watch(warmup=warmup, updates=10**9)
     while len(watch.timed) < 2 or sum(one.seconds for one in watch.timed) < seconds:

@@ -11,12 +11,12 @@ Killed at any moment, the same command goes on where it was.
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import islice, tee
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
@@ -28,12 +28,12 @@ from jumok.data.corpora import Corpus, Pair
 from jumok.data.prepare import folder as prepared_folder
 from jumok.errors import ModelFileError, Resumable
 from jumok.evaluation.metrics import chrf_matrix
-from jumok.events import Sink
 from jumok.models.transformer import Transformer
 from jumok.runs import preparation
-from jumok.runs.context import Context
+from jumok.runs.context import Context, ContextKeywords
 from jumok.runs.experiment import run
 from jumok.runs.selecting import Run
+from jumok.stopping import NEVER
 from jumok.storage import bundle, checkpoint
 from jumok.storage.checkpoint import Loaded, RunFolder
 from jumok.text.drafts import Draft
@@ -47,19 +47,31 @@ DECODED = 4_096  # stored pairs turned back to text at a time
 PEAK = 0.5  # its learning rate over the teacher's: it does not begin from nothing
 
 
+@dataclass(frozen=True)
+class Student:
+    """What a student is to be: half as many encoder layers again as its teacher's unless given."""
+
+    encoder_layers: int | None = None
+    decoder_layers: int = 2
+    minutes: float | None = None  # as long as the teacher unless given
+    changes: Mapping[str, Any] = field(default_factory=dict)  # dotted keys of its recipe
+
+    def recipe(self, teacher: Recipe, data: Mapping[str, Any]) -> Recipe:
+        """The student's recipe; `data` are changes that name its text."""
+        made = shape(teacher, self.encoder_layers, self.decoder_layers).change({**data, **self.changes})
+        if self.minutes is None:
+            return made
+        return made.change({"training.minutes": self.minutes, "training.steps": 10**9, "training.epochs": None})
+
+
 def distill(
     path: str | Path,
+    student: Student = Student(),
     *,
     out: str | Path | None = None,
     source: str | None = None,
     target: str | None = None,
-    minutes: float | None = None,
-    encoder_layers: int | None = None,
-    decoder_layers: int = 2,
-    changes: dict[str, Any] | None = None,
-    sinks: Sequence[Sink] = (),
-    stop: Callable[[], bool] = lambda: False,
-    began: float | None = None,
+    **around: Unpack[ContextKeywords],
 ) -> Run:
     """Train a student of the model in `path`, on the text it was trained on unless another is given."""
     teacher = checkpoint.load(path)
@@ -68,15 +80,12 @@ def distill(
     if source is not None or target is not None:
         recipe = recipe.change({"data.corpus": None, "data.table": None, "data.source": source, "data.target": target})
     lessons = Lessons.of(recipe, teacher, folder.data)
-    for said in lessons.write(stop):
-        for sink in sinks:
+    for said in lessons.write(around.get("stop", NEVER)):
+        for sink in around.get("sinks", ()):
             sink({"event": "stage", "text": said})
-    student = shape(recipe, encoder_layers, decoder_layers).change(lessons.data() | (changes or {}))
-    if minutes is not None:
-        student = student.change({"training.minutes": minutes, "training.steps": 10**9, "training.epochs": None})
-    context = Context.of(folder, sinks=sinks, stop=stop, began=began, more=minutes is not None)
     return run(
-        student, folder, context, vocabularies=teacher.vocabularies,
+        student.recipe(recipe, lessons.data()), folder,
+        Context.of(folder, more=student.minutes is not None, **around), vocabularies=teacher.vocabularies,
         inherit=lambda model: inherit(model, teacher.model),
     )  # fmt: skip
 

@@ -89,10 +89,6 @@ class MissingPackage(UsageError, ImportError):
     """A library that is not installed; the hint names the extra that brings it (extras.py)."""
 
 
-class Stopped(Exception):
-    """Somebody asked to stop: what was being done has ended early, and everything is as it was before it began."""
-
-
 class UnknownName(UsageError):
     """A name that is not in a closed list; the entry of `key` is given the name and a `guess`, the nearest one."""
 

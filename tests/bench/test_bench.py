@@ -168,7 +168,7 @@ def quick_products(monkeypatch):
 
 
 def measure_micro(**options):
-    return train.measure("tiny", changes=MICRO_BENCH, warmup=1, updates=2, **options)
+    return train.measure("tiny", changes=MICRO_BENCH, updates=train.Updates(1, 2), **options)
 
 
 FIELDS = """bench system version torch recipe corpus symbols parameters sizes dropout label_smoothing tokens updates
@@ -211,7 +211,7 @@ def test_the_benchmark_makes_the_same_updates_as_training(tmp_path):
     """Same seed, same losses to the last bit: batches, dropout, smoothing and optimiser are those of `train`."""
     recipe = train.protocol(presets.get("tiny"), source=None, target=None, tokens=400)
     recipe = recipe.change(MICRO_BENCH | {"training.schedule": "noam"})  # which does not ask when the run will end
-    timed = train.time_updates(recipe, tmp_path / "bench", warmup=1, updates=1)
+    timed = train.time_updates(recipe, tmp_path / "bench", updates=train.Updates(1, 1))
     losses = [update.work.loss for update in timed.watch.updates]
     seen = []
     sinks = [lambda event: seen.append(event["loss"]) if event["event"] == "step" else None]
@@ -229,7 +229,7 @@ def test_padding_is_that_of_the_shares_that_workers_take_and_a_pass_in_one_call_
     recipe = train.protocol(presets.get("tiny"), source=None, target=None, tokens=2_000)
     recipe = recipe.change(MICRO_BENCH | {"data.tokens_per_batch": 2_000, "training.tokens_per_update": 2_000})
     recipe = recipe.change({"model.d_model": 16, "model.heads": 2, "model.activation": activation})
-    timed = train.time_updates(recipe, tmp_path, warmup=0, updates=4)
+    timed = train.time_updates(recipe, tmp_path, updates=train.Updates(0, 4))
 
     def places(*batches):
         return sum(batch.source.numel() + batch.labels.numel() for batch in batches)
@@ -252,10 +252,10 @@ def test_the_protocol_fixes_vocabulary_and_updates_and_leaves_the_model_alone():
     assert made.training.minutes is made.training.epochs is made.training.until_bleu is None
 
 
-@pytest.mark.parametrize("options", [{"updates": 0}, {"warmup": -1}], ids=str)
-def test_a_number_of_updates_that_cannot_be_is_refused(options):
+@pytest.mark.parametrize("updates", [{"counted": 0}, {"warmup": -1}], ids=str)
+def test_a_number_of_updates_that_cannot_be_is_refused(updates):
     with pytest.raises(UsageError, match="is at least"):
-        train.measure("tiny", **options)
+        train.Updates(**updates)
 
 
 # ------------------------------------------------------------------------------------------ peers

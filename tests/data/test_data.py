@@ -15,6 +15,7 @@ from jumok.data import corpora, store
 from jumok.data.corpora import Pair
 from jumok.data.store import Filters, Store
 from jumok.errors import DataError, DiskError, JumokError, ModelFileError, UsageError
+from jumok.stopping import NEVER
 from jumok.text.vocabulary import Vocabularies, Vocabulary
 
 DRAW = random.Random(7)
@@ -132,12 +133,12 @@ def test_standard_input_is_kept_as_a_file_that_can_be_read_twice(tmp_path, monke
     monkeypatch.setattr(sys, "stdin", Stdin(b"one\teins\ntwo\tzwei\n"))
     given = DataConfig(table="-")
     data = corpora.without_stdin(given, tmp_path / "data")
-    corpora.keep_stdin(given, data)
+    NEVER.finish(corpora.keep_stdin(given, data))
     corpus, _ = corpora.resolve(data, seed=1)
     assert list(corpus) == list(corpus) == [Pair("one", "eins", 1), Pair("two", "zwei", 2)]
     plain = DataConfig(corpus="copy")
     assert corpora.without_stdin(plain, tmp_path / "other") == plain
-    corpora.keep_stdin(plain, plain)
+    NEVER.finish(corpora.keep_stdin(plain, plain))
     assert not (tmp_path / "other").exists()
 
 

@@ -9,6 +9,7 @@ from jumok.data import lexicon
 from jumok.data.corpora import Pair
 from jumok.data.lexicon import Flat, model_1
 from jumok.data.store import Filters, build
+from jumok.stopping import NEVER
 from jumok.text.vocabulary import Vocabularies, Vocabulary
 
 PAIRS = [([10, 11], [20, 21]), ([10, 12], [20, 22]), ([12, 13, 13], [22, 23]), ([11], [21, 21, 24])]
@@ -38,7 +39,7 @@ def plainly(pairs, rounds):
 @pytest.mark.parametrize("rounds", [1, 2, 5])
 def test_the_table_is_that_of_a_loop_over_words(rounds):
     sides = [flat([pair[side] for pair in PAIRS]) for side in (0, 1)]
-    links, probability = model_1(*sides, (SIZE, SIZE), rounds=rounds)
+    links, probability = NEVER.finish(model_1(*sides, (SIZE, SIZE), rounds=rounds))
     found = {(int(link) // SIZE, int(link) % SIZE): value for link, value in zip(links, probability, strict=True)}
     wanted = plainly(PAIRS, rounds)
     assert found.keys() == wanted.keys()
@@ -57,7 +58,8 @@ def learnt(tmp_path):
     joint = Vocabulary.train([text for pair in pairs for text in pair[:2]], size=299)
     vocabularies = Vocabularies(joint, joint)
     store = build(pairs, vocabularies, Filters(50, 9.0), tmp_path, identity="x")
-    return lexicon.learn(store, (len(joint), len(joint)), each=4, common=3), joint, store
+    learnt = NEVER.finish(lexicon.learn(store, (len(joint), len(joint)), each=4, common=3))
+    return learnt, joint, store
 
 
 def test_a_word_turns_into_its_translation(learnt):

@@ -30,8 +30,9 @@ from jumok.data.prepare import folder, parts, pipeline, sift, work
 from jumok.data.prepare.crew import Crew, Task
 from jumok.data.prepare.decide import Decision
 from jumok.errors import DataError, JumokError, UsageError
-from jumok.runs.choose import choose, gather
+from jumok.runs.choose import Named, choose, gather
 from jumok.runs.preparation import dropped
+from jumok.stopping import NEVER
 from jumok.text import seeds, trainer
 from jumok.text.vocabulary import Vocabulary
 
@@ -411,8 +412,10 @@ def test_unequal_files_are_told_with_both_counts(tmp_path, monkeypatch):
 
 def test_a_worker_that_dies_is_told_and_not_waited_for():
     table = {"end": lambda **_: os._exit(7)}
-    with Crew(1, "tests.support.dying_worker", table) as crew, pytest.raises(JumokError, match="ended with"):
-        list(crew.run(iter([Task(0, "end", {})])))
+    with Crew(1, "tests.support.dying_worker", table) as crew:
+        crew.submit(Task(0, "end", {}))
+        with pytest.raises(JumokError, match="ended with"):
+            list(crew.finish())
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".xz", ".zst"])
@@ -451,7 +454,7 @@ def test_a_vocabulary_learnt_in_another_process_gets_all_of_its_text():
     words = ["".join(rng.choice("abcdefghijklmnop") for _ in range(rng.randint(3, 9))) for _ in range(40_000)]
     lines = [" ".join(rng.choices(words, k=12)) for _ in range(25_000)]
     assert sum(map(len, lines)) > 2_000_000
-    apart = Vocabulary.train(lines, size=500, kind="bpe", tick=lambda: None)
+    apart = NEVER.finish(Vocabulary.learn(trainer.count_words(lines), size=500, kind="bpe"))
     assert apart.model == Vocabulary.train(lines, size=500, kind="bpe").model
 
 
@@ -537,26 +540,27 @@ def test_the_sample_is_a_fair_draw_bounded_by_characters(tmp_path):
 
 
 def test_texts_named_several_times_become_several_corpora():
-    named = gather(
-        sources=["a.en", "b.en"], targets=["a.de", "b.de"], tables=["c.tsv"], shares="3,1,2", valid_sources=["v.en"],
-        valid_targets=["v.de"],
-    )  # fmt: skip
+    trained = Named(["a.en", "b.en"], ["a.de", "b.de"], ["c.tsv"])
+    named = gather(trained, Named(["v.en"], ["v.de"]), shares="3,1,2")
     recipe = choose(**named)
     assert [(one.source, one.table, one.share) for one in recipe.data.corpora] == [
         ("a.en", None, 3.0), ("b.en", None, 1.0), (None, "c.tsv", 2.0),
     ]  # fmt: skip
     assert (recipe.data.valid_source, recipe.data.source) == ("v.en", None)
-    assert choose(**gather(sources=["a.en"], targets=["a.de"])).data.source == "a.en"
+    assert choose(**gather(Named(["a.en"], ["a.de"]))).data.source == "a.en"
 
 
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"sources": ["a", "b"], "targets": ["c"]}, "2 of --source and 1 of --target"),
-        ({"sources": ["a"], "targets": ["b"], "shares": "1"}, "several corpora"),
-        ({"sources": ["a", "b"], "targets": ["c", "d"], "shares": "1,x"}, "not 2 numbers"),
-        ({"sources": ["a", "b"], "targets": ["c", "d"], "shares": "1,0"}, "not 2 numbers"),
-        ({"tables": ["a.tsv", "b.tsv", "c.tsv"], "valid_tables": ["v.tsv", "w.tsv"]}, "2 validation texts for 3"),
+        ({"trained": Named(["a", "b"], ["c"])}, "2 of --source and 1 of --target"),
+        ({"trained": Named(["a"], ["b"]), "shares": "1"}, "several corpora"),
+        ({"trained": Named(["a", "b"], ["c", "d"]), "shares": "1,x"}, "not 2 numbers"),
+        ({"trained": Named(["a", "b"], ["c", "d"]), "shares": "1,0"}, "not 2 numbers"),
+        (
+            {"trained": Named(tables=["a.tsv", "b.tsv", "c.tsv"]), "validating": Named(tables=["v.tsv", "w.tsv"])},
+            "2 validation texts for 3",
+        ),
     ],
 )
 def test_what_does_not_fit_together_is_told(asked, words):

@@ -312,3 +312,73 @@ def test_a_false_shape_comment_and_one_that_is_never_reached_are_found(tmp_path)
     checker = ShapeChecker(path)
     checker.run(lambda: scope["f"](torch.zeros(2, 3)), "f", A=2, B=3)
     assert checker.complaints() == ["f.py:2: y is (3, 2), comment says (A, B)", "f.py:4: never reached"]
+
+
+# ------------------------------------------------------------------------------------------ sizes and names
+
+LONG = {"cli/main.py: translate"}  # functions that are still too long
+WIDE = {"kernels/ops.py: forward"}  # `torch.autograd.Function`: what a pass is given, one by one
+TWICE = {
+    "decoding: Living", "models: Block", "models: Convolution", "models: Decoder", "models: DecoderLayer",
+    "models: DecoderState", "models: Embedding", "models: Encoder", "models: Line", "models: Memory",
+    "models: Question",
+}  # fmt: skip
+
+
+def functions(root: Path) -> Iterator[tuple[str, ast.FunctionDef]]:
+    """Every function with the name that the rules below know it by."""
+    for path in sorted(root.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                yield f"{path.relative_to(root)}: {node.name}", node
+
+
+def count_parameters(node: ast.FunctionDef) -> int:
+    """How many a caller may give, `self` and `cls` left out."""
+    given = node.args
+    names = {one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)} - {"self", "cls"}
+    return len(names) + (given.vararg is not None) + (given.kwarg is not None)
+
+
+def too_long(root: Path) -> set[str]:
+    return {name for name, node in functions(root) if (node.end_lineno or 0) - node.lineno >= 60}
+
+
+def too_wide(root: Path) -> set[str]:
+    """Functions of more than 8 parameters; a verb of the command line has as many as it has options."""
+    return {name for name, node in functions(root) if count_parameters(node) > 8 and not name.startswith("cli/")}
+
+
+def names_for_two_things(root: Path) -> set[str]:
+    """Names that two classes of one package have."""
+    seen: set[str] = set()
+    twice: set[str] = set()
+    for path in sorted(root.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                name = f"{path.parent.relative_to(root)}: {node.name}"
+                (twice if name in seen else seen).add(name)
+    return twice
+
+
+def test_no_function_is_longer_than_a_screen():
+    assert too_long(ROOT) <= LONG
+
+
+def test_no_function_takes_more_than_eight_parameters():
+    assert too_wide(ROOT) <= WIDE
+
+
+def test_no_class_name_stands_for_two_things_in_one_package():
+    assert names_for_two_things(ROOT) <= TWICE
+
+
+def test_the_rules_of_size_and_names_find_what_they_forbid(tmp_path):
+    (tmp_path / "cli").mkdir()
+    (tmp_path / "a.py").write_text("class A: ...\ndef f(a, b, c, *, d, e, f, g, **h): ...\n")
+    (tmp_path / "b.py").write_text("class A:\n    def g(self, a, b, c, d, e, f, *g, h, **i): ...\n")
+    (tmp_path / "cli/c.py").write_text("def h(a, b, c, d, e, f, g, h, i):\n" + "    pass\n" * 60)
+    (tmp_path / "cli/d.py").write_text("class A: ...\ndef i():\n" + "    pass\n" * 59)
+    assert names_for_two_things(tmp_path) == {".: A"}
+    assert too_wide(tmp_path) == {"b.py: g"}
+    assert too_long(tmp_path) == {"cli/c.py: h"}

@@ -18,7 +18,7 @@ from jumok.nn.layers import Linear
 from jumok.nn.variants import SCORES, Rotary
 from jumok.training.objectives import next_token
 from jumok.training.optim import Move, Muon, Optimizer
-from jumok.training.update import Gradients, Team
+from jumok.training.update import Gradients, Team, replicate
 from tests.support.helpers import made
 
 compiled = pytest.mark.skipif(library.load() is None, reason="no C compiler on this machine")
@@ -302,7 +302,8 @@ def trained(updates: int, workers: int, *, micro: int = 2, rate: float = 1e-3, *
     """Losses and weights of a small model after some updates."""
     model = single(**changes)
     optimizer = Optimizer(model, TrainingConfig(beta2=0.98))
-    team = Team(model, lambda one: next_token(one, smoothing=0.1), optimizer, workers)
+    replicas = replicate(model, workers)
+    team = Team(model, replicas, [next_token(one, smoothing=0.1) for one in replicas], optimizer)
     losses = []
     for step in range(updates):
         keys = [step * micro + each for each in range(micro)]

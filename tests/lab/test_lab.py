@@ -194,8 +194,8 @@ def test_a_report_has_a_page_for_each_and_an_index_and_goes_on_where_it_stopped(
         heard.append((name, finding is not None))
         asked[0] |= finding is not None  # somebody presses Ctrl-C
 
-    tick = Claim(**{**vars(coins["other"]), "measure": lambda lab: lab.tick() or {"share": 0.9}})
-    coins["other"] = tick
+    other = Claim(**{**vars(coins["other"]), "measure": lambda lab: lab.stop.check() or {"share": 0.9}})
+    coins["other"] = other
     lab = Lab(tmp_path, stop=lambda: asked[0])
     with pytest.raises(Resumable):
         conduct.report(["coin", "other"], lab, tmp_path / "out", follow=follow)

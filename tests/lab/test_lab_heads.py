@@ -16,6 +16,7 @@ from jumok.lab.looking import by_words, encoder_by_words
 from jumok.models.base import PAD
 from jumok.reports.attention import AttentionView
 from jumok.reports.charts import beside_svg, field_svg, looks_svg
+from jumok.stopping import NEVER
 from tests.lab.test_lab import MICRO
 
 
@@ -53,7 +54,7 @@ def planted(given, map_of) -> SimpleNamespace:
     return SimpleNamespace(
         base=lambda: SimpleNamespace(model=SimpleNamespace(attention=attention)),
         phrases=lambda count, split="test": given,
-        tick=lambda: None,
+        stop=NEVER,
         seed=1,
         scale=SimpleNamespace(factor=0.02),
     )

@@ -7,7 +7,7 @@ import torch
 
 from jumok import distillation
 from jumok.config import presets
-from jumok.distillation import Lessons, ancestor, distill, inherit, nearest, shape
+from jumok.distillation import Lessons, Student, ancestor, distill, inherit, nearest, shape
 from jumok.errors import Resumable
 from jumok.models import build
 from jumok.storage import checkpoint
@@ -70,7 +70,7 @@ def test_the_lesson_is_the_translation_most_like_the_reference():
 @pytest.fixture(scope="module")
 def student(micro, tmp_path_factory):
     out = tmp_path_factory.mktemp("students") / "student"
-    return distill(micro, out=out, changes={"training.steps": 8}).folder
+    return distill(micro, Student(changes={"training.steps": 8}), out=out).folder
 
 
 def rows(path):
@@ -105,9 +105,9 @@ def test_a_teacher_that_is_interrupted_goes_on_where_it_was(student, micro, tmp_
         return len(asked) > 100
 
     with pytest.raises(Resumable, match="stopped while the teacher"):
-        distill(micro, out=out, changes={"training.steps": 8}, stop=stop)
+        distill(micro, Student(changes={"training.steps": 8}), out=out, stop=stop)
     assert (out / "data" / "lessons.txt.part").read_text().count("\n") == 100
-    again = distill(micro, out=out, changes={"training.steps": 8}).folder
+    again = distill(micro, Student(changes={"training.steps": 8}), out=out).folder
     assert (again / "data" / "lessons.jsonl").read_bytes() == (student / "data" / "lessons.jsonl").read_bytes()
     weights = [(folder / "model" / "model.safetensors").read_bytes() for folder in (again, student)]
     assert weights[0] == weights[1]

@@ -192,7 +192,7 @@ def test_a_run_is_finished_if_its_model_was_made_from_its_newest_checkpoint(tmp_
     folder = RunFolder(run(tmp_path / "a"))
     found = finished.finished(folder)
     assert found is not None
-    assert found.progress.step == 12
+    assert found.progress.counts.step == 12
     (folder.checkpoints / "step-00000012" / "state.json").write_text("{")
     assert finished.finished(folder) is None
 
@@ -337,7 +337,7 @@ def test_a_plan_says_what_to_expect_and_writes_nothing(foreseen):
 def test_a_plan_uses_the_vocabulary_of_the_run_that_is_there(tmp_path, monkeypatch):
     run(tmp_path / "a")
     before = files(tmp_path / "a")
-    monkeypatch.setattr("jumok.text.vocabulary.Vocabulary.of_words", lambda *_, **__: pytest.fail("there is one"))
+    monkeypatch.setattr("jumok.text.vocabulary.Vocabulary.learn", lambda *_, **__: pytest.fail("there is one"))
     forecast.probe(micro(), tmp_path / "a")
     assert files(tmp_path / "a") == before
 

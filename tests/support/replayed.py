@@ -24,16 +24,16 @@ class Replayed:
         progress.plan.course = self.schedule.course(0)
 
     def over(self, progress: Progress) -> bool:
-        return progress.step >= self.last
+        return progress.counts.step >= self.last
 
     def updated(self, progress: Progress, seconds: float) -> None:
-        if progress.step in self.plans:
-            progress.plan.course = Course(**self.plans[progress.step]["course"])
+        if progress.counts.step in self.plans:
+            progress.plan.course = Course(**self.plans[progress.counts.step]["course"])
 
     def due(self, progress: Progress) -> bool:
-        if progress.step in self.checks:
-            validate_on(self.checks[progress.step], progress)
-        return progress.step in self.checks
+        if progress.counts.step in self.checks:
+            validate_on(self.checks[progress.counts.step], progress)
+        return progress.counts.step in self.checks
 
     def judged(self, progress: Progress, validating: float, saving: float) -> None: ...
 

@@ -24,7 +24,8 @@ from hypothesis import strategies as st
 
 from jumok.errors import DataError, DiskError, UsageError
 from jumok.text import lines as lines_module
-from jumok.text.lines import check, digest, is_table, read_lines, read_pairs, read_table, write_lines
+from jumok.text.check import check
+from jumok.text.lines import digest, is_table, read_lines, read_pairs, read_table, write_lines
 
 SPLITTERS = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # where str.splitlines() splits, apart from \n
 PACK: dict[str, Callable[[bytes], bytes]] = {

@@ -16,9 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from jumok import stopping
 from jumok.errors import DataError, DiskError, JumokError, Resumable, UsageError
+from jumok.stopping import Stopped
 from jumok.text import partial, remote
-from jumok.text.remote import expand_address, fetch
+from jumok.text.remote import expand_address, fetch, fetch_in_steps
 from jumok.text.sources import expand
 from tests.support.web import Site, serving
 
@@ -50,7 +52,7 @@ def only(folder: Path, content: bytes = CONTENT) -> bool:
 def test_what_arrives_is_what_is_there(tmp_path, how):
     seen = []
     with serving(Site(**{"content": CONTENT, **how})) as site:
-        path = fetch(site.address, tmp_path / "new", progress=lambda done, size: seen.append((done, size)))
+        path = follow(fetch_in_steps(site.address, tmp_path / "new"), lambda done, size: seen.append((done, size)))
     assert only(tmp_path / "new", site.content)
     assert path.parent == tmp_path / "new"
     assert [done for done, _ in seen] == sorted({done for done, _ in seen})
@@ -111,7 +113,7 @@ def test_a_file_that_changes_between_two_attempts_is_fetched_anew(tmp_path, mark
     with serving(Site(CONTENT, etag="", always_breaks=1_000_000)) as site:
         setattr(site, mark, "Wed, 18 Nov 2026 00:00:00 GMT")
         with pytest.raises(Stop):
-            fetch(site.address, tmp_path, progress=stop_after(900_000))
+            follow(fetch_in_steps(site.address, tmp_path), stop_after(900_000))
         site.content, site.always_breaks = other, None
         setattr(site, mark, "Thu, 19 Nov 2026 00:00:00 GMT")
         fetch(site.address, tmp_path)
@@ -121,6 +123,18 @@ def test_a_file_that_changes_between_two_attempts_is_fetched_anew(tmp_path, mark
 
 class Stop(Exception):
     pass
+
+
+def follow(steps, progress) -> Path:
+    """Run a fetch to its end and hand on how far it is."""
+    try:
+        while True:
+            if (step := next(steps)) is not None:
+                progress(*step)
+    except StopIteration as end:
+        return end.value
+    finally:
+        steps.close()
 
 
 def stop_after(most: int):
@@ -239,7 +253,7 @@ def test_a_fetch_killed_before_the_rename_only_asks_for_the_last_byte(tmp_path, 
 def test_bytes_that_no_note_vouches_for_are_fetched_again(tmp_path):
     with serving(Site(CONTENT)) as site:
         with pytest.raises(Stop):
-            fetch(site.address, tmp_path, progress=stop_after(1_000_000))
+            follow(fetch_in_steps(site.address, tmp_path), stop_after(1_000_000))
         (kept,) = tmp_path.glob("*.fetching")
         (note,) = tmp_path.glob("*.json")
         with open(kept, "ab") as stream:
@@ -256,15 +270,11 @@ def test_bytes_that_no_note_vouches_for_are_fetched_again(tmp_path):
             assert only(tmp_path)
 
 
-def test_tick_ends_a_fetch_within_a_second_though_the_server_is_silent(tmp_path):
-    def tick():
-        if time.monotonic() > began + 0.5:
-            raise Stop
-
+def test_a_fetch_is_stopped_within_a_second_though_the_server_is_silent(tmp_path):
     with serving(Site(CONTENT, always_breaks=1_000_000, hangs=True)) as site:
         began = time.monotonic()
-        with pytest.raises(Stop):
-            fetch(site.address, tmp_path, tick=tick)
+        with pytest.raises(Stopped):
+            stopping.Stop(lambda: time.monotonic() > began + 0.5).finish(fetch_in_steps(site.address, tmp_path))
         assert time.monotonic() - began < 1.5
         site.always_breaks = None
         fetch(site.address, tmp_path)
@@ -280,7 +290,7 @@ def test_two_processes_do_not_fetch_the_same_file_into_one_folder(tmp_path):
 
     with serving(Site(CONTENT)) as site:
         with pytest.raises(Stop):
-            fetch(site.address, tmp_path, progress=meanwhile)
+            follow(fetch_in_steps(site.address, tmp_path), meanwhile)
         fetch(site.address, tmp_path)
     assert only(tmp_path)
 
@@ -444,7 +454,7 @@ def test_an_object_of_s3_arrives_in_ranges(tmp_path, monkeypatch, store):
     monkeypatch.setattr(remote, "RANGE", 700_000)
     seen = []
     address = put(store, "whole/train.en", CONTENT)
-    fetch(address, tmp_path, progress=lambda done, size: seen.append((done, size)))
+    follow(fetch_in_steps(address, tmp_path), lambda done, size: seen.append((done, size)))
     assert only(tmp_path)
     assert seen == [(min(n * 700_000, len(CONTENT)), len(CONTENT)) for n in range(1, 6)]
 
@@ -455,10 +465,10 @@ def test_a_fetch_from_s3_is_continued_unless_the_object_has_changed(tmp_path, mo
     for content in (CONTENT, other):
         address = put(store, "continued/train.en", CONTENT)
         with pytest.raises(Stop):
-            fetch(address, tmp_path / "x", progress=stop_after(1_000_000))
+            follow(fetch_in_steps(address, tmp_path / "x"), stop_after(1_000_000))
         put(store, "continued/train.en", content)
         firsts = []
-        fetch(address, tmp_path / "x", progress=lambda done, size, firsts=firsts: firsts.append(done))
+        follow(fetch_in_steps(address, tmp_path / "x"), lambda done, size, firsts=firsts: firsts.append(done))
         assert firsts[0] == (1_500_000 if content is CONTENT else 500_000)
         assert only(tmp_path / "x", content)
         next((tmp_path / "x").iterdir()).unlink()
@@ -475,7 +485,7 @@ def test_an_object_that_changes_while_it_is_read_is_read_anew(tmp_path, monkeypa
         if done >= after and next(changes, False):
             put(store, "changing/train.en", other)
 
-    fetch(address, tmp_path, progress=change)
+    follow(fetch_in_steps(address, tmp_path), change)
     assert only(tmp_path, other)
 
 

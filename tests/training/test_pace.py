@@ -53,8 +53,8 @@ class World:
         return 1.0, 1.0, 1
 
     def validate(self, progress: Progress) -> dict[str, float]:
-        self.validations.append((progress.step, progress.plan.pairs, self.now))
-        self.spend(self.pair * progress.plan.pairs * (3 if progress.step < self.nonsense else 1))
+        self.validations.append((progress.counts.step, progress.plan.pairs, self.now))
+        self.spend(self.pair * progress.plan.pairs * (3 if progress.counts.step < self.nonsense else 1))
         return {"loss": 1.0, "bleu": 1.0}
 
     def save(self, progress: Progress) -> None:
@@ -95,11 +95,12 @@ class World:
             self.steps.append(step)
             self.rates.append(step["rate"])
 
-        return loop.train(
-            team, ((Place(0, i), batch) for i in range(10**6)), pace, progress, seed=1, accumulate=1,
-            largest_gradient=1.0, mean=None, report=report, validate=self.validate, save=self.save,
-            stop=lambda: progress.step >= stop_at, clock=self.clock, save_seconds=save_seconds,
+        hooks = loop.Hooks(
+            report, self.validate, self.save, stop=lambda: progress.counts.step >= stop_at, clock=self.clock,
+            save_seconds=save_seconds,
         )  # fmt: skip
+        batches = ((Place(0, i), batch) for i in range(10**6))
+        return loop.train(loop.Setup(team, seed=1, largest_gradient=1.0), batches, pace, progress, hooks)
 
 
 def wobble(n: int) -> float:
@@ -190,14 +191,14 @@ def test_updates_that_take_a_minute_end_before_the_one_that_would_be_late():
     world = World(lambda n: 50.0)
     outcome = world.run(5)
     assert world.now <= 300.0
-    assert outcome.progress.step == 5
+    assert outcome.progress.counts.step == 5
 
 
 def test_a_run_that_is_cut_short_by_the_clock_tells_it():
     world = World(lambda n: 0.4 if n < 600 else 15.0)
     outcome = world.run(5)
     assert world.now <= 300.0
-    assert (world.plans[-1]["horizon"], world.plans[-1]["reason"]) == (outcome.progress.step, "time is up")
+    assert (world.plans[-1]["horizon"], world.plans[-1]["reason"]) == (outcome.progress.counts.step, "time is up")
 
 
 def test_a_checkpoint_knows_the_time_at_which_it_was_saved():
@@ -209,7 +210,7 @@ def test_a_checkpoint_knows_the_time_at_which_it_was_saved():
 
 def test_a_run_whose_time_is_over_before_it_begins_makes_one_update_and_leaves():
     world = World(now=70.0)
-    assert world.run(1).progress.step == 1
+    assert world.run(1).progress.counts.step == 1
 
 
 def test_every_rate_follows_from_the_plans_that_were_told():
@@ -223,7 +224,7 @@ def test_every_rate_follows_from_the_plans_that_were_told():
     for step, rate in enumerate(world.rates, start=1):
         course = courses.get(step - 1, course)
         assert SCHEDULE.rate(step, course) == rate
-    assert world.plans[-1]["horizon"] == outcome.progress.step
+    assert world.plans[-1]["horizon"] == outcome.progress.counts.step
     assert len(world.plans) < 80
     told = {plan["due"] for plan in world.plans if plan.get("due")}
     assert {step for step, _, _ in world.validations[:-1]} <= told
@@ -250,7 +251,7 @@ def test_an_interrupted_run_whose_time_is_up_makes_no_update():
     first.run(5, stop_at=600)
     saved = Progress.from_json(first.saved[-1])
     second = World(now=299.0)
-    assert second.run(5, saved).progress.step == 600
+    assert second.run(5, saved).progress.counts.step == 600
     assert second.done == 0
 
 
@@ -263,7 +264,7 @@ def test_a_finished_run_that_is_given_more_starts_where_the_new_horizon_puts_it(
         0,
         0.0,
     )
-    progress.plan.course = Course(0, progress.plan.course.warmup, progress.step, left=600 / 900)
+    progress.plan.course = Course(0, progress.plan.course.warmup, progress.counts.step, left=600 / 900)
     again = World(now=308.0)
     again.run(10, progress, limits=replace(LIMITS, candidates=3, compared=2))
     assert again.now <= 900.0

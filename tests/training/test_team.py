@@ -10,7 +10,7 @@ from jumok.kernels import output as loss
 from jumok.kernels.ops import LONGEST
 from jumok.training.objectives import next_token
 from jumok.training.optim import Optimizer
-from jumok.training.update import Gradients, Team
+from jumok.training.update import Gradients, Team, replicate
 from tests.kernels.test_fused import batch_of, single, trained
 from tests.support.helpers import SYMBOLS
 
@@ -31,7 +31,8 @@ class Observed(Team):
     def __init__(self, workers, **changes):
         self.seen = []
         model = single(**changes)
-        super().__init__(model, self.objective, Optimizer(model, TrainingConfig()), workers)
+        replicas = replicate(model, workers)
+        super().__init__(model, replicas, [*map(self.objective, replicas)], Optimizer(model, TrainingConfig()))
 
     def objective(self, model):
         plain = next_token(model, smoothing=0.1)

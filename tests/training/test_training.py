@@ -30,7 +30,7 @@ from jumok.training.budget import ByCount, Limits
 from jumok.training.objectives import next_token
 from jumok.training.progress import Progress
 from jumok.training.schedule import Schedule
-from jumok.training.update import Team
+from jumok.training.update import Team, replicate
 from tests.support.helpers import made
 
 MICRO = {
@@ -275,7 +275,8 @@ class Descent(optim.Optimizer):
 
 def one_update(batches: list[Batch]):
     model = made(dropout=0.0).float().train()
-    team = Team(model, lambda one: next_token(one, smoothing=0.1), Descent(model, TrainingConfig()), 1)
+    replicas = replicate(model, 1)
+    team = Team(model, replicas, [next_token(replicas[0], smoothing=0.1)], Descent(model, TrainingConfig()))
     return model, team.update(batches, range(len(batches)), rate=0.01, largest_gradient=1.0)
 
 
@@ -310,13 +311,11 @@ def drive(objective, *, steps=30, limits=None, validate=lambda progress: {"loss"
     one = batch([[9]], [[10]])
     progress = Progress()
     pace = ByCount(limits or Limits(steps=steps), Schedule("constant", 16, 0, 0.1))
-    team = Team(model, lambda one: lambda batch: objective(one, batch), Descent(model, TrainingConfig()), 1)
-    outcome = loop.train(
-        team, ((Place(0, i), one) for i in range(10**6)), pace, progress,
-        seed=1, accumulate=1, largest_gradient=1.0, mean=None,
-        report=lambda **values: seen.append(values), validate=validate, save=lambda progress: None,
-        stop=lambda: False,
-    )  # fmt: skip
+    replicas = replicate(model, 1)
+    team = Team(model, replicas, [lambda batch: objective(replicas[0], batch)], Descent(model, TrainingConfig()))
+    hooks = loop.Hooks(lambda **values: seen.append(values), validate, save=lambda progress: None)
+    batches = ((Place(0, i), one) for i in range(10**6))
+    outcome = loop.train(loop.Setup(team, seed=1, largest_gradient=1.0), batches, pace, progress, hooks)
     return model, outcome, seen
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 TOLERANCE = 0.08  # of a core
-TICKS = 0.03  # seconds; the clocks of the kernel and of the process tick a hundred times a second each
+TICKS = 0.03  # seconds; the clocks of the kernel and of the process advance a hundred times a second each
 PATIENCE = 3
 REFERENCE = 159.0  # GFLOPS: figures are also given for a machine of this rate
 SETTINGS = (  # of the environment, which change the speed of torch

@@ -14,7 +14,7 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +42,11 @@ from jumok.kernels.modules import FastTransformer
 from jumok.models.base import PAD
 from jumok.runs.claiming import claim, hold, settle_data
 from jumok.runs.context import Context
-from jumok.runs.experiment import drive
+from jumok.runs.experiment import drive, hooks_of
 from jumok.runs.pacing import pace_of
 from jumok.runs.preparation import prepare_run
 from jumok.runs.trainee import Trainee, assemble
+from jumok.stopping import Stop
 from jumok.storage.checkpoint import RunFolder
 from jumok.training.progress import Progress
 
@@ -134,17 +135,29 @@ class Meter:
         if sum(target) != tokens:
             raise JumokError(f"the update says {tokens:,} tokens, its batches {sum(target):,}")
         model = transformer(self.trainee.recipe.model, COUNT)
-        operations = flops.training_flops(model, len(self.trainee.vocabularies.target), source, target)
+        operations = flops.training_flops(model, len(self.trainee.prepared.vocabularies.target), source, target)
         real = sum(source) + sum(target)
         return Work(sum(source), sum(target), max(grid, real), len(source), operations, loss)
+
+
+@dataclass(frozen=True)
+class Updates:
+    """Updates before the clock counts, and those that count; what is None depends on the size of the model."""
+
+    warmup: int | None = None
+    counted: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, given, least in (("warmup-updates", self.warmup, 0), ("updates", self.counted, 1)):
+            if given is not None and given < least:
+                raise UsageError(f"--{name} is at least {least}; got {given}", where=f"in --{name}")
 
 
 def time_updates(
     recipe: Recipe,
     out: str | Path,
     *,
-    warmup: int | None,
-    updates: int | None,
+    updates: Updates,
     fastest: tuple[int, int, int] = SQUARES[0],
     sinks: Sequence[Sink] = (),
 ) -> Meter:
@@ -158,16 +171,17 @@ def time_updates(
         trainee = assemble(recipe, prepare_run(recipe, folder, texts, context), context)
         feed: Counted = Counted.like(trainee.feed)
         usual = FEW if trainee.parameters >= LARGE else MANY
-        chosen = [n if given is None else given for n, given in zip(usual, (warmup, updates), strict=True)]
+        chosen = [
+            n if given is None else given for n, given in zip(usual, (updates.warmup, updates.counted), strict=True)
+        ]
         meter = Meter(trainee, feed, Watch(warmup=chosen[0], updates=chosen[1]), fastest)
         context.report.sinks.append(meter.hear)
         losses.begin(0)
         progress = Progress()
         pace = pace_of(trainee, progress, context, checkpoint=0)
-        drive(
-            replace(trainee, feed=feed), pace, progress, replace(context, stop=meter.enough),
-            validate=lambda progress: {"loss": 0.0}, save=lambda progress: None, losses=losses,
-        )  # fmt: skip
+        context = replace(context, stop=Stop(meter.enough))
+        hooks = hooks_of(trainee, context, losses, validate=lambda _: {"loss": 0.0}, save=lambda _: None)
+        drive(replace(trainee, feed=feed), pace, progress, context, hooks)
     return meter
 
 
@@ -178,15 +192,11 @@ def measure(
     target: str | None = None,
     changes: Mapping[str, Any] | None = None,
     tokens: int = 4_096,
-    warmup: int | None = None,
-    updates: int | None = None,
+    updates: Updates = Updates(),
     keep: str | Path | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
     """One run of the protocol as plain values; `keep` is a folder for the vocabulary and the token store."""
-    for name, given, least in (("warmup-updates", warmup, 0), ("updates", updates, 1)):
-        if given is not None and given < least:
-            raise UsageError(f"--{name} is at least {least}; got {given}", where=f"in --{name}")
     chosen = presets.get(recipe) if isinstance(recipe, str) else recipe
     chosen = protocol(chosen, source=source, target=target, tokens=tokens).change(changes or {})
     products = [*SQUARES, *flops.shapes(transformer(chosen.model, COUNT), chosen.vocabulary.size, tokens)]
@@ -195,7 +205,7 @@ def measure(
     with tempfile.TemporaryDirectory(prefix="jumok-bench-") if keep is None else nullcontext(keep) as folder:
         fastest = max(products, key=lambda shape: before[machine.shape_name(shape)])
         meter = time_updates(
-            chosen, folder, warmup=warmup, updates=updates, fastest=fastest,
+            chosen, folder, updates=updates, fastest=fastest,
             sinks=[lambda event: say(event["text"]) if event["event"] == "stage" else None],
         )  # fmt: skip
         memory = machine.peak_memory()
@@ -219,7 +229,7 @@ def describe(meter: Meter, rates: Mapping[str, float], memory: int) -> dict[str,
         "torch": torch.__version__,
         "recipe": recipe.name,
         "corpus": data.corpus or f"{named(data.source or '')} + {named(data.target or '')}",
-        "symbols": len(meter.trainee.vocabularies.target),
+        "symbols": len(meter.trainee.prepared.vocabularies.target),
         "parameters": meter.trainee.parameters,
         "sizes": {
             "encoder_layers": model.encoder_layers,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from jumok import lab as table
@@ -30,37 +31,46 @@ def known(language: str) -> None:
         raise UnknownName("language", language, LANGUAGES, where="in --lang")
 
 
-def conduct(
-    name: str,
-    *,
-    language: str,
-    scale: str,
-    out: Path | None,
-    runs: Path,
-    data: Path | None,
-    seed: int,
-    again: bool,
-    changes: Sequence[str],
-    book: Path | None,
-    as_json: bool,
-) -> None:
+@dataclass(frozen=True)
+class Request:
+    """The options of `jumok lab`, as they were given."""
+
+    language: str
+    scale: str
+    out: Path | None
+    runs: Path
+    data: Path | None
+    seed: int
+    again: bool
+    changes: Sequence[str]
+    book: Path | None
+    as_json: bool
+
+    @property
+    def options(self) -> str:
+        """Those that say what is measured, as each page names the command that made it."""
+        words = "".join(f" --set {one}" for one in self.changes) + f" --scale {self.scale}" * (self.scale != "quick")
+        return words + f" --seed {self.seed}" * (self.seed != 1) + " --data FOLDER" * bool(self.data)
+
+
+def conduct(name: str, request: Request) -> None:
     """What the verb does; `name` is a claim, `all`, `paper`, or a folder of findings to be told again."""
+    language, book, again = request.language, request.book, request.again
     known(language)
     if name not in (*table.NAMES, *table.PAPER) and Path(name).is_dir():
-        ignored = {"set": changes or None, "again": again or None, "data": data}
+        ignored = {"set": request.changes or None, "again": again or None, "data": request.data}
         forbid("what is in a folder is told, not measured", ignored)
-        retell(Path(name), language=language, out=out, book=book, as_json=as_json)
+        retell(Path(name), language=language, out=request.out, book=book, as_json=request.as_json)
         return
     several = {"all": table.NAMES, "paper": table.PAPER}.get(name)
-    settings = dict(map(parse_assignment, changes))
+    settings = dict(map(parse_assignment, request.changes))
     if several and settings:
         raise UsageError("a knob belongs to one claim", where="in --set", hint=f"try: jumok lab {several[0]} --set …")
-    given = data or (Path(folder) if (folder := os.environ.get("JUMOK_DATA")) else None)
-    out = out or runs / "report"
-    more = "".join(f" --set {one}" for one in changes)
-    more += f" --scale {scale}" * (scale != "quick") + f" --seed {seed}" * (seed != 1) + " --data FOLDER" * bool(data)
+    data = request.data or (Path(folder) if (folder := os.environ.get("JUMOK_DATA")) else None)
+    out, more = request.out or request.runs / "report", request.options
     with watching() as (_, stop):
-        lab = Lab(runs, scale=scale, seed=seed, data=given, say=lambda text: aside(f"  {text}"), stop=stop)
+        say = lambda text: aside(f"  {text}")  # noqa: E731
+        lab = Lab(request.runs, scale=request.scale, seed=request.seed, data=data, say=say, stop=stop)
         if several:
             follow = Follower(several, language)
             findings = report(several, lab, out, language=language, again=again, options=more, follow=follow)
@@ -68,7 +78,7 @@ def conduct(
             findings = [find(name, lab, again=again, command=f"jumok lab {name}{more}", settings=settings)]
     made = [out / "index.html"] if several else write(findings[0], out, language=language)
     made += [bound(findings, book, language)] if book is not None else []
-    if as_json:
+    if request.as_json:
         print("\n".join(dumps(one.to_json()) for one in findings))
         return
     told = list(map(summary, findings)) if several else lines(findings[0], language)

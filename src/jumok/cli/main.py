@@ -168,42 +168,20 @@ def train(
     cat pairs.tsv | jumok train --table - --set model.dropout=0.3 --set vocabulary.size=4000
     torchrun --nproc-per-node 2 --max-restarts 3 -m jumok train --source train.en --target train.de
     """
-    from jumok.config.recipe import parse_assignment
-
-    changes = dict(map(parse_assignment, set_ or []))
-    changes |= {"training.compile": True} if compile else {}
-    changes |= {} if until_bleu is None else {"training.until_bleu": until_bleu}
     choices: dict[str, Any] = {
         "text": text, "corpus": corpus, "prepared": data, "valid_text": valid_text, "recipe": recipe, "model": model,
-        "begin": begin, "minutes": minutes, "steps": steps, "epochs": epochs, "tokens": tokens, "changes": changes,
+        "begin": begin, "minutes": minutes, "steps": steps, "epochs": epochs, "tokens": tokens,
     }  # fmt: skip
+    mixing: dict[str, Any] = {"shares": shares, "temperature": temperature, "columns": columns, "exclude": exclude}
     with watching() as (sinks, stop):  # from here on signals are heard, also while torch is being loaded
-        from jumok import machine
-        from jumok.runs import experiment
-        from jumok.runs.choose import choose, gather, settle
-        from jumok.training.distributed import join
+        from jumok.cli import train as verb
 
-        choices |= gather(
-            sources=source, targets=target, tables=table, valid_sources=valid_source, valid_targets=valid_target,
-            valid_tables=valid_table, shares=shares, temperature=temperature, columns=columns, exclude=exclude,
-        )  # fmt: skip
-
-        check_device(device)
-        began = machine.process_began()
+        choices["changes"] = verb.list_changes(set_ or [], compiled=compile, until_bleu=until_bleu)
+        valid = verb.Named(valid_source, valid_target, valid_table)
+        choices |= verb.gather(verb.Named(source, target, table), valid, **mixing)
         if plan:
-            from jumok.runs.forecast import probe
-
-            settled, place, said = settle(out, choices)
-            print(
-                "\n".join([*filter(None, [said]), *probe(choose(**settled), place, device=device, began=began).lines()])
-            )
-            return
-        world = join(os.environ, device)
-        choices |= {"stop": stop, "began": began, "exact": exact, "world": world}
-        run = experiment.train(**choices, out=out, device=device, sinks=sinks)
-        world.leave()
-    if world.first:
-        print(run.folder)
+            return verb.plan(choices, out=out, device=device)
+        return verb.train(choices, out=out, device=device, exact=exact, sinks=sinks, stop=stop)
 
 
 @app.command(short_help="Train a student: as good as its teacher, several times as fast.")
@@ -227,10 +205,10 @@ def distill(
     from jumok.config.recipe import parse_assignment
 
     with watching() as (sinks, stop):
+        changes = dict(map(parse_assignment, set_ or []))
         run = distillation.distill(
-            model, out=out, source=source, target=target, minutes=minutes, encoder_layers=encoder_layers,
-            decoder_layers=decoder_layers, changes=dict(map(parse_assignment, set_ or [])), sinks=sinks, stop=stop,
-            began=machine.process_began(),
+            model, distillation.Student(encoder_layers, decoder_layers, minutes, changes), out=out, source=source,
+            target=target, sinks=sinks, stop=stop, began=machine.process_began(),
         )  # fmt: skip
     print(run.folder)
 

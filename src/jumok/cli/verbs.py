@@ -166,12 +166,12 @@ def data_prepare(
     """
     from jumok.cli.terminal import watching
     from jumok.config.recipe import parse_assignment
-    from jumok.runs.choose import choose, gather
+    from jumok.runs.choose import Named, choose, gather
     from jumok.runs.preparation import prepare_folder
 
     named = gather(
-        sources=source, targets=target, tables=table, valid_sources=valid_source, valid_targets=valid_target,
-        valid_tables=valid_table, shares=shares, temperature=temperature, columns=columns, exclude=exclude,
+        Named(source, target, table), Named(valid_source, valid_target, valid_table), shares=shares,
+        temperature=temperature, columns=columns, exclude=exclude,
     )  # fmt: skip
     chosen = choose(recipe=recipe, corpus=corpus, changes=dict(map(parse_assignment, set_ or [])), **named)
     with watching() as (sinks, stop):
@@ -334,16 +334,13 @@ def lab(
     jumok lab paper --data corpora --scale minutes
     jumok lab report --lang ko --book lab.ko.md
     """
-    from jumok.cli.lab import conduct, listing
+    from jumok.cli.lab import Request, conduct, listing
 
     if name is None:
         forbid("without a name the claims are listed", {"out": out, "book": book, "data": data, "set": set_})
         print("\n".join(listing(language)))
         return
-    conduct(
-        name, language=language, scale=scale, out=out, runs=runs, data=data, seed=seed, again=again,
-        changes=set_ or [], book=book, as_json=as_json,
-    )  # fmt: skip
+    conduct(name, Request(language, scale, out, runs, data, seed, again, set_ or [], book, as_json))
 
 
 @model_app.command("average")
@@ -444,12 +441,12 @@ def bench_train(
     jumok bench train --source train.en.gz --target train.de.gz
     jumok bench train --recipe base --updates 6 --json >> results.jsonl
     """
-    from jumok.bench.train import measure, table
+    from jumok.bench.train import Updates, measure, table
     from jumok.config.recipe import parse_assignment
 
     figures = measure(
         recipe, source=source, target=target, changes=dict(map(parse_assignment, set_ or [])), tokens=tokens,
-        warmup=warmup_updates, updates=updates, keep=keep, say=aside,
+        updates=Updates(warmup_updates, updates), keep=keep, say=aside,
     )  # fmt: skip
     print(dumps(figures) if as_json else "\n".join(table(figures)))
 

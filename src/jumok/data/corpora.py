@@ -10,7 +10,7 @@ import io
 import os
 import select
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from itertools import islice
@@ -22,12 +22,10 @@ from jumok.data import passages
 from jumok.errors import DataError, DiskError, JumokError, UnknownName, UsageError
 from jumok.text import addresses, sources
 from jumok.text.addresses import is_address, local_name, redact
-from jumok.text.columnar import is_columnar, units
 from jumok.text.files import PACKED, blocks, must_be_file
 from jumok.text.lines import digest as digest_files
 from jumok.text.lines import is_table, read_lines, read_pairs, read_table
-from jumok.text.remote import fetch
-from jumok.text.tables import Columns, has_header, parse_columns, row_parser
+from jumok.text.tables import Columns, has_header, is_columnar, parse_columns, row_parser
 
 LOOKED = 1 << 20  # bytes of a file that tell how long its lines are
 PACKING = 3.0  # bytes of text in a packed byte, about
@@ -42,6 +40,23 @@ class Pair(NamedTuple):
     line: int
 
 
+class Tail:
+    """The end of a text, which validates: where it begins is known once the text has been read."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._begin: int | None = None
+
+    def lines(self) -> Iterator[str]:
+        return read_lines(self.path)
+
+    def begin(self, lines: Iterable[str] | None = None) -> int:
+        """How many lines come before it; `lines` are those of the text, if somebody watches how they are read."""
+        if self._begin is None:
+            self._begin = passages.head(self.lines() if lines is None else lines)
+        return self._begin
+
+
 @dataclass(frozen=True)
 class Corpus:
     """Pairs that can be read again and again; `digest` changes when any of them does."""
@@ -50,20 +65,20 @@ class Corpus:
     read: Callable[[], Iterator[tuple[str, str]]]
     identity: str | Callable[[str], str] = ""  # of what has no files; or a function of the digest of its files
     inputs: tuple[tuple[str, ...], ...] = ()  # its files: each a table, or two that go line by line
-    tick: Callable[[], None] = lambda: None  # called now and then by whoever walks; may end the walk by an exception
     is_text: bool = False  # stretches of one text, which do not end where they are cut, instead of sentences
     share: float | None = None  # of what is seen in training, among several corpora
     columns: Columns | None = None  # of its tables
     addresses: tuple[tuple[str, str], ...] = ()  # files that must be fetched first, and where they come from
+    tail: Tail | None = None  # of a text that is cut in two: read once before the rest
 
-    @property
+    @cached_property
     def files(self) -> list[str]:
         return [path for paths in self.inputs for path in paths]
 
     @cached_property
     def digest(self) -> str:
         """A hash of all that can be read; files are read for it."""
-        return self.digest_with(digest_files(self.files, tick=self.tick)) if self.inputs else self.digest_with("")
+        return self.digest_with(digest_files(self.files) if self.inputs else "")
 
     def digest_with(self, files: str) -> str:
         """The same where the digest of the files is known."""
@@ -71,19 +86,17 @@ class Corpus:
 
     def __iter__(self) -> Iterator[Pair]:
         for line, (source, target) in enumerate(self.read(), start=1):
-            if line % 1_024 == 0:
-                self.tick()
             yield Pair(source, target, line)
 
 
-def from_files(source: str | Path, target: str | Path, *, tick: Callable[[], None] = lambda: None) -> Corpus:
+def from_files(source: str | Path, target: str | Path) -> Corpus:
     """Two files, line i of one is the translation of line i of the other."""
-    return from_inputs(f"{source} + {target}", [(str(source), str(target))], tick=tick)
+    return from_inputs(f"{source} + {target}", [(str(source), str(target))])
 
 
-def from_table(path: str | Path, *, columns: Columns | None = None, tick: Callable[[], None] = lambda: None) -> Corpus:
+def from_table(path: str | Path, *, columns: Columns | None = None) -> Corpus:
     """One table with both sides: .tsv, .jsonl, Parquet or Arrow."""
-    return from_inputs(str(path), [(str(path),)], columns=columns, tick=tick)
+    return from_inputs(str(path), [(str(path),)], columns=columns)
 
 
 def from_inputs(
@@ -92,7 +105,6 @@ def from_inputs(
     *,
     columns: Columns | None = None,
     addresses: Sequence[tuple[str, str]] = (),
-    tick: Callable[[], None] = lambda: None,
 ) -> Corpus:
     """Several files as one corpus: tables, and pairs of files that go line by line."""
     for paths in inputs:
@@ -103,7 +115,7 @@ def from_inputs(
         for paths in inputs:
             yield from read_pairs(*paths) if len(paths) == 2 else read_table(paths[0], columns=columns)
 
-    return Corpus(name, read, inputs=tuple(inputs), tick=tick, columns=columns, addresses=tuple(addresses))
+    return Corpus(name, read, inputs=tuple(inputs), columns=columns, addresses=tuple(addresses))
 
 
 def from_text(
@@ -111,7 +123,7 @@ def from_text(
     data: DataConfig,
     *,
     part: Callable[[], slice] = lambda: slice(None),
-    tick: Callable[[], None] = lambda: None,
+    tail: Tail | None = None,
 ) -> Corpus:
     """A text that is learnt itself, some lines of it, in stretches."""
 
@@ -121,7 +133,7 @@ def from_text(
     def identity(files: str) -> str:
         return _made(files, data.stretch, data.halves, part().start, part().stop)
 
-    return Corpus(str(path), read, identity, ((str(path),),), tick, is_text=True)
+    return Corpus(str(path), read, identity, ((str(path),),), is_text=True, tail=tail)
 
 
 def stories(task: int, count: int, seed: int, split: str = "train") -> Corpus:
@@ -200,23 +212,21 @@ def usual(corpus: str | None, text: str | Path | None) -> dict[str, Any]:
     return STORIES if corpus.startswith("babi-") else {"vocabulary.at_most": True}  # a task has few symbols
 
 
-def resolve(data: DataConfig, seed: int, *, tick: Callable[[], None] = lambda: None) -> tuple[Corpus, Corpus | None]:
-    """The training corpus a recipe names and its validation corpus, if it names one; walking them calls `tick`."""
-    trained, validating = resolve_all(data, seed, tick=tick)
+def resolve(data: DataConfig, seed: int) -> tuple[Corpus, Corpus | None]:
+    """The training corpus a recipe names and its validation corpus, if it names one."""
+    trained, validating = resolve_all(data, seed)
     if len(trained) > 1:
         raise UsageError("this takes one corpus, not several", where="in data.corpora", hint="try: one of them alone")
     return trained[0], validating[0] if validating else None
 
 
-def resolve_all(
-    data: DataConfig, seed: int, *, tick: Callable[[], None] = lambda: None, fetched: Path = Path("fetched")
-) -> tuple[list[Corpus], list[Corpus]]:
+def resolve_all(data: DataConfig, seed: int, *, fetched: Path = Path("fetched")) -> tuple[list[Corpus], list[Corpus]]:
     """Every training corpus that a recipe names, and the validation corpora: one for each, one for all, or none.
 
     No text is read.  What is behind an address is to be fetched into the folder `fetched` (`fetch_all`).
     """
     columns = parse_columns(data.columns) if data.columns else None
-    named_by = partial(_from_paths, tick=tick, columns=columns, fetched=fetched)
+    named_by = partial(_from_paths, columns=columns, fetched=fetched)
     named = (data.corpus, data.source or data.target, data.table, data.text, data.corpora)
     if sum(map(bool, named)) != 1:
         raise UsageError(
@@ -227,7 +237,7 @@ def resolve_all(
     if (data.valid_source or data.valid_target) and data.valid_table:
         raise UsageError("name the validation text once: two files, or one table", where="in data")
     if data.text is not None:
-        first, last = _of_text(data, data.text, tick)
+        first, last = _of_text(data, data.text)
         return [first], [last]
     valid: list[Corpus] = []
     if data.corpus is not None:
@@ -242,7 +252,7 @@ def resolve_all(
         train = [named_by(data.source, data.target, data.table, "")]
     if data.valid_source or data.valid_target or data.valid_table:
         valid = [named_by(data.valid_source, data.valid_target, data.valid_table, "valid-")]
-    return [replace(one, tick=tick) for one in train], [replace(one, tick=tick) for one in valid]
+    return train, valid
 
 
 def _one_of_several(part: CorpusConfig, named_by: Callable[..., Corpus]) -> Corpus:
@@ -262,17 +272,13 @@ def _valid_of_several(parts: Sequence[CorpusConfig], named_by: Callable[..., Cor
     return [named_by(p.valid_source, p.valid_target, p.valid_table, "valid-") for p in parts if any(given)]
 
 
-def _of_text(data: DataConfig, path: str, tick: Callable[[], None]) -> tuple[Corpus, Corpus]:
+def _of_text(data: DataConfig, path: str) -> tuple[Corpus, Corpus]:
     """A text but for its tail, and its tail; or all of it and another text."""
     if data.valid_text is not None:
-        return from_text(path, data, tick=tick), from_text(data.valid_text, data, tick=tick)
-
-    @cache
-    def before() -> int:
-        return passages.head(path, tick=tick)
-
-    first = from_text(path, data, part=lambda: slice(before()), tick=tick)
-    return first, from_text(path, data, part=lambda: slice(before(), None), tick=tick)
+        return from_text(path, data), from_text(data.valid_text, data)
+    tail = Tail(path)
+    first = from_text(path, data, part=lambda: slice(tail.begin()), tail=tail)
+    return first, from_text(path, data, part=lambda: slice(tail.begin(), None), tail=tail)
 
 
 def _from_paths(
@@ -281,7 +287,6 @@ def _from_paths(
     table: str | None,
     prefix: str,
     *,
-    tick: Callable[[], None],
     columns: Columns | None,
     fetched: Path,
 ) -> Corpus:
@@ -295,7 +300,7 @@ def _from_paths(
         inputs = [(ours, theirs)] if _is_plain(ours) and _is_plain(theirs) else sources.match(ours, theirs)
     local = {path: str(fetched / local_name(path)) for paths in inputs for path in paths if is_address(path)}
     here = [tuple(local.get(path, path) for path in paths) for paths in inputs]
-    return from_inputs(name, here, columns=columns, addresses=[(to, at) for at, to in local.items()], tick=tick)
+    return from_inputs(name, here, columns=columns, addresses=[(to, at) for at, to in local.items()])
 
 
 def _is_plain(spec: str) -> bool:
@@ -307,16 +312,13 @@ def _expand(spec: str) -> list[str]:
     return [spec] if _is_plain(spec) else sources.expand(spec)
 
 
-def fetch_all(
-    corpora: Sequence[Corpus],
-    *,
-    progress: Callable[[int, int | None], None] = lambda done, size: None,
-    tick: Callable[[], None] = lambda: None,
-) -> None:
-    """Fetch the files of corpora that are behind addresses and not here yet."""
+def fetch_all(corpora: Sequence[Corpus]) -> Iterator[tuple[int, int | None] | None]:
+    """Fetch the files of corpora that are behind addresses and not here yet; yields how far each is, if it is known."""
+    from jumok.text.remote import fetch_in_steps
+
     for corpus in corpora:
         for path, address in corpus.addresses:
-            fetch(address, Path(path).parent, progress=progress, tick=tick)
+            yield from fetch_in_steps(address, Path(path).parent)
 
 
 def public(data: DataConfig) -> DataConfig:
@@ -368,6 +370,8 @@ def _estimate(corpus: Corpus) -> int:
         for path in paths:
             must_be_file(path)  # a pipe would be waited for, and what was read of it would be gone
         if is_columnar(paths[0]):
+            from jumok.text.columnar import units
+
             total += sum(unit.rows for unit in units(paths[0]))
             continue
         path = min(paths, key=os.path.getsize)
@@ -392,31 +396,32 @@ def without_stdin(data: DataConfig, folder: Path) -> DataConfig:
     return data.model_copy(update=copies)
 
 
-def keep_stdin(data: DataConfig, copied: DataConfig, *, tick: Callable[[], None] = lambda: None) -> None:
-    """Write standard input to where `copied` says it is, if `data` names it at all; `tick` is called while it comes."""
+def keep_stdin(data: DataConfig, copied: DataConfig) -> Generator[None, None, None]:
+    """Write standard input to where `copied` says it is, if `data` names it at all; yields while it comes."""
     for field, path in copied:
         if getattr(data, field) != "-":
             continue
         try:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             with open(path, "wb") as file:
-                for block in _blocks(sys.stdin.buffer, tick):
+                for block in _blocks(sys.stdin.buffer):
                     file.write(block)
+                    yield
         except OSError as error:
             raise DiskError(
                 f"cannot keep standard input: {error.strerror}", where=f"in {path}", hint="try: df -h"
             ) from None
 
 
-def _blocks(stream: BinaryIO, tick: Callable[[], None]) -> Iterator[bytes]:
-    """What comes in, as it comes; somebody who types slowly, or not at all, keeps nobody from leaving."""
+def _blocks(stream: BinaryIO) -> Iterator[bytes]:
+    """What comes in, as it comes, or nothing every half second, for somebody who types slowly."""
     try:
         pipe = select.select([stream], [], [], 0)
     except (OSError, ValueError, TypeError):  # not one that can be waited for
         pipe = None
     while True:
-        tick()
         if pipe is not None and not select.select([stream], [], [], 0.5)[0]:
+            yield b""
             continue
         block = stream.read1(1 << 20) if isinstance(stream, io.BufferedReader) else stream.read(1 << 20)
         if not block:

@@ -9,7 +9,7 @@ Shapes   L links (a target subword and a source subword of the same pair) · U d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Generator
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,16 +66,15 @@ def learn(
     each: int = 100,
     common: int = 1_000,
     least: float = 1e-3,
-    tick: Callable[[], None] = lambda: None,
-) -> Lexicon:
+) -> Generator[float, None, Lexicon]:
     """The `each` likeliest targets of every source subword that have at least the probability `least`.
 
-    `tick` is called now and then, and may end it by an exception of its own.
+    In steps: yields the share of the rounds that are done.
     """
     rows = sample(store)
     source, target = (flat(side, rows) for side in (store.source, store.target))
     frequent = np.bincount(target.ids, minlength=sizes[1])
-    pairs, probability = model_1(source, target, sizes, tick=tick)
+    pairs, probability = yield from model_1(source, target, sizes)
     of, to = pairs // sizes[1], pairs % sizes[1]
     order = np.lexsort((-probability, of))
     of, to, probability = of[order], to[order], probability[order]
@@ -123,9 +122,11 @@ def model_1(
     sizes: tuple[int, int],
     *,
     rounds: int = ROUNDS,
-    tick: Callable[[], None] = lambda: None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """The different links (U,) as source · V + target, and the probability (U,) of the target given the source."""
+) -> Generator[float, None, tuple[np.ndarray, np.ndarray]]:
+    """The different links (U,) as source · V + target, and the probability (U,) of the target given the source.
+
+    In steps, as `learn`.
+    """
     choices = source.lengths + 1  # nothing is one of them
     with_nothing = np.insert(source.ids, source.begins, NOTHING)
     sentence = np.repeat(np.arange(len(target.lengths)), target.lengths)  # (P,)
@@ -145,8 +146,8 @@ def model_1(
     del code
     of = pairs // sizes[1]
     probability = np.ones(len(pairs))
-    for _ in range(rounds):
-        tick()
+    for number in range(rounds):
+        yield number / rounds
         weight = probability[link]
         weight /= np.bincount(position, weight, minlength=len(target.ids))[position]
         expected = np.bincount(link, weight, minlength=len(pairs))  # (U,)

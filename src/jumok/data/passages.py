@@ -7,7 +7,7 @@ The end of a text is what a model of it is tried on, because what comes before i
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -52,13 +52,9 @@ def read(
         yield halves(stretch) if in_halves else ("", stretch)
 
 
-def head(path: str | Path, *, tick: Callable[[], None] = lambda: None) -> int:
+def head(lines: Iterable[str]) -> int:
     """How many lines come before the last tenth of a text, which is at least one line of several."""
-    sizes = array("L")
-    for number, line in enumerate(read_lines(path), start=1):
-        sizes.append(len(line) + 1)
-        if number % 4_096 == 0:
-            tick()
+    sizes = array("L", (len(line) + 1 for line in lines))
     rest, before = TAIL * sum(sizes), len(sizes)
     while before > 1 and rest > 0:
         before -= 1

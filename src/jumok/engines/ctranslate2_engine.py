@@ -254,10 +254,8 @@ def make(found: Bundle, place: Path, precision: str) -> None:
     """Export a model into a folder that appears whole."""
     from jumok.interop.ctranslate2 import export_bundle  # with numpy, which translating does without
 
-    def fill(folder: Path) -> None:
+    with bundle.writing_whole(place) as folder:
         export_bundle(found, folder, precision=precision)
-
-    bundle.make_whole(place, fill)
 
 
 def layout(folder: Path, start: Callable[[int, int], Any]) -> tuple[int, int]:

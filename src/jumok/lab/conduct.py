@@ -20,10 +20,11 @@ from typing import Any
 
 from jumok import lab as table
 from jumok import machine
-from jumok.errors import Resumable, Stopped, UnknownName, UsageError
+from jumok.errors import Resumable, UnknownName, UsageError
 from jumok.lab import pages
 from jumok.lab.claim import Claim, Finding
 from jumok.lab.laboratory import Absent, Lab
+from jumok.stopping import Stopped
 from jumok.storage.bundle import write_file
 
 

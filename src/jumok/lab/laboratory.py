@@ -25,11 +25,12 @@ from jumok.config.sections import UNCLEANED
 from jumok.data.corpora import Pair
 from jumok.data.made import phrasebook
 from jumok.data.made.phrasebook import Phrase
-from jumok.errors import Stopped, UnknownName, UsageError
+from jumok.errors import UnknownName, UsageError
 from jumok.evaluation.evaluate import evaluate
 from jumok.events import Event, history, read_losses
 from jumok.runs.context import Context
 from jumok.runs.experiment import run
+from jumok.stopping import Stop
 from jumok.storage.checkpoint import RunFolder
 from jumok.translator import Translator
 
@@ -128,18 +129,13 @@ class Lab:
         """`factor` is a scale of one's own; `common` are changes to every run; `data` is the folder of real corpora."""
         if scale not in SCALES:
             raise UnknownName("scale", scale, list(SCALES), where="in --scale")
-        self.folder, self.seed, self.data, self.say, self.stop = Path(folder), seed, data, say, stop
+        self.folder, self.seed, self.data, self.say, self.stop = Path(folder), seed, data, say, Stop(stop)
         self.common = dict(common or {})
         self.scale = SCALES[scale] if factor is None else Scale(f"{factor:g}", factor)
 
     def steps(self, quick: int) -> int:
         """So many updates at the quick scale are how many at this one?"""
         return max(1, round(quick * self.scale.factor))
-
-    def tick(self) -> None:
-        """What long work calls now and then: it ends here when somebody asked to stop."""
-        if self.stop():
-            raise Stopped
 
     def recipe(self, changes: Mapping[str, Any] | None = None) -> Recipe:
         """The lab's small English-Korean run, with changes by dotted keys; another `model.kind` takes what fits it."""
@@ -171,7 +167,7 @@ class Lab:
         out = self.folder / "runs" / f"{_plain(name)}-{hashlib.sha256(told.encode()).hexdigest()[:10]}"
         alike = sorted((self.folder / "runs").glob(f"*-{out.name[-10:]}"))
         out = alike[0] if alike else out  # trained by another claim under another name
-        self.tick()
+        self.stop.check()
         self.say(f"training: {name}")
         folder = RunFolder(out)
         run(recipe, folder, Context.of(folder, stop=self.stop, **more), inherit=surgery or (lambda model: None))

@@ -7,7 +7,7 @@ time does not depend on what they are.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -40,16 +40,13 @@ def translating(model: Translator, texts: Sequence[str], *, beams: Sequence[int]
     return found
 
 
-def growth(
-    recipe: Recipe, *, lengths: Sequence[int] = LENGTHS, tick: Callable[[], None] = lambda: None
-) -> list[dict[str, float]]:
+def growth(recipe: Recipe, *, lengths: Iterable[int] = LENGTHS) -> list[dict[str, float]]:
     """For sentences of each length: microseconds a target token in training, milliseconds a token in translating."""
     torch.manual_seed(0)
     model = build(recipe.model, SYMBOLS, SYMBOLS)
     learner, speaker = accelerate(model, own=True).train(), accelerate(model).eval()
     found = []
     for length in lengths:
-        tick()
         batch = sentences(length, max(1, TOKENS // length))
         training = seconds_of(lambda batch=batch: taught(learner, batch)) / batch.tokens  # type: ignore[misc]
         few = sentences(length, ROWS)

@@ -20,11 +20,12 @@ from jumok.config.keywords import RaceKeywords
 from jumok.config.recipe import Recipe
 from jumok.data import corpora
 from jumok.data.corpora import Pair
-from jumok.errors import ModelFileError, Resumable, Stopped, UsageError
+from jumok.errors import ModelFileError, Resumable, UsageError
 from jumok.evaluation.evaluate import evaluate
 from jumok.race import measure, report
 from jumok.race.contenders import Contender, contenders
 from jumok.race.lanes import Follow, Lane, curve, lanes, race
+from jumok.stopping import Stop, Stopped
 from jumok.storage import bundle
 from jumok.storage.checkpoint import weights
 from jumok.translator import Translator
@@ -61,14 +62,9 @@ def run(
     claim(folder, field)
     tracks = lanes(folder, field)
     race(tracks, follow=follow, stop=stop)
-
-    def tick() -> None:
-        if stop():
-            raise Stopped
-
     pairs = validation(field[0].recipe)
     try:
-        rows = [measured(lane, pairs, lengths, say=say, tick=tick) for lane in tracks]
+        rows = [measured(lane, pairs, lengths, say=say, stop=Stop(stop)) for lane in tracks]
     except Stopped:
         hint = "run the same command again to continue"
         raise Resumable("stopped while the runs were measured; all are kept", where=f"in {folder}", hint=hint) from None
@@ -116,13 +112,13 @@ def validation(recipe: Recipe) -> list[Pair]:
 
 
 def measured(
-    lane: Lane, pairs: Sequence[Pair], lengths: Sequence[int], *, say: Callable[[str], None], tick: Callable[[], None]
+    lane: Lane, pairs: Sequence[Pair], lengths: Sequence[int], *, say: Callable[[str], None], stop: Stop
 ) -> dict[str, Any]:
     """All that is told of one contender; kept in its folder, so that it is measured once."""
     kept = lane.folder / "measured.json"
     if kept.is_file():
         return dict(json.loads(kept.read_bytes()))
-    tick()
+    stop.check()
     say(f"measuring {lane.contender.name}")
     model = Translator.load(lane.folder, engine="torch")  # the one engine that runs all kinds of models
     card = model.card
@@ -143,7 +139,7 @@ def measured(
         "translating": measure.translating(model, sources[:SPEED]),
         "samples": samples(model, pairs),
         "attention": attention(model, pairs),
-        "growth": measure.growth(lane.contender.recipe, lengths=lengths, tick=tick),
+        "growth": measure.growth(lane.contender.recipe, lengths=stop.watch(lengths)),
     }
     bundle.write_file(kept, json.dumps(found, ensure_ascii=False).encode())
     return found

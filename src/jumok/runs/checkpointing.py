@@ -4,6 +4,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from jumok import events
 from jumok.errors import DiskError, JumokError, ModelFileError, UsageError
 from jumok.events import LossLog, Silence
 from jumok.kernels import library
-from jumok.runs import finished, preparation
+from jumok.runs import finished
 from jumok.runs.context import Context
 from jumok.runs.trainee import Trainee
 from jumok.storage import checkpoint
@@ -119,7 +120,7 @@ class Keeper:
             tensors["mean.safetensors"] = {name: self.mean.tensors[name] for name in weights}
         state = {
             "progress": progress.to_json(),
-            "passing": progress.plan.validated < progress.step,
+            "passing": progress.plan.validated < progress.counts.step,
             "vocabulary": self.vocabulary,
             "version": jumok.__version__,
             **self.surroundings,
@@ -133,14 +134,14 @@ class Keeper:
             self.report("note", text=f"{error.what} ({error.where}); training goes on from memory")
             return
         self.unsaved = 0
-        self.report("checkpoint", step=progress.step, seconds=round(time.monotonic() - began, 3))
+        self.report("checkpoint", step=progress.counts.step, seconds=round(time.monotonic() - began, 3))
 
     def _write(self, progress: Progress, tensors: Mapping[str, Mapping[str, Tensor]], state: dict[str, Any]) -> None:
         """Once more where it failed once: what was in the way may have been for a moment."""
         for attempt in (1, 2):
             try:
                 state["losses"] = self.losses.sync()
-                self.folder.save(progress.step, tensors, state, keep=self.keep, best=progress.best.step)
+                self.folder.save(progress.counts.step, tensors, state, keep=self.keep, best=progress.best.step)
                 return
             except DiskError:
                 if attempt == 2:
@@ -148,10 +149,12 @@ class Keeper:
 
     def size(self) -> int:
         """Bytes of a checkpoint: weights, two moments of each, and their running mean if there is one."""
-        return self._weights() * (3 if self.mean is None else 4)
+        return sum(self._sizes) * (3 if self.mean is None else 4)
 
-    def _weights(self) -> int:
-        return 4 * sum(tensor.numel() for tensor in checkpoint.weights(self.model).values())
+    @cached_property
+    def _sizes(self) -> list[int]:
+        """Bytes of each weight."""
+        return [4 * tensor.numel() for tensor in checkpoint.weights(self.model).values()]
 
     def disk(self, *, logs: int = 0, beside: int = 0) -> Disk:
         """What the run takes at most; a model has `beside` its weights so many bytes, and may replace an earlier one.
@@ -159,8 +162,8 @@ class Keeper:
         There are the checkpoints that can be resumed and one that is being written; of those to average, of the best
         and of one between validations there are the weights.
         """
-        small = SMALL + HEADER * len(checkpoint.weights(self.model))
-        one, weights = self.size() + small, self._weights() + small
+        small = SMALL + HEADER * len(self._sizes)
+        one, weights = self.size() + small, sum(self._sizes) + small
         folders = (self.folder.checkpoints, self.folder.bundle)
         files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
         return Disk(
@@ -188,7 +191,7 @@ class Keeper:
 def make_keeper(trainee: Trainee, folder: RunFolder, context: Context, losses: LossLog | Silence) -> Keeper:
     """The keeper of a run."""
     return Keeper(
-        folder, trainee.model, trainee.optimizer, trainee.mean, trainee.vocabularies.digest,
+        folder, trainee.model, trainee.optimizer, trainee.mean, trainee.prepared.vocabularies.digest,
         surroundings(trainee.prepared.digest, context), losses=losses, report=context.report, world=context.world,
         keep=max(2, trainee.recipe.training.average), exact=context.exact,
     )  # fmt: skip
@@ -211,12 +214,12 @@ def check_disk(trainee: Trainee, keeper: Keeper, pace: Pace, progress: Progress,
         return
     training, last = trainee.recipe.training, pace.limits.last
     if training.minutes is not None:
-        last = min(last, progress.step + round(UPDATES_A_MINUTE * training.minutes))
-    beside = sum(map(len, trainee.vocabularies.files().values()))
-    if preparation.shortlisted(trainee.recipe, trainee.prepared.is_text):
-        beside += len(preparation.shortlist(trainee.prepared))
-    logs = events.most_bytes(max(0, last - progress.step), training.validations)
-    keeper.check_disk(logs=logs, beside=beside, begun=progress.step > 0)
+        last = min(last, progress.counts.step + round(UPDATES_A_MINUTE * training.minutes))
+    beside = sum(map(len, trainee.prepared.vocabularies.files().values()))
+    if trainee.prepared.shortlist is not None:
+        beside += trainee.prepared.shortlist.stat().st_size
+    logs = events.most_bytes(max(0, last - progress.counts.step), training.validations)
+    keeper.check_disk(logs=logs, beside=beside, begun=progress.counts.step > 0)
 
 
 def spell_bytes(size: int) -> str:

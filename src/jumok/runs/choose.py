@@ -1,6 +1,7 @@
 """How a run begins: its recipe from what was asked for, and weights of a finished run that its model begins with."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from inspect import signature
 from itertools import zip_longest
 from pathlib import Path
@@ -10,7 +11,7 @@ import torch
 
 from jumok import machine
 from jumok.config import presets
-from jumok.config.keywords import DataKeywords
+from jumok.config.keywords import DataKeywords, TrainKeywords
 from jumok.config.recipe import Recipe
 from jumok.config.sections import DataConfig
 from jumok.data import corpora
@@ -26,22 +27,18 @@ def choose(
     source: str | Path | None = None,
     target: str | Path | None = None,
     *,
-    recipe: str | Recipe = presets.AUTO,
     minutes: float | None = None,
-    steps: int | None = None,
-    epochs: int | None = None,
-    tokens: int | None = None,
-    model: str | None = None,
     begin: str | Path | None = None,
-    changes: dict[str, Any] | None = None,
-    **data: Unpack[DataKeywords],
+    **options: Unpack[TrainKeywords],
 ) -> Recipe:
-    """A recipe with the user's text and limits; further keywords are keys of its data section.
+    """A recipe with the user's text and limits; other options are those of a recipe and keys of its data section.
 
     Another `model` comes with its own section; sizes are those of the run that is begun with, if there is one.  The
     recipe "auto" is the one that fits the number of pairs, the minutes and the cores.
     """
-    check_names("option", data, {*DataKeywords.__annotations__, *signature(choose).parameters})
+    check_names("option", options, {*TrainKeywords.__annotations__, *signature(choose).parameters})
+    recipe, model = options.get("recipe", presets.AUTO), options.get("model")
+    data: Any = {name: value for name, value in options.items() if name in DataKeywords.__annotations__}
     if recipe == presets.AUTO:
         asked = {"source": source, "target": target, **data}
         plain = model is None and begin is None and data.get("text") is None and data.get("prepared") is None
@@ -59,11 +56,12 @@ def choose(
         wanted |= corpora.usual(data.get("corpus"), data.get("text"))
     if source is not None or target is not None or any(data.get(name) is not None for name in TEXTS):
         wanted |= {"data.corpus": None, "data.source": source and str(source), "data.target": target and str(target)}
-    limits = {"minutes": minutes, "epochs": epochs, "tokens": tokens}
+    limits = {"minutes": minutes, "epochs": options.get("epochs"), "tokens": options.get("tokens")}
+    steps = options.get("steps")
     if steps is not None or any(value is not None for value in limits.values()):
         wanted |= {f"training.{name}": value for name, value in limits.items()}
         wanted["training.steps"] = 10**9 if steps is None else steps
-    wanted |= changes or {}
+    wanted |= options.get("changes") or {}
     return _as_prepared(chosen.change(wanted), wanted) if data.get("prepared") is not None else chosen.change(wanted)
 
 
@@ -121,14 +119,19 @@ def _as_prepared(recipe: Recipe, asked: dict[str, Any]) -> Recipe:
     return recipe.change(fixed | {"data.corpus": None})
 
 
+@dataclass(frozen=True)
+class Named:
+    """Texts as they are named on the command line: the n-th source belongs to the n-th target; or tables."""
+
+    sources: Sequence[str] | None = None
+    targets: Sequence[str] | None = None
+    tables: Sequence[str] | None = None
+
+
 def gather(
+    trained: Named,
+    validating: Named = Named(),
     *,
-    sources: Sequence[str] | None = None,
-    targets: Sequence[str] | None = None,
-    tables: Sequence[str] | None = None,
-    valid_sources: Sequence[str] | None = None,
-    valid_targets: Sequence[str] | None = None,
-    valid_tables: Sequence[str] | None = None,
     shares: str | None = None,
     temperature: float | None = None,
     columns: str | None = None,
@@ -136,38 +139,37 @@ def gather(
 ) -> dict[str, Any]:
     """Keywords of `choose` from texts that were named once or several times.
 
-    The n-th source belongs to the n-th target; several make several corpora, tables behind the others.  Validation
-    texts belong to all, or one to each.
+    Several make several corpora, tables behind the others.  Validation texts belong to all, or one to each.
     """
-    pairs = _paired(sources, targets, "")
-    valid = _paired(valid_sources, valid_targets, "valid-")
+    pairs, tables = _paired(trained, ""), trained.tables or ()
+    valid, valid_tables = _paired(validating, "valid-"), validating.tables or ()
     rest = {"temperature": temperature, "columns": columns, "exclude": tuple(exclude or ()) or None}
-    several = len(pairs) + len(tables or ()) > 1
+    several = len(pairs) + len(tables) > 1
     if shares is not None and not several:
         raise UsageError(
             "shares are those of several corpora", where="in --shares", hint="try: --source and --target twice"
         )
     if not several:
         (source, target), (valid_source, valid_target) = ([*pairs, (None, None)][0], [*valid, (None, None)][0])
-        if len(valid) + len(valid_tables or ()) > 1:
+        if len(valid) + len(valid_tables) > 1:
             raise UsageError("one corpus takes one validation text", where="in --valid-source")
-        found = {"source": source, "target": target, "table": next(iter(tables or ()), None), **rest}
+        found = {"source": source, "target": target, "table": next(iter(tables), None), **rest}
         return found | {
             "valid_source": valid_source,
             "valid_target": valid_target,
-            "valid_table": next(iter(valid_tables or ()), None),
+            "valid_table": next(iter(valid_tables), None),
         }
     named: list[dict[str, Any]] = [{"source": source, "target": target} for source, target in pairs]
-    named += [{"table": table} for table in tables or ()]
-    validating: list[dict[str, Any]] = [{"valid_source": source, "valid_target": target} for source, target in valid]
-    validating += [{"valid_table": table} for table in valid_tables or ()]
+    named += [{"table": table} for table in tables]
+    judges: list[dict[str, Any]] = [{"valid_source": source, "valid_target": target} for source, target in valid]
+    judges += [{"valid_table": table} for table in valid_tables]
     common: dict[str, Any] = {}
-    if len(validating) == 1:
-        common = validating[0]
-    elif len(validating) == len(named):
-        named = [corpus | own for corpus, own in zip(named, validating, strict=True)]
-    elif validating:
-        what = f"{len(validating)} validation texts for {len(named)} corpora"
+    if len(judges) == 1:
+        common = judges[0]
+    elif len(judges) == len(named):
+        named = [corpus | own for corpus, own in zip(named, judges, strict=True)]
+    elif judges:
+        what = f"{len(judges)} validation texts for {len(named)} corpora"
         raise UsageError(what, where="in --valid-source", hint="try: one for all of them, or one for each")
     if shares is not None:
         given = _numbers(shares, len(named))
@@ -175,11 +177,9 @@ def gather(
     return {"corpora": named, **common, **rest}
 
 
-def _paired(
-    sources: Sequence[str] | None, targets: Sequence[str] | None, prefix: str
-) -> list[tuple[str | None, str | None]]:
+def _paired(texts: Named, prefix: str) -> list[tuple[str | None, str | None]]:
     """Sources with their targets; one that has none is told when the text is read."""
-    ours, theirs = list(sources or ()), list(targets or ())
+    ours, theirs = list(texts.sources or ()), list(texts.targets or ())
     if len(ours) != len(theirs) and max(len(ours), len(theirs)) > 1:
         what = f"{len(ours)} of --{prefix}source and {len(theirs)} of --{prefix}target"
         raise UsageError(what, where=f"in --{prefix}source", hint="try: a target for each source, in the same order")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from jumok.config.recipe import Recipe
 from jumok.config.sections import UNCLEANED, DataConfig
 from jumok.data import corpora
 from jumok.disk.locks import lock
-from jumok.errors import Resumable, Stopped, UsageError
+from jumok.errors import Resumable, UsageError
 from jumok.runs.context import Context
+from jumok.stopping import Stopped
 from jumok.storage import bundle
 from jumok.storage.checkpoint import RunFolder
 from jumok.training.distributed import World
@@ -25,13 +27,15 @@ def hold(folder: RunFolder, context: Context) -> Iterator[None]:
         try:
             yield
         except Stopped:
-            raise Resumable(
-                "stopped; all that was made so far is kept",
-                where=f"in {folder.path}",
-                hint="run the same command again to continue",
-            ) from None
+            raise stopped(folder.path) from None
         finally:
             context.report.close()
+
+
+def stopped(place: Path) -> Resumable:
+    """The error for what was stopped on request."""
+    hint = "run the same command again to continue"
+    return Resumable("stopped; all that was made so far is kept", where=f"in {place}", hint=hint)
 
 
 class Texts(NamedTuple):

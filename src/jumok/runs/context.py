@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypedDict, Unpack
 
 import torch
 
-from jumok.errors import Stopped
 from jumok.events import EventLog, Silence, Sink
+from jumok.stopping import NEVER, Stop
 from jumok.storage.checkpoint import RunFolder
 from jumok.training.distributed import ALONE, World
 
@@ -28,43 +29,42 @@ class Clock:
         return self.before + time.monotonic() - self.began
 
 
+class ContextKeywords(TypedDict, total=False):
+    """Where a run computes and who hears of it; options of every function that begins one."""
+
+    sinks: Sequence[Sink]  # hear every event
+    stop: Callable[[], bool]  # asked often: whether to save and end
+    began: float | None  # on the clock of `time.monotonic`: minutes count from here, or from the call
+    device: str
+    exact: bool  # refuse to continue where the result would not be the bytes of a run that was never interrupted
+    world: World  # several processes train together (training/distributed.py)
+
+
 @dataclass(frozen=True)
 class Context:
     """The surroundings of one attempt of a run."""
 
     report: EventLog | Silence
     clock: Clock
-    stop: Callable[[], bool] = lambda: False
+    stop: Stop = NEVER
     world: World = ALONE
     device: torch.device = CPU
     exact: bool = False  # continue only where the result will be the same bytes
     more: bool = False  # minutes given to a finished run are added to those it had
 
     @classmethod
-    def of(
-        cls,
-        folder: RunFolder,
-        *,
-        sinks: Sequence[Sink] = (),
-        began: float | None = None,
-        world: World = ALONE,
-        device: str = "cpu",
-        stop: Callable[[], bool] = lambda: False,
-        exact: bool = False,
-        more: bool = False,
-    ) -> Context:
+    def of(cls, folder: RunFolder, *, more: bool = False, **given: Unpack[ContextKeywords]) -> Context:
         """The context of a run in a folder; only the first of several processes writes its log."""
-        report = EventLog(folder.events, list(sinks)) if world.first else Silence()
-        return cls(report, Clock(began), stop, world, torch.device(device), exact, more)
-
-    def check(self) -> None:
-        """Raise `Stopped` if somebody asked the run to stop; long work calls this now and then."""
-        if self.stop():
-            raise Stopped
-
-    def asked_to_stop(self) -> bool:
-        """Whether any process of the world was asked to stop."""
-        return self.world.any(self.stop())
+        world = given.get("world", ALONE)
+        return cls(
+            report=EventLog(folder.events, list(given.get("sinks", ()))) if world.first else Silence(),
+            clock=Clock(given.get("began")),
+            stop=Stop(given["stop"]) if "stop" in given else NEVER,
+            world=world,
+            device=torch.device(given.get("device", "cpu")),
+            exact=given.get("exact", False),
+            more=more,
+        )
 
     def say(self, text: str) -> None:
         self.report("stage", text=text)

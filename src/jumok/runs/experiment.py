@@ -7,7 +7,7 @@ A run folder that has checkpoints is continued by the same call.  Minutes count 
 process where the caller says so, and over all attempts; a finished run that is given minutes trains so many more.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from inspect import signature
@@ -22,14 +22,14 @@ from jumok.config.keywords import TrainKeywords
 from jumok.config.recipe import Recipe
 from jumok.data.batches import Place, ahead
 from jumok.errors import Resumable, check_names
-from jumok.events import LossLog, Silence, Sink, book, open_board
+from jumok.events import LossLog, Silence, book, open_board
 from jumok.interop.ctranslate2_library import obstacle
 from jumok.kernels import library
 from jumok.runs import finished
 from jumok.runs.checkpointing import check_disk, make_keeper
 from jumok.runs.choose import choose, inherit, settle
 from jumok.runs.claiming import claim, hold, settle_data
-from jumok.runs.context import Context
+from jumok.runs.context import Context, ContextKeywords
 from jumok.runs.finished import Finished, nothing_left, tell_finished
 from jumok.runs.pacing import pace_of
 from jumok.runs.preparation import prepare_run
@@ -40,11 +40,15 @@ from jumok.storage.checkpoint import RunFolder
 from jumok.text.vocabulary import Vocabularies, Vocabulary
 from jumok.training import loop
 from jumok.training.budget import Pace
-from jumok.training.distributed import ALONE, Agreed, World
+from jumok.training.distributed import Agreed
 from jumok.training.progress import Progress
 from jumok.training.validation import Validator
 
 Inherit = Callable[[Any], None]  # may set the weights of a new model
+
+
+class RunKeywords(TrainKeywords, ContextKeywords, total=False):
+    """What to train, and where."""
 
 
 def train(
@@ -53,31 +57,22 @@ def train(
     *,
     out: str | Path | None = None,
     minutes: float | None = None,
-    device: str = "cpu",
-    sinks: Sequence[Sink] = (),
-    stop: Callable[[], bool] = lambda: False,
-    began: float | None = None,
-    exact: bool = False,
-    world: World = ALONE,
     begin: str | Path | None = None,
-    **choices: Unpack[TrainKeywords],
+    **options: Unpack[RunKeywords],
 ) -> Run:
-    """Train a translator from two text files; the other choices are those of `choose`.
+    """Train a translator from two text files into the folder `out`, runs/RECIPE unless given.
 
-    `begin` is a finished run whose vocabulary and weights, as far as they fit, the new one begins with.
-
-    Minutes count from `began` on the clock of `time.monotonic`, or from this call.  `exact` refuses to continue a run
-    where it could not end with the bytes of a run that was never interrupted.  Several processes train together in a
-    `world` (training/distributed.py).
+    `begin` is a finished run whose vocabulary and weights, as far as they fit, the new one begins with.  The other
+    options choose the recipe (`choose`) and say where it is trained and who hears of it (`ContextKeywords`).
     """
-    check_names("option", choices, {*TrainKeywords.__annotations__, *signature(train).parameters})
+    check_names("option", options, {*RunKeywords.__annotations__, *signature(train).parameters})
+    around: Any = {name: value for name, value in options.items() if name in ContextKeywords.__annotations__}
+    choices = {name: value for name, value in options.items() if name not in around}
     asked: dict[str, Any] = {"source": source, "target": target, "minutes": minutes, "begin": begin, **choices}
     asked, out, chosen = settle(out, asked)
     recipe = choose(**asked)
     folder = RunFolder(out or Path("runs") / recipe.name)
-    context = Context.of(
-        folder, sinks=sinks, began=began, world=world, device=device, stop=stop, exact=exact, more=minutes is not None
-    )
+    context = Context.of(folder, more=minutes is not None, **around)
     if begin is None:
         return run(recipe, folder, context, chosen=chosen)
     found = bundle.read(begin)
@@ -102,14 +97,16 @@ def run(
     machine.keep_memory()
     with hold(folder, context):
         recipe, texts = settle_data(recipe, folder)
-        context.world.in_turn(partial(claim, folder, recipe, context.world))
+        with context.world.turn():
+            claim(folder, recipe, context.world)
         if chosen:
             context.say(chosen)
         earlier = finished.finished(folder)
         if earlier is not None and (reason := nothing_left(recipe, earlier, context)) is not None:
             tell_finished(folder, earlier, reason, context)
             return Run(folder.path, earlier.scores)
-        prepared = context.world.in_turn(partial(prepare_run, recipe, folder, texts, context, vocabularies))
+        with context.world.turn():
+            prepared = prepare_run(recipe, folder, texts, context, vocabularies)
         trainee = assemble(recipe, prepared, context, inherit)
         with closing(open_board(folder.tensorboard, context.note) if context.world.first else Silence()) as board:
             context.report.sinks.append(board)
@@ -130,14 +127,15 @@ def learn(trainee: Trainee, folder: RunFolder, context: Context, earlier: Finish
         if earlier is not None:
             validator.known[earlier.name, earlier.pairs] = earlier.scores
         try:
-            outcome = drive(trainee, pace, progress, context, validate=validator, save=keeper.save, losses=losses)
+            hooks = hooks_of(trainee, context, losses, validate=validator, save=keeper.save)
+            outcome = drive(trainee, pace, progress, context, hooks)
         except loop.NotFinite as error:
             error.hint += f"; to see the pairs: jumok data pairs {folder.path} {' '.join(map(str, error.rows))}"
             raise
         if outcome.reason == "stopped":
-            context.report("stopped", step=progress.step)
+            context.report("stopped", step=progress.counts.step)
             raise Resumable(
-                f"stopped at step {progress.step:,}; everything is saved",
+                f"stopped at step {progress.counts.step:,}; everything is saved",
                 where=f"in {folder.path}",
                 hint="run the same command again to continue",
             )
@@ -148,38 +146,40 @@ def learn(trainee: Trainee, folder: RunFolder, context: Context, earlier: Finish
         return Run(folder.path, world.share(done.scores))
 
 
-def drive(
+def hooks_of(
     trainee: Trainee,
-    pace: Pace,
-    progress: Progress,
     context: Context,
+    losses: LossLog | Silence,
     *,
     validate: Callable[[Progress], dict[str, float]],
     save: Callable[[Progress], None],
-    losses: LossLog | Silence,
-) -> loop.Outcome:
-    """Run the training loop with all its arguments."""
+) -> loop.Hooks:
+    """What the loop of a run calls: several processes stop when any of them was asked to."""
+    world = context.world
+    return loop.Hooks(
+        report=partial(book, losses, context.report),
+        validate=validate,
+        save=save,
+        stop=context.stop if world.size == 1 else lambda: world.any(context.stop()),
+        clock=context.clock,
+        save_seconds=60.0 * trainee.recipe.training.save_minutes,
+    )
+
+
+def drive(trainee: Trainee, pace: Pace, progress: Progress, context: Context, hooks: loop.Hooks) -> loop.Outcome:
+    """Run the training loop from where the progress says."""
     recipe, world = trainee.recipe, context.world
-    alone = world.size == 1
+    setup = loop.Setup(
+        team=trainee.team,
+        seed=recipe.seed,
+        accumulate=trainee.accumulate,
+        largest_gradient=recipe.training.clip,
+        mean=trainee.mean,
+        dropout=partial(dropout_share, recipe),
+    )
     place = Place(progress.counts.epoch, progress.counts.index)
     with closing(ahead(trainee.feed.walk(place), context.device)) as batches:
-        return loop.train(
-            trainee.team,
-            batches,
-            pace if alone else Agreed(pace, world),
-            progress,
-            seed=recipe.seed,
-            accumulate=trainee.accumulate,
-            largest_gradient=recipe.training.clip,
-            dropout=partial(dropout_share, recipe),
-            mean=trainee.mean,
-            report=partial(book, losses, context.report),
-            validate=validate,
-            save=save,
-            save_seconds=60.0 * recipe.training.save_minutes,
-            stop=context.stop if alone else context.asked_to_stop,
-            clock=context.clock,
-        )
+        return loop.train(setup, batches, pace if world.size == 1 else Agreed(pace, world), progress, hooks)
 
 
 def tell_begin(trainee: Trainee, progress: Progress, context: Context) -> None:
@@ -192,6 +192,6 @@ def tell_begin(trainee: Trainee, progress: Progress, context: Context) -> None:
     if context.device.type == "cpu" and (problem := library.problem()):
         context.note(f"training without the C kernels, which is slower: {problem}")
     context.report(
-        "begin", recipe=trainee.recipe.name, parameters=trainee.parameters, step=progress.step,
+        "begin", recipe=trainee.recipe.name, parameters=trainee.parameters, step=progress.counts.step,
         version=jumok.__version__,
     )  # fmt: skip

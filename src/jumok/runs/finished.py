@@ -52,6 +52,8 @@ class Finished:
 
 def finished(folder: RunFolder) -> Finished | None:
     """The run in a folder, if it has ended: its model was made at the step of its newest whole checkpoint."""
+    if not folder.bundle.is_dir():
+        return None
     try:
         bundle.verify(folder.bundle, ("card.json", "model.safetensors"))
         card = bundle.read_json(folder.bundle / "card.json")
@@ -105,7 +107,7 @@ def nothing_left(recipe: Recipe, found: Finished, context: Context) -> str | Non
 
 def tell_finished(folder: RunFolder, found: Finished, reason: str, context: Context) -> None:
     """Say that a run is finished, and how to train it further."""
-    steps, epochs = found.progress.step, found.progress.counts.epoch
+    steps, epochs = found.progress.counts.step, found.progress.counts.epoch
     option = {"steps": f"--steps {2 * steps}", "epochs": f"--epochs {2 * epochs}", "minutes": "--minutes 10"}
     option |= {
         "tokens": f"--tokens {2 * found.progress.counts.tokens}",
@@ -133,17 +135,17 @@ def candidates(
     Where validations saw a part of the pairs only (not the `whole`), the best of them is a guess: last weights first.
     """
     expected = checkpoint.weights(model)
-    other = [] if progress.best.step in (0, progress.step) else folder.last(1, until=progress.best.step)
+    other = [] if progress.best.step in (0, progress.counts.step) else folder.last(1, until=progress.best.step)
     best = ((f"checkpoint {one.step}", one.tensors(WEIGHTS, expected)) for one in other)
     if not (whole and other):  # the model has its last weights now, and will have others
-        yield f"checkpoint {progress.step}", {name: value.clone() for name, value in expected.items()}
+        yield f"checkpoint {progress.counts.step}", {name: value.clone() for name, value in expected.items()}
     else:
         yield next(best)
     if earlier is not None:
         yield earlier.candidate(folder, model)
     if mean is not None:
         yield "running mean", {name: mean.tensors[name].clone() for name in expected}
-    kept = folder.last(average, until=progress.step, due=True)
+    kept = folder.last(average, until=progress.counts.step, due=True)
     if len(kept) > 1:
         mean_of_files = checkpoint.average_files([one.folder / WEIGHTS for one in kept], expected)
         yield f"mean of the last {len(kept)} checkpoints", mean_of_files

@@ -31,9 +31,10 @@ from jumok.events import Event, Silence
 from jumok.runs import preparation
 from jumok.runs.checkpointing import Keeper, make_keeper
 from jumok.runs.context import Context
-from jumok.runs.experiment import drive
+from jumok.runs.experiment import drive, hooks_of
 from jumok.runs.pacing import WRITING, counted_work
 from jumok.runs.trainee import Trainee, assemble
+from jumok.stopping import NEVER, Stop
 from jumok.storage.checkpoint import RunFolder
 from jumok.text.files import PACKED
 from jumok.text.lines import write_lines
@@ -256,7 +257,7 @@ def probe(
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     with tempfile.TemporaryDirectory(prefix="jumok-plan-") as scratch:
         data = corpora.without_stdin(recipe.data, Path(scratch) / "data")
-        corpora.keep_stdin(recipe.data, data)
+        NEVER.finish(corpora.keep_stdin(recipe.data, data))
         recipe, folder = recipe.model_copy(update={"data": data}), RunFolder(Path(scratch))
         trial = Trial(clock=lambda: time.monotonic() - began)
         context = Context.of(folder, sinks=[trial.hear], began=began, device=device)
@@ -265,11 +266,9 @@ def probe(
             trainee = shrink(assemble(recipe, prepare_some(recipe, trial, folder, run, context), context), trial)
             ready = clock()
             trial.idle = machine.peak_memory()
-            drive(
-                trainee, ByCount(Limits(steps=10**9), trainee.schedule), Progress(),
-                replace(context, stop=trial.enough), losses=Silence(),
-                validate=lambda progress: {"loss": 0.0}, save=lambda progress: None,
-            )  # fmt: skip
+            trying = replace(context, stop=Stop(trial.enough))
+            hooks = hooks_of(trainee, trying, Silence(), validate=lambda _: {"loss": 0.0}, save=lambda _: None)
+            drive(trainee, ByCount(Limits(steps=10**9), trainee.schedule), Progress(), trying, hooks)
             pair = trainee.judge.seconds_a_pair()
         startup = trial.startup(reading - began, ready - began)
         keeper = make_keeper(trainee, folder, context, Silence())
@@ -283,9 +282,9 @@ def foresee(
     training = trainee.recipe.training
     (update, tokens), (memory, expected_memory) = trial.speed(), trial.memory(trainee.parameters)
     share = trial.count / max(1, trial.tried)  # of the text over what was tried
-    source, target = (round(side * share) for side in trainee.store.tokens())
+    source, target = (round(side * share) for side in trainee.prepared.store.tokens())
     costs = Costs(pair=pair, checkpoint=keeper.size() / WRITING, update=update)
-    passes = (target + len(trainee.store) * share) / tokens  # updates in an epoch
+    passes = (target + trainee.prepared.store.count * share) / tokens  # updates in an epoch
     limits = replace(limits_of(trainee.recipe), pairs=len(trainee.judge.pairs), candidates=1 + (training.average > 1))
     if training.epochs is not None:
         limits = replace(limits, expected=round(training.epochs * passes))

@@ -34,13 +34,17 @@ def pace_of(
         expected = -(-training.epochs * progress.plan.batches // trainee.accumulate)
         limits = replace(limits, expected=min(training.steps, expected))
     if training.tokens is not None:
-        each = (trainee.store.tokens()[1] + len(trainee.store)) / progress.plan.batches * trainee.accumulate
+        each = (
+            (trainee.prepared.store.tokens()[1] + trainee.prepared.store.count)
+            / progress.plan.batches
+            * trainee.accumulate
+        )
         limits = replace(limits, expected=min(limits.last, max(1, round(training.tokens / each))))
     candidates = 1 + (training.average > 1) + (trainee.mean is not None) + (earlier is not None)
     compared = 1 if earlier is None else 2
     limits = replace(limits, pairs=len(trainee.judge.pairs), candidates=candidates, compared=compared)
     if training.minutes is None:
-        if progress.step == 0:
+        if progress.counts.step == 0:
             _tell_ration(limits, counted_work(trainee), context)
         return ByCount(limits, trainee.schedule, counted_work(trainee))
     promise(training.minutes * 60.0, progress, context, continues=earlier is not None)
@@ -67,9 +71,9 @@ def promise(seconds: float, progress: Progress, context: Context, *, continues: 
         minutes.began, minutes.judged, minutes.spent = wall, 0, 0.0
         minutes.until = wall + seconds if context.more else seconds
         left = minutes.until - wall
-        plan.course = Course(0, plan.course.warmup, progress.step, left=left / minutes.until)
+        plan.course = Course(0, plan.course.warmup, progress.counts.step, left=left / minutes.until)
         context.say(f"This run was finished after {wall / 60:.1f} minutes; it trains {left / 60:.1f} minutes more")
-    elif progress.step:
+    elif progress.counts.step:
         minutes.until = minutes.began + seconds if context.more else max(minutes.until, seconds)
         gone, given = wall - minutes.began, minutes.until - minutes.began
         context.say(

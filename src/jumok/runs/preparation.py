@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,10 +17,11 @@ from jumok.data.prepare import folder, pipeline
 from jumok.data.prepare.folder import Prepared
 from jumok.data.prepare.pipeline import held_out_share
 from jumok.data.prepare.stage import Stage
-from jumok.errors import ModelFileError, Resumable, UnknownName, UsageError
+from jumok.errors import ModelFileError, UnknownName, UsageError
 from jumok.events import EventLog, Sink
-from jumok.runs.claiming import Texts
+from jumok.runs.claiming import Texts, stopped
 from jumok.runs.context import Context
+from jumok.stopping import NEVER, Stop, Stopped
 from jumok.storage import bundle
 from jumok.storage.checkpoint import RunFolder
 from jumok.text.lines import read_pairs, read_table
@@ -43,22 +45,16 @@ FOLDER = "prepared"  # in the data folder of a run
 SHORTLIST_PAIRS = 1_000_000  # read at most for a shortlist
 
 
-def shortlist(made: Prepared, tick: Callable[[], None] = lambda: None, report: Report = lambda *_, **__: None) -> bytes:
-    """What each source subword may turn into, learnt once and kept beside the token store."""
+def shortlist(made: Prepared, stop: Stop = NEVER, report: Report = lambda *_, **__: None) -> Path:
+    """The file of what each source subword may turn into, learnt once and kept beside the token store."""
     kept = made.folder / lexicon.FILE
     if not kept.is_file():
-        stage, rounds = Stage(report, "shortlist", "Learning which words translate which", unit="rounds"), 0
-
-        def follow() -> None:
-            nonlocal rounds
-            tick()
-            rounds += 1
-            stage(rounds / (lexicon.ROUNDS + 1), rounds)
-
         report("stage", text="Learning which words translate which, for fast translating")
+        stage = Stage(report, "shortlist", "Learning which words translate which", unit="rounds")
         sizes = len(made.vocabularies.source), len(made.vocabularies.target)
-        bundle.write_file(kept, lexicon.learn(made.store, sizes, tick=follow).to_bytes())
-    return kept.read_bytes()
+        learnt = stop.finish(stage.through(lexicon.learn(made.store, sizes), 0.0, 1.0))
+        bundle.write_file(kept, learnt.to_bytes())
+    return kept
 
 
 def prepare_run(
@@ -71,13 +67,13 @@ def prepare_run(
     """Prepare the texts of a run, or find what was prepared before; `vocabularies` are learnt unless given."""
     trained: list[Corpus] = []
     validating: list[Corpus] = []
-    if context.world.first:
-        corpora.keep_stdin(texts.given, texts.named, tick=context.check)
+    if context.world.first and texts.given != texts.named:
+        context.stop.finish(corpora.keep_stdin(texts.given, texts.named))
     if recipe.data.prepared is None:
         fetched = run.data / "fetched"
-        trained, validating = corpora.resolve_all(texts.named, recipe.seed, tick=context.check, fetched=fetched)
+        trained, validating = corpora.resolve_all(texts.named, recipe.seed, fetched=fetched)
     return prepare(
-        recipe, run, trained, validating, report=context.report, vocabularies=vocabularies, tick=context.check,
+        recipe, run, trained, validating, report=context.report, vocabularies=vocabularies, stop=context.stop,
         write=context.world.first,
     )  # fmt: skip
 
@@ -90,15 +86,15 @@ def prepare(
     *,
     report: Report,
     vocabularies: Vocabularies | Vocabulary | None = None,
-    tick: Callable[[], None] = lambda: None,
+    stop: Stop = NEVER,
     write: bool = True,
 ) -> Prepared:
     """Everything under the run's folder; a resumed run finds its vocabulary and its store there.  Who does not `write`
     finds all of it there.  `vocabularies` are both, or that of the source; what is not given is learnt.
 
-    `tick` is called now and then, and may end it all by an exception of its own; what is whole by then is kept.
+    What is whole when it is stopped is kept.
     """
-    if (older := _older(recipe, run, trained, validating)) is not None:
+    if (older := _older(recipe, run, trained, validating, stop)) is not None:
         made = older
     elif recipe.data.prepared is not None:
         made = folder.load(Path(recipe.data.prepared), breaks=recipe.vocabulary.breaks)
@@ -106,23 +102,25 @@ def prepare(
         if write:
             run.begin(recipe)
         place = run.data / FOLDER
-        made = pipeline.prepare(recipe, trained, validating, place, report=report, vocabularies=vocabularies, tick=tick)
+        made = pipeline.prepare(recipe, trained, validating, place, report=report, vocabularies=vocabularies, stop=stop)
     if write:
         run.begin(recipe)
         made.vocabularies.save(run.path)
     _tell(made, report)
-    if shortlisted(recipe, made.is_text):
-        shortlist(made, tick, report)  # now, so that its seconds are known to whoever plans the rest
-    return made
+    if not shortlisted(recipe, made.is_text):
+        return made
+    return replace(made, shortlist=shortlist(made, stop, report))  # now: whoever plans the rest knows its seconds
 
 
-def _older(recipe: Recipe, run: RunFolder, trained: Sequence[Corpus], validating: Sequence[Corpus]) -> Prepared | None:
+def _older(
+    recipe: Recipe, run: RunFolder, trained: Sequence[Corpus], validating: Sequence[Corpus], stop: Stop
+) -> Prepared | None:
     """What a run was begun with that a version of before has prepared, so that it goes on with the same bytes."""
     if not run.steps() or (run.data / FOLDER).exists() or len(trained) != 1 or not bundle.is_older(run.path):
         return None
     corpus, vocabularies = trained[0], Vocabularies.load(run.path, breaks=recipe.vocabulary.breaks)
     filters = store.Filters(recipe.data.longest, recipe.data.ratio, alone=corpus.is_text)
-    count = 0 if validating else sum(1 for _ in corpus)
+    count = 0 if validating else sum(1 for _ in stop.watch(corpus))
     share = 0.0 if validating else held_out_share(recipe, count)
     place = run.data / store.name_of(f"{corpus.digest}:{share}", vocabularies, filters)
     if not (place / "meta.json").exists():
@@ -147,21 +145,16 @@ def prepare_folder(
     workers: int | None = None,
 ) -> Iterator[str]:
     """Prepare data into a folder of its own, for `jumok train --data`; yields what came of it, in lines."""
-
-    def tick() -> None:
-        if stop():
-            raise Resumable(
-                "stopped; all that was made so far is kept",
-                where=f"in {out}",
-                hint="run the same command again to continue",
-            )
-
+    asked = Stop(stop)
     fetched = out.with_name(f"{out.name}.fetched")
-    trained, validating = corpora.resolve_all(recipe.data, recipe.seed, tick=tick, fetched=fetched)
+    trained, validating = corpora.resolve_all(recipe.data, recipe.seed, fetched=fetched)
     with closing(EventLog(out.with_name(f"{out.name}.events.jsonl"), list(sinks))) as report:
-        made = pipeline.prepare(recipe, trained, validating, out, report=report, tick=tick, workers=workers)
-        if not made.is_text:
-            shortlist(made, tick, report)
+        try:
+            made = pipeline.prepare(recipe, trained, validating, out, report=report, stop=asked, workers=workers)
+            if not made.is_text:
+                shortlist(made, asked, report)
+        except Stopped:
+            raise stopped(out) from None
     source, target = made.store.tokens()
     yield f"{len(made.store):,} of {made.told['pairs']:,} pairs train ({source:,} + {target:,} subwords)"
     for reason, count in made.told["left_out"].items():
@@ -251,12 +244,9 @@ def add_shortlist(path: str | Path, source: str | None = None, target: str | Non
     with TemporaryDirectory() as scratch:
         filters = store.Filters(data.longest, data.ratio)
         built = store.build(pairs, found.vocabularies, filters, Path(scratch), identity="shortlist")
-        content = lexicon.learn(built, found.sizes).to_bytes()
-
-    def fill(place: Path) -> None:
+        content = NEVER.finish(lexicon.learn(built, found.sizes)).to_bytes()
+    with bundle.writing_whole(found.folder) as place:
         for name in bundle.verify(found.folder):
             shutil.copyfile(found.folder / name, place / name)
         bundle.write_file(place / lexicon.FILE, content)
-
-    bundle.make_whole(found.folder, fill)
     return found.folder

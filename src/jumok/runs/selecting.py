@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from jumok import machine
 from jumok.data import lexicon
 from jumok.evaluation.metrics import quality
-from jumok.runs import finished, preparation
+from jumok.runs import finished
 from jumok.runs.context import Context
 from jumok.runs.finished import Finished
 from jumok.runs.trainee import Trainee
@@ -20,7 +20,9 @@ from jumok.storage.checkpoint import RunFolder
 from jumok.training.budget import Pace
 from jumok.training.progress import Progress
 from jumok.training.validation import Validator
-from jumok.translator import Translator
+
+if TYPE_CHECKING:
+    from jumok.translator import Translator
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class Run:
 
     @property
     def model(self) -> Translator:
+        from jumok.translator import Translator  # with all that translates, which training does without
+
         return Translator.load(self.folder)
 
 
@@ -71,30 +75,29 @@ def export(
     trainee: Trainee, folder: RunFolder, selected: Selected, reason: str, progress: Progress, context: Context
 ) -> Run:
     """Write the finished model with its card, and say so."""
-    recipe, prepared, vocabularies = trainee.recipe, trainee.prepared, trainee.vocabularies
+    recipe, prepared, vocabularies = trainee.recipe, trainee.prepared, trainee.prepared.vocabularies
     card: dict[str, Any] = checkpoint.maker(recipe) | {
         "weights": selected.name,
         "ended_by": reason,
-        "steps": progress.step,
+        "steps": progress.counts.step,
         "epochs": progress.counts.epoch,
         "minutes": round(progress.counts.seconds / 60, 1),
         "wall_minutes": round(context.clock() / 60, 1),
-        "pairs": len(trainee.store),
+        "pairs": trainee.prepared.store.count,
         "data": prepared.digest,
         "vocabulary": vocabularies.digest,
         "valid": selected.scores,
         "valid_pairs": selected.pairs,
         "machine": str(machine.describe()),
     }
-    wanted = preparation.shortlisted(recipe, prepared.is_text)
-    more = {lexicon.FILE: preparation.shortlist(prepared)} if wanted else {}
+    more = {} if prepared.shortlist is None else {lexicon.FILE: prepared.shortlist.read_bytes()}
     checkpoint.export(folder.bundle, selected.tensors, recipe, vocabularies, card, more)
     scores, of = selected.scores[selected.name], len(trainee.judge.pairs)
     on = "" if selected.pairs == of else f" on {selected.pairs:,} of {of:,} pairs"
     context.report(
-        "finished", reason=reason, weights=selected.name, step=progress.step, wall=context.clock(),
+        "finished", reason=reason, weights=selected.name, step=progress.counts.step, wall=context.clock(),
         pairs=selected.pairs, **scores,
-        text=f"Done after {progress.step:,} steps ({reason}): {selected.name}, valid {spell(scores)}{on}; "
+        text=f"Done after {progress.counts.step:,} steps ({reason}): {selected.name}, valid {spell(scores)}{on}; "
         f"the model is in {folder.bundle}",
     )  # fmt: skip
     return Run(folder.path, scores)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -13,16 +13,14 @@ from torch import Tensor, nn
 from jumok.config.recipe import Recipe
 from jumok.data.batches import Batch, Batches, Noise
 from jumok.data.prepare.folder import Prepared
-from jumok.data.store import Store
 from jumok.engines.torch_engine import TorchEngine
 from jumok.keys import key
 from jumok.models import build
 from jumok.runs.context import Context
-from jumok.text.vocabulary import Vocabularies
 from jumok.training.objectives import Objective, objective_of
 from jumok.training.optim import Optimizer, RunningMean
 from jumok.training.schedule import Schedule
-from jumok.training.update import Team
+from jumok.training.update import Team, replicate
 from jumok.training.validation import Judge, judge_of, spread
 
 
@@ -41,15 +39,7 @@ class Trainee:
     schedule: Schedule
     judge: Judge
 
-    @property
-    def vocabularies(self) -> Vocabularies:
-        return self.prepared.vocabularies
-
-    @property
-    def store(self) -> Store:
-        return self.prepared.store
-
-    @property
+    @cached_property
     def parameters(self) -> int:
         return sum(parameter.numel() for parameter in self.model.parameters())
 
@@ -66,10 +56,8 @@ def assemble(
     if hasattr(model, "starts"):  # a model that must know which symbols begin a word
         model.starts.copy_(torch.tensor(vocabularies.source.begins()))
     optimizer = Optimizer(model, training)
-    team = Team(
-        model, partial(make_objective, recipe, context), optimizer, count_workers(recipe, device), context.world,
-        kernels=not training.compile,
-    )  # fmt: skip
+    replicas = replicate(model, count_workers(recipe, device), kernels=not training.compile)
+    team = Team(model, replicas, [make_objective(recipe, context, one) for one in replicas], optimizer, context.world)
     batch_tokens = min(recipe.data.tokens_per_batch, training.tokens_per_update)
     feed = Batches(
         prepared.store, tokens=batch_tokens, seed=recipe.seed, vocabularies=vocabularies,
@@ -96,7 +84,7 @@ def make_judge(recipe: Recipe, prepared: Prepared, model: nn.Module, context: Co
     return judge_of(
         TorchEngine(model, device=context.device), prepared.vocabularies, [prepared.valid[row] for row in chosen],
         is_text=prepared.is_text, ratio=target / max(1, source), labels=recipe.vocabulary.target_kind == "word",
-        tick=context.check, groups=[prepared.corpora[prepared.labels[row]] for row in chosen],
+        stop=context.stop, groups=[prepared.corpora[prepared.labels[row]] for row in chosen],
     )  # fmt: skip
 
 

@@ -15,7 +15,8 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,13 +132,14 @@ def is_older(folder: Path) -> bool:
     return "[data]" in text and "[data.clean]" not in text
 
 
-def make_whole(place: Path, fill: Callable[[Path], None]) -> None:
-    """Make the folder `place` of the files that `fill` writes into the folder it gets; whole, or not at all."""
+@contextmanager
+def writing_whole(place: Path) -> Iterator[Path]:
+    """A folder to write files into, which becomes `place` when the block ends: whole, or not at all."""
     beside, before = place.with_name(place.name + ".partial"), place.with_name(place.name + ".before")
     try:
         shutil.rmtree(beside, ignore_errors=True)
         beside.mkdir(parents=True)
-        fill(beside)
+        yield beside
         paths = sorted(beside.iterdir())
         for path in paths:
             sync(path)

@@ -58,8 +58,7 @@ TYPES = {
 
 def write_whole(place: Path, tensors: Mapping[str, Mapping[str, Tensor]], files: Mapping[str, bytes]) -> None:
     """Make the folder `place` with these safetensors and other files; it appears whole or not at all."""
-
-    def fill(folder: Path) -> None:
+    with bundle.writing_whole(place) as folder:
         for name, group in tensors.items():
             try:
                 save_file({key: value.detach().contiguous() for key, value in group.items()}, str(folder / name))
@@ -67,8 +66,6 @@ def write_whole(place: Path, tensors: Mapping[str, Mapping[str, Tensor]], files:
                 raise OSError(str(error)) from error
         for name, content in files.items():
             write_file(folder / name, content)
-
-    bundle.make_whole(place, fill)
 
 
 def read_tensors(path: Path, expected: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:

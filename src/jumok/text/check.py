@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from jumok.errors import JumokError, MissingPackage
-from jumok.text.columnar import is_columnar, read_columnar
+from jumok.text.columnar import read_columnar
 from jumok.text.files import (
     BLOCK,
     LONGEST,
@@ -26,7 +26,7 @@ from jumok.text.files import (
     must_be_file,
     named,
 )
-from jumok.text.tables import BadRow, Columns, Pair, kind_of, row_parser
+from jumok.text.tables import BadRow, Columns, Pair, is_columnar, kind_of, row_parser
 
 SHOWN = 20  # findings of one kind that are listed; the rest is counted
 

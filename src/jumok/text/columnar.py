@@ -24,16 +24,10 @@ from jumok.errors import DataError, MissingPackage, UsageError
 from jumok.extras import hint
 from jumok.text.files import LONGEST, attempt, faults_named, most_unpacked, must_be_file, named, printable
 from jumok.text.messages import record_batches, splice
-from jumok.text.tables import Columns, Pair
+from jumok.text.tables import COLUMNAR, Columns, Pair, is_columnar
 
 SLICE = 8_192  # rows decoded at once
 UNIT = 65_536  # rows a unit has at least, unless the file ends
-KINDS: dict[str, Literal["parquet", "arrow"]] = {
-    ".parquet": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-    ".ipc": "arrow",
-}
 SIDES = (("source", "target"), ("src", "tgt"))
 Place = tuple[str, ...]  # a column, or a struct and its fields, down to the text
 
@@ -50,11 +44,6 @@ class Unit:
     start: int
     stop: int
     dictionaries: tuple[tuple[int, int], ...] = ()
-
-
-def is_columnar(path: str | Path) -> bool:
-    """Whether the name says Parquet or Arrow."""
-    return Path(path).suffix.lower() in KINDS
 
 
 def units(path: str | Path) -> list[Unit]:
@@ -302,7 +291,7 @@ def _pyarrow() -> ModuleType:
 def _kind(path: str | Path) -> Literal["parquet", "arrow"]:
     if not is_columnar(path):
         raise UsageError(f"{named(path)} is not a Parquet or Arrow file", hint="name it .parquet, .arrow or .feather")
-    return KINDS[Path(path).suffix.lower()]
+    return COLUMNAR[Path(path).suffix.lower()]
 
 
 def _parquet(path: str | Path) -> Any:

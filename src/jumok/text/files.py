@@ -10,6 +10,7 @@ Places   lines count from 1; bytes count from 0, in the text after decompression
 import contextlib
 import difflib
 import gzip
+import hashlib
 import io
 import lzma
 import os
@@ -73,13 +74,20 @@ class Finding:
 # ------------------------------------------------------------------------------------------ blocks
 
 
-def blocks(path: str | Path, size: int, *, seen: Callable[[memoryview], object] | None = None) -> Iterator[bytes]:
+class Tally:
+    """The bytes of a file as they are on the disk: how many were read, and their sha256."""
+
+    def __init__(self) -> None:
+        self.size, self.digest = 0, hashlib.sha256()
+
+
+def blocks(path: str | Path, size: int, *, tally: Tally | None = None) -> Iterator[bytes]:
     """The bytes of a file after decompression, about `size` at a time; every failure comes out as a JumokError.
 
-    `seen` is given all bytes as they are on the disk, for a digest that does not read the file again.
+    `tally` counts and hashes all bytes as they are on the disk, so that the file need not be read again.
     """
     done = 0
-    with faults_named(path, lambda: done), _opened(path, size, seen) as read:
+    with faults_named(path, lambda: done), _opened(path, size, tally) as read:
         most = most_text(path)
         while block := read(size):
             done += len(block)
@@ -125,25 +133,24 @@ def must_be_file(path: str | Path) -> None:
         raise DataError(f"{named(path)} is {kind}, not a file", where=named(path), hint=hint)
 
 
-class _Watched(io.RawIOBase):
-    """A file whose bytes are shown to somebody else as they are read."""
+class _Tallied(io.RawIOBase):
+    """A file whose bytes are counted and hashed as they are read."""
 
-    def __init__(self, raw: IO[bytes], seen: Callable[[memoryview], object]) -> None:
-        self._raw, self._seen = raw, seen
+    def __init__(self, raw: IO[bytes], tally: Tally) -> None:
+        self._raw, self._tally = raw, tally
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         count = self._raw.readinto(buffer)  # type: ignore[attr-defined]
-        self._seen(memoryview(buffer)[:count])
+        self._tally.digest.update(memoryview(buffer)[:count])
+        self._tally.size += count
         return int(count)
 
 
 @contextlib.contextmanager
-def _opened(
-    path: str | Path, size: int, seen: Callable[[memoryview], object] | None = None
-) -> Iterator[Callable[[int], bytes]]:
+def _opened(path: str | Path, size: int, tally: Tally | None = None) -> Iterator[Callable[[int], bytes]]:
     """A function that reads the next bytes, b"" at the end."""
     if str(path) == "-":
         if sys.stdin is None:
@@ -153,8 +160,8 @@ def _opened(
     suffix = Path(path).suffix.lower()
     with contextlib.ExitStack() as stack:
         raw = stack.enter_context(open(path, "rb"))
-        if seen is not None:
-            raw = io.BufferedReader(_Watched(raw, seen), 1 << 18)
+        if tally is not None:
+            raw = io.BufferedReader(_Tallied(raw, tally), 1 << 18)
         if suffix in PACKED and not raw.peek(1):
             raise EOFError  # gzip and zstandard would take no bytes at all for a whole, empty text
         if suffix == ".gz":

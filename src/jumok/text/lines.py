@@ -17,13 +17,12 @@ import hashlib
 import itertools
 import lzma
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from jumok.errors import DataError, DiskError, UsageError
-from jumok.text.check import check
-from jumok.text.columnar import is_columnar, read_columnar
+from jumok.stopping import NEVER
 from jumok.text.files import (
     BLOCK,
     LONGEST,
@@ -36,11 +35,11 @@ from jumok.text.files import (
     must_be_file,
     named,
 )
-from jumok.text.tables import BadRow, Columns, Kind, Pair, has_header, kind_of, row_parser
+from jumok.text.tables import BadRow, Columns, Kind, Pair, has_header, is_columnar, kind_of, row_parser
 
 __all__ = [
-    "Finding", "check", "digest", "is_table", "must_differ", "read_lines", "read_pairs", "read_table", "write_lines",
-    "writing",
+    "Finding", "digest", "hash_files", "is_table", "must_differ", "read_lines", "read_pairs", "read_table",
+    "write_lines", "writing",
 ]  # fmt: skip
 
 
@@ -83,6 +82,8 @@ def read_table(
     order in the first row holds for the whole file.  A jsonl sentence may contain a line feed.
     """
     if kind is None and is_columnar(path):
+        from jumok.text.columnar import read_columnar
+
         return read_columnar(path, columns, longest=longest)
     if not has_header(path, columns, kind):
         row_parser(path, kind, columns=columns)  # a wrong name or option is refused now, not at the first row
@@ -94,12 +95,16 @@ def is_table(path: str | Path) -> bool:
     return kind_of(path) is not None or is_columnar(path)
 
 
-def digest(paths: Sequence[str | Path], *, tick: Callable[[], None] = lambda: None) -> str:
+def digest(paths: Sequence[str | Path]) -> str:
     """The sha256 of the files' bytes as they are on disk, whatever their names; the order counts.
 
-    Of one file it is what `sha256sum` prints, of several the sha256 of those digests in a row.  `tick` is called now
-    and then, and may end it by an exception of its own.
+    Of one file it is what `sha256sum` prints, of several the sha256 of those digests in a row.
     """
+    return NEVER.finish(hash_files(paths))
+
+
+def hash_files(paths: Sequence[str | Path]) -> Generator[None, None, str]:
+    """The same in steps: yields after every block, returns the digest."""
     sums = []
     for path in paths:
         if str(path) == "-":
@@ -111,7 +116,7 @@ def digest(paths: Sequence[str | Path], *, tick: Callable[[], None] = lambda: No
         with faults_named(path), open(path, "rb") as stream:
             while part := stream.read(1 << 24):
                 sums[-1].update(part)
-                tick()
+                yield
     return sums[0].hexdigest() if len(sums) == 1 else hashlib.sha256(b"".join(s.digest() for s in sums)).hexdigest()
 
 

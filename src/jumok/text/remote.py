@@ -17,12 +17,13 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeVar
 
 from jumok import extras
 from jumok.errors import DataError, JumokError, MissingPackage, Resumable, UsageError
+from jumok.stopping import NEVER
 from jumok.text.addresses import (
     check_address,
     credentials_hint,
@@ -65,17 +66,19 @@ class Broken(Exception):
     """A connection that failed in a way that another attempt may mend."""
 
 
-def fetch(
-    address: str,
-    folder: str | Path,
-    *,
-    progress: Callable[[int, int | None], None] = lambda done, size: None,
-    tick: Callable[[], None] = lambda: None,
-) -> Path:
-    """Return the file in `folder` that holds what is at `address`, fetched now unless it is there already.
+Steps = Generator[tuple[int, int | None] | None, None, T]  # bytes that are there, size if known; None: nothing new
 
-    `progress` gets the bytes that are there and the size, if known.  `tick` is called at least every fifth of a second
-    and may end it by an exception; the next call continues.  One process may fetch an address into a folder at a time.
+
+def fetch(address: str, folder: str | Path) -> Path:
+    """Return the file in `folder` that holds what is at `address`, fetched now unless it is there already."""
+    return NEVER.finish(fetch_in_steps(address, folder))
+
+
+def fetch_in_steps(address: str, folder: str | Path) -> Steps[Path]:
+    """The same in steps, at least every fifth of a second: yields how far it is.
+
+    A generator that is closed leaves what it has; the next call continues.  One process may fetch an address into a
+    folder at a time.
     """
     check_address(address)
     goal = Path(folder) / local_name(address)
@@ -84,18 +87,16 @@ def fetch(
         partial = Partial(goal)
     with contextlib.closing(partial):
         if not partial.finished:
-            _complete(address, partial, progress, tick)
+            yield from _complete(address, partial)
     return goal
 
 
-def _complete(
-    address: str, partial: Partial, progress: Callable[[int, int | None], None], tick: Callable[[], None]
-) -> None:
+def _complete(address: str, partial: Partial) -> Steps[None]:
     """Ask again and again, until all is there or several attempts in a row have brought nothing new."""
     failures, most = 0, partial.done
     while True:
         try:
-            _advance(address, partial, progress, tick)
+            yield from _advance(address, partial)
             break
         except Broken as broken:
             partial.note()
@@ -105,34 +106,31 @@ def _complete(
                 _give_up(address, partial, str(broken))
         end = time.monotonic() + PAUSE * 2 ** (failures - 1)
         while (left := end - time.monotonic()) > 0:
-            tick()
+            yield None
             time.sleep(min(0.2, left))
     partial.finish()
 
 
-def _advance(
-    address: str, partial: Partial, progress: Callable[[int, int | None], None], tick: Callable[[], None]
-) -> None:
+def _advance(address: str, partial: Partial) -> Steps[None]:
     """Fetch the rest of the file over one connection."""
-    stream = wait(lambda: _connect(address, partial.done), tick)
+    stream = yield from _wait(lambda: _connect(address, partial.done))
     try:
         if stream.version != partial.version or stream.start != partial.done or not stream.version.mark:
             if stream.start:
                 stream.close()
-                stream = wait(lambda: _connect(address, 0), tick)
+                stream = yield from _wait(lambda: _connect(address, 0))
             partial.restart(stream.version)
         size = stream.version.size
         partial.check_room(size)
-        while block := wait(lambda: _ask(address, stream.read), tick):
+        while block := (yield from _wait(lambda: _ask(address, stream.read))):
             partial.write(block)
             if size is not None and partial.done > size:
                 partial.restart(stream.version)
                 raise Broken(f"the server sent more than the {size:,} bytes it had announced")
-            progress(partial.done, size)
-            tick()
+            yield partial.done, size
         if size is not None and partial.done < size:
             raise Broken(f"the connection ended after {partial.done:,} of {size:,} bytes")
-        wait(lambda: _ask(address, stream.check), tick)
+        yield from _wait(lambda: _ask(address, stream.check))
     finally:
         stream.close()
 
@@ -145,8 +143,8 @@ def _give_up(address: str, partial: Partial, reason: str) -> NoReturn:
     raise DataError(f"cannot fetch: {reason}", where=where, hint="check the address and the network, then try again")
 
 
-def wait(call: Callable[[], T], tick: Callable[[], None]) -> T:
-    """Return what `call` returns; while it waits for the network, `tick` is called and may end the waiting."""
+def _wait(call: Callable[[], T]) -> Steps[T]:
+    """Return what `call` returns; yields while it waits for the network."""
     outcome: list[T] = []
     failure: list[BaseException] = []
 
@@ -160,7 +158,7 @@ def wait(call: Callable[[], T], tick: Callable[[], None]) -> T:
     thread.start()
     while thread.is_alive():
         thread.join(0.2)
-        tick()
+        yield None
     if failure:
         raise failure[0]
     return outcome[0]
@@ -179,7 +177,7 @@ def expand_address(address: str) -> list[str]:
         return [address]
     if not re.search(r"[*?\[]", path):
         return [address]
-    found = wait(lambda: _ask(address, lambda: _list(kind, path)), lambda: None)
+    found = NEVER.finish(_wait(lambda: _ask(address, lambda: _list(kind, path))))
     if not found:
         raise DataError("no file matches", where=redact(address), hint="check the bucket and the folder")
     return [f"{kind}://{name}" for name in found]

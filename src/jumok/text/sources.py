@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jumok.errors import DataError
-from jumok.text import remote
+from jumok.text.addresses import is_address, redact
 from jumok.text.files import PACKED, attempt, must_be_file, nearest
 
 # Files that lie in corpus folders and hold no sentences.  What is not listed here counts as text, because the suffix of
@@ -37,8 +37,10 @@ def expand(spec: str) -> list[str]:
     """
     if spec == "-":
         return [spec]
-    if remote.is_address(spec):
-        return sorted(remote.expand_address(spec), key=natural)
+    if is_address(spec):
+        from jumok.text.remote import expand_address
+
+        return sorted(expand_address(spec), key=natural)
     if os.path.isdir(spec):
         return _folder(spec)
     if os.path.lexists(spec) or not glob.has_magic(spec):
@@ -62,11 +64,11 @@ def match(source: str, target: str) -> list[tuple[str, str]]:
     shorter = min(len(left), len(right))
     pairs = enumerate(zip(ours, theirs, strict=False)) if shorter > 1 else ()  # one name alone tells nothing
     place = next((n for n, (one, other) in pairs if one != other), shorter)
-    first, second = (remote.redact(side[place]) if place < len(side) else "nothing" for side in (left, right))
+    first, second = (redact(side[place]) if place < len(side) else "nothing" for side in (left, right))
     raise DataError(
-        f"{_count(left)} match {remote.redact(source)} but {_count(right)} match {remote.redact(target)}"
+        f"{_count(left)} match {redact(source)} but {_count(right)} match {redact(target)}"
         if len(left) != len(right)
-        else f"the files of {remote.redact(source)} and {remote.redact(target)} come in different orders",
+        else f"the files of {redact(source)} and {redact(target)} come in different orders",
         where=f"number {place + 1} is {first} on the source side and {second} on the target side",
         hint="name files that come in pairs: the n-th source file is the translation of the n-th target file",
     )

@@ -17,6 +17,12 @@ from jumok.text.files import PACKED, named, printable
 Kind = Literal["tsv", "jsonl"]
 Pair = tuple[str, str]
 Columns = tuple[str, str]  # where source and target are: what the user wrote as --columns
+COLUMNAR: dict[str, Literal["parquet", "arrow"]] = {
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+}
 UNREADABLE = re.compile("[\0\ud800-\udfff]")  # characters that no text may have
 
 
@@ -33,6 +39,11 @@ def kind_of(path: str | Path) -> Kind | None:
     bare = Path(path).with_suffix("") if Path(path).suffix.lower() in PACKED else Path(path)
     kinds: dict[str, Kind] = {".tsv": "tsv", ".jsonl": "jsonl"}
     return kinds.get(bare.suffix.lower())
+
+
+def is_columnar(path: str | Path) -> bool:
+    """Whether the name says Parquet or Arrow (columnar.py)."""
+    return Path(path).suffix.lower() in COLUMNAR
 
 
 def parse_columns(text: str) -> Columns:

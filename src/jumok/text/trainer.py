@@ -19,7 +19,7 @@ import sys
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -42,7 +42,6 @@ LOOK = 0.1  # seconds between looks at the other process
 WORDS, LOG, MODEL = "words.tsv", "log.txt", "model"  # files that the two processes exchange
 
 Counts = Mapping[str, int]
-Progress = Callable[[float], None]  # is told which share is done
 
 
 def count_words(lines: Iterable[str]) -> Counter[str]:
@@ -103,10 +102,8 @@ def _learn(words: list[tuple[str, int]], size: int, kind: str, folder: Path, *, 
     return without_inputs(model.getvalue())
 
 
-def learn_apart(
-    counts: Counts, size: int, kind: str, tick: Callable[[], None], progress: Progress = lambda share: None
-) -> bytes:
-    """The same in another process; `tick` is called while it works and may end it by an exception of its own."""
+def learn_apart(counts: Counts, size: int, kind: str) -> Generator[float, None, bytes]:
+    """The same in another process: yields the share done several times a second; closing it ends the process."""
     with TemporaryDirectory(prefix="jumok-vocabulary-") as name:
         folder = Path(name)
         try:
@@ -125,8 +122,7 @@ def learn_apart(
         try:
             while child.poll() is None:
                 time.sleep(LOOK)
-                tick()
-                progress(share_done((folder / LOG).read_text(errors="replace"), size))
+                yield share_done((folder / LOG).read_text(errors="replace"), size)
         finally:
             if child.poll() is None:
                 child.kill()

@@ -11,15 +11,16 @@ import hashlib
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import sentencepiece
 
 from jumok.errors import DataError, DiskError, JumokError, ModelFileError, UsageError
+from jumok.stopping import NEVER
 from jumok.text import protobuf
 from jumok.text.boundaries import SPACE
 from jumok.text.trainer import (
@@ -57,7 +58,7 @@ __all__ = [
     "Vocabulary",
     "normalize",
 ]
-Learn = Callable[[Counts, int, str], bytes]
+Learn = Callable[[Counts, int, str], Generator[float, None, bytes]]
 
 
 def normalize(text: str) -> str:
@@ -92,20 +93,19 @@ class Vocabulary:
         at_most: bool = False,
         breaks: bool = False,
         where: str = "",
-        tick: Callable[[], None] | None = None,
     ) -> "Vocabulary":
         """Learn `size` subwords from the words of sentences; bytes are known already.
 
         A size that the text does not allow is a `UsageError` that proposes one that it does; with `at_most`, it is
-        taken.  With a `tick`, which is called meanwhile and may end it by an exception of its own, another process does
-        the work.
+        taken.
         """
         texts = (line for text in sentences for line in (text.split("\n") if breaks else [text]))
         counts = {} if kind == "byte" else count_words(map(normalize, texts))
-        return cls.of_words(counts, size=size, kind=kind, at_most=at_most, breaks=breaks, where=where, tick=tick)
+        steps = cls.learn(counts, size=size, kind=kind, at_most=at_most, breaks=breaks, where=where, apart=False)
+        return NEVER.finish(steps)
 
     @classmethod
-    def of_words(
+    def learn(
         cls,
         counts: Counts,
         *,
@@ -114,24 +114,26 @@ class Vocabulary:
         at_most: bool = False,
         breaks: bool = False,
         where: str = "",
-        tick: Callable[[], None] | None = None,
-        progress: Callable[[float], None] = lambda share: None,
-    ) -> "Vocabulary":
-        """The same from words that have been counted; `progress` is told which share of the work is done."""
+        apart: bool = True,
+    ) -> Generator[float, None, "Vocabulary"]:
+        """The same from words that have been counted, in steps: yields the share of the work that is done.
+
+        Another process does the work, which ends with the generator, unless it is not to be `apart`.
+        """
         if kind == "byte":
             return cls(protobuf.BYTE_LEVEL, breaks=breaks)
         if not counts:
             raise DataError(
                 "there is no text to learn a vocabulary from", where=where, hint="try: jumok data check FILES"
             )
-        work: Learn = learn if tick is None else partial(learn_apart, tick=tick, progress=progress)
+        work: Learn = learn_apart if apart else _learn_here
         try:
-            return cls(work(counts, size, kind), breaks=breaks)
+            return cls((yield from work(counts, size, kind)), breaks=breaks)
         except RuntimeError as error:
-            explained, proposal = _explain(error, work, counts, size, kind, where)
+            explained, proposal = yield from _explain(error, work, counts, size, kind, where)
         if not at_most or proposal is None or proposal > size:
             raise explained
-        return cls(work(counts, proposal, kind), breaks=breaks)
+        return cls((yield from work(counts, proposal, kind)), breaks=breaks)
 
     @classmethod
     def load(cls, path: str | Path, *, breaks: bool = False) -> "Vocabulary":
@@ -263,7 +265,7 @@ class Vocabularies:
     def joint(self) -> bool:
         return self.source.digest == self.target.digest
 
-    @property
+    @cached_property
     def digest(self) -> str:
         return hashlib.sha256((self.source.digest + self.target.digest).encode()).hexdigest()
 
@@ -321,9 +323,15 @@ def _whole_characters(texts: Sequence[str]) -> Iterator[None]:
         raise DataError("a text has half a surrogate pair in it", where=where, hint=hint) from None
 
 
+def _learn_here(counts: Counts, size: int, kind: str) -> Generator[float, None, bytes]:
+    """A vocabulary learnt in this process, in one step."""
+    yield 0.0
+    return learn(counts, size, kind)
+
+
 def _explain(
-    error: RuntimeError, learn: Learn, counts: Counts, size: int, kind: str, where: str
-) -> tuple[JumokError, int | None]:
+    error: RuntimeError, work: Learn, counts: Counts, size: int, kind: str, where: str
+) -> Generator[float, None, tuple[JumokError, int | None]]:
     """What SentencePiece's trainer complains of, as something to do, and a size that it would take."""
     if least := re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error)):
         what = f"a vocabulary of {size:,} is too small for the characters of the text"
@@ -335,7 +343,7 @@ def _explain(
     while most := re.search(r"value <= (\d+)", str(error)):
         proposal = int(most[1])  # with fewer symbols some characters may stay bytes, and then even fewer fit: try it
         try:
-            learn(counts, proposal, kind)
+            yield from work(counts, proposal, kind)
             break
         except RuntimeError as another:
             error = another

@@ -142,7 +142,7 @@ class ByCount:
     def updated(self, progress: Progress, seconds: float) -> None: ...
 
     def due(self, progress: Progress) -> bool:
-        return progress.step % progress.plan.every == 0
+        return progress.counts.step % progress.plan.every == 0
 
     def judged(self, progress: Progress, validating: float, saving: float) -> None: ...
 
@@ -223,24 +223,24 @@ class ByClock:
 
     def start(self, progress: Progress) -> None:
         """Decide on how many pairs to validate; the course of an earlier attempt stays until the first look."""
-        if progress.step == 0:
+        if progress.counts.step == 0:
             progress.plan.course = self.schedule.course(0)
         self.until, self.total = progress.minutes.until, progress.minutes.until - progress.minutes.began
         self.allotment = allot(self.total, self.costs, self.limits, min(progress.plan.pairs, self.limits.pairs))
         validate_on(self.allotment.pairs, progress)
-        progress.plan.look = progress.step + FIRST_LOOKS[0]
+        progress.plan.look = progress.counts.step + FIRST_LOOKS[0]
 
     def over(self, progress: Progress) -> bool:
         """Whether the planned last update is done, or another one would be too late."""
-        if progress.step == 0:
+        if progress.counts.step == 0:
             return False
-        if 0 < progress.plan.course.horizon <= progress.step:
+        if 0 < progress.plan.course.horizon <= progress.counts.step:
             return True
         late = self.clock() + (self.pace if self.recent else 0.0) > self.until - self.allotment.ending(self.costs)
         if late:
-            progress.plan.course = self.schedule.turn(progress.plan.course, progress.step, progress.step)
-            told = {"horizon": progress.step, "course": asdict(progress.plan.course)}
-            self.report(step=progress.step, reason="time is up", **told)
+            progress.plan.course = self.schedule.turn(progress.plan.course, progress.counts.step, progress.counts.step)
+            told = {"horizon": progress.counts.step, "course": asdict(progress.plan.course)}
+            self.report(step=progress.counts.step, reason="time is up", **told)
         return late
 
     @property
@@ -257,7 +257,7 @@ class ByClock:
         window = min(max(10.0, self.total / 10), left)  # near the end, only what was just now
         while len(self.recent) > FEWEST and sum(self.recent) > window:
             self.recent.popleft()
-        if progress.step >= progress.plan.look:
+        if progress.counts.step >= progress.plan.look:
             self.plan(progress)
 
     def plan(self, progress: Progress) -> None:
@@ -269,19 +269,19 @@ class ByClock:
         if self.limits.validate_every is not None:
             every = self.limits.validate_every
             count = int(max(0.0, left) / (every * self.pace + each))
-            progress.plan.due = (progress.step // every + 1) * every
+            progress.plan.due = (progress.counts.step // every + 1) * every
         else:
             most = self.limits.validations - 1 - progress.minutes.judged
             count = self.allotment.validations(SHARE * self.total - progress.minutes.spent, self.costs, most)
         updates = max(0, int((left - count * each) / self.pace))
-        horizon = min(self.limits.last, progress.step + updates)
-        progress.plan.course = self.schedule.turn(progress.plan.course, progress.step, horizon)
+        horizon = min(self.limits.last, progress.counts.step + updates)
+        progress.plan.course = self.schedule.turn(progress.plan.course, progress.counts.step, horizon)
         if self.limits.validate_every is None:
             spacing = (horizon - progress.plan.validated) // (count + 1)
-            progress.plan.due = max(progress.step + 1, progress.plan.validated + spacing) if count else 0
-        progress.plan.look = progress.step + self._wait(max(0.0, left))
+            progress.plan.due = max(progress.counts.step + 1, progress.plan.validated + spacing) if count else 0
+        progress.plan.look = progress.counts.step + self._wait(max(0.0, left))
         self.report(
-            step=progress.step, horizon=horizon, due=progress.plan.due, look=progress.plan.look,
+            step=progress.counts.step, horizon=horizon, due=progress.plan.due, look=progress.plan.look,
             pairs=progress.plan.pairs, validations=count, left=left, ending=ending, until=self.until,
             course=asdict(progress.plan.course), **asdict(self.costs),
         )  # fmt: skip
@@ -294,12 +294,12 @@ class ByClock:
         return max(1, int(min(self.total / LOOKS, left / 2) / self.pace))
 
     def due(self, progress: Progress) -> bool:
-        return progress.plan.validated < progress.plan.due <= progress.step
+        return progress.plan.validated < progress.plan.due <= progress.counts.step
 
     def judged(self, progress: Progress, validating: float, saving: float) -> None:
         """Learn what a validation costs; the next update plans with it."""
         self.costs.pair, self.costs.checkpoint = max(1e-9, validating / progress.plan.pairs), saving
-        progress.plan.look = progress.step + 1
+        progress.plan.look = progress.counts.step + 1
 
     def affords(self, pairs: int) -> bool:
         return pairs <= self.affordable()

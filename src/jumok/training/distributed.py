@@ -42,11 +42,7 @@ class World:
 
     def __init__(self, rank: int = 0, size: int = 1, group: Any = None) -> None:
         self.rank, self.size, self.group = rank, size, group
-
-    @property
-    def first(self) -> bool:
-        """Whether this process decides and speaks."""
-        return self.rank == 0
+        self.first = rank == 0  # the process that decides and speaks
 
     def share(self, value: T) -> T:
         """What rank 0 says, to all: plain values, as JSON has them."""
@@ -76,11 +72,14 @@ class World:
             for tensor in tensors:
                 together.all_reduce(tensor, group=self.group)
 
-    def in_turn(self, job: Callable[[], T]) -> T:
-        """Rank 0 first, then the others: what it makes, they find."""
-        done = job() if self.first else None
-        self.share(None)
-        return done if self.first else job()  # type: ignore[return-value]
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """What rank 0 does first, then the others: what it makes, they find."""
+        if not self.first:
+            self.share(None)
+        yield
+        if self.first:
+            self.share(None)
 
     def leave(self) -> None:
         if self.size > 1 and together.is_initialized():

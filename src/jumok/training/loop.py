@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from jumok.data.batches import Batch, Place
-from jumok.errors import JumokError, Stopped
-from jumok.evaluation.metrics import quality
+from jumok.errors import JumokError
 from jumok.keys import key
+from jumok.stopping import Stopped
 from jumok.training.budget import Limits, Pace
 from jumok.training.optim import RunningMean
 from jumok.training.progress import Progress
+from jumok.training.schedule import Schedule
 from jumok.training.update import Team
 
 PATIENCE_FOR_NUMBERS = 10  # updates in a row without a finite loss before the run stops
@@ -43,101 +44,120 @@ class Outcome:
     progress: Progress
 
 
-def train(
-    team: Team[Any],
-    batches: Iterator[tuple[Place, Batch]],
-    pace: Pace,
-    progress: Progress,
-    *,
-    seed: int,
-    accumulate: int,
-    largest_gradient: float,
-    mean: RunningMean | None,
-    report: Callable[..., None],
-    validate: Callable[[Progress], dict[str, float]],
-    save: Callable[[Progress], None],
-    stop: Callable[[], bool],
-    save_seconds: float = math.inf,
-    dropout: Callable[[int], float] = lambda epoch: 1.0,
-    clock: Callable[[], float] = time.monotonic,
-) -> Outcome:
-    """Update until a limit is reached or `stop` says so; the last state is always saved.
+@dataclass(frozen=True)
+class Setup:
+    """How an update is made."""
+
+    team: Team[Any]
+    seed: int
+    accumulate: int = 1  # micro-batches
+    largest_gradient: float = 0.0  # norm above which gradients are scaled down; 0 does not
+    mean: RunningMean | None = None
+    dropout: Callable[[int], float] = lambda epoch: 1.0  # share of the dropout in a pass over the data
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """What the loop calls besides updates: it knows neither files nor scores nor signals.
 
     Checkpoints are made with every validation, and once `save_seconds` have passed without one.  The latter depend on
     the clock, so nothing may depend on them.
+    """
+
+    report: Callable[..., None]
+    validate: Callable[[Progress], dict[str, float]]
+    save: Callable[[Progress], None]
+    stop: Callable[[], bool] = lambda: False
+    clock: Callable[[], float] = time.monotonic
+    save_seconds: float = math.inf
+
+
+def train(
+    setup: Setup, batches: Iterator[tuple[Place, Batch]], pace: Pace, progress: Progress, hooks: Hooks
+) -> Outcome:
+    """Update until a limit is reached or somebody asks to stop; the last state is always saved.
+
     What `stop` cuts short counts as never begun: an update, or a validation, which the resumed run begins with.
     """
+    clock = hooks.clock
     outside = clock() - progress.counts.seconds
-    saved, last = progress.step, clock()  # the update and the time of the newest checkpoint
+    saved, last = progress.counts.step, clock()  # the update and the time of the newest checkpoint
     taken = 0.0  # seconds of the last update: a checkpoint must not wait for another one that would be too long
     pace.start(progress)
     try:
         while True:
-            if progress.plan.validated < progress.step and pace.due(progress):
-                check(progress, pace, validate, save, clock)
-                saved, last = progress.step, progress.counts.wall
-            if (reason := ended(pace, progress, stop)) is not None:
+            if progress.plan.validated < progress.counts.step and pace.due(progress):
+                check(progress, pace, hooks)
+                saved, last = progress.counts.step, progress.counts.wall
+            if (reason := ended(pace, progress, hooks.stop)) is not None:
                 break
-            if saved != progress.step and clock() + taken - last >= save_seconds:
-                keep(progress, save, clock)
-                saved, last = progress.step, progress.counts.wall
+            if saved != progress.counts.step and clock() + taken - last >= hooks.save_seconds:
+                keep(progress, hooks)
+                saved, last = progress.counts.step, progress.counts.wall
             began = clock()
-            step = progress.step + 1
-            places, micro = zip(*(next(batches) for _ in range(accumulate)), strict=True)
-            epoch, index = places[-1]
-            keys = [key(seed, "dropout", step, number) for number in range(accumulate)]
-            rate = pace.schedule.rate(step, progress.plan.course)
-            loss, norm, tokens = team.update(
-                micro, keys, rate=rate, largest_gradient=largest_gradient, dropout=dropout(epoch), stop=stop
-            )
-            progress.counts.step, progress.counts.epoch, progress.counts.index = step, epoch, index
-            account(progress, loss, norm, tokens, micro)
-            if mean is not None and progress.counts.skipped_in_row == 0:
-                mean.update(team.model, step)
+            done = update(setup, batches, pace.schedule, progress, hooks.stop)
             progress.counts.wall = clock()
             progress.counts.seconds = progress.counts.wall - outside
             taken = progress.counts.wall - began
             pace.updated(progress, taken)
-            report(
-                step=step, epoch=epoch, loss=loss, rate=rate, norm=norm, tokens=tokens, seconds=progress.counts.seconds,
-                wall=progress.counts.wall, horizon=progress.plan.course.horizon, skipped=progress.counts.skipped,
-                seen=progress.counts.tokens,
+            hooks.report(
+                **done, seconds=progress.counts.seconds, wall=progress.counts.wall,
+                horizon=progress.plan.course.horizon, skipped=progress.counts.skipped, seen=progress.counts.tokens,
             )  # fmt: skip
-        if progress.plan.validated < progress.step and reason != "stopped":
-            check(progress, pace, validate, save, clock)
-            saved = progress.step
+        if progress.plan.validated < progress.counts.step and reason != "stopped":
+            check(progress, pace, hooks)
+            saved = progress.counts.step
     except Stopped:
         reason = "stopped"
-    if saved != progress.step and reason == "stopped":
-        save(progress)
+    if saved != progress.counts.step and reason == "stopped":
+        hooks.save(progress)
     return Outcome(reason, progress)
 
 
-def check(
+def update(
+    setup: Setup,
+    batches: Iterator[tuple[Place, Batch]],
+    schedule: Schedule,
     progress: Progress,
-    pace: Pace,
-    validate: Callable[[Progress], dict[str, float]],
-    save: Callable[[Progress], None],
-    clock: Callable[[], float],
-) -> None:
+    stop: Callable[[], bool],
+) -> dict[str, float]:
+    """Make the next update and book it; what came of it, as its event names it."""
+    step, team = progress.counts.step + 1, setup.team
+    places, micro = zip(*(next(batches) for _ in range(setup.accumulate)), strict=True)
+    epoch, index = places[-1]
+    keys = [key(setup.seed, "dropout", step, number) for number in range(setup.accumulate)]
+    rate = schedule.rate(step, progress.plan.course)
+    loss, norm, tokens = team.update(
+        micro, keys, rate=rate, largest_gradient=setup.largest_gradient, dropout=setup.dropout(epoch), stop=stop
+    )
+    progress.counts.step, progress.counts.epoch, progress.counts.index = step, epoch, index
+    account(progress, loss, norm, tokens, micro)
+    if setup.mean is not None and progress.counts.skipped_in_row == 0:
+        setup.mean.update(team.model, step)
+    return {"step": step, "epoch": epoch, "loss": loss, "rate": rate, "norm": norm, "tokens": tokens}
+
+
+def check(progress: Progress, pace: Pace, hooks: Hooks) -> None:
     """Validate and save, and tell the pace what that took."""
-    began = clock()
-    judge(progress, validate(progress))
-    validated = clock()
+    began = hooks.clock()
+    progress.best.judge(hooks.validate(progress), progress.counts.step)
+    progress.plan.validated = progress.counts.step
+    progress.minutes.judged += 1
+    validated = hooks.clock()
     progress.counts.seconds += validated - progress.counts.wall
     progress.counts.wall = validated
     progress.minutes.spent += validated - began
-    save(progress)
-    saving = clock() - validated
+    hooks.save(progress)
+    saving = hooks.clock() - validated
     progress.minutes.spent += saving
     pace.judged(progress, validated - began, saving)
 
 
-def keep(progress: Progress, save: Callable[[Progress], None], clock: Callable[[], float]) -> None:
+def keep(progress: Progress, hooks: Hooks) -> None:
     """Save between two validations."""
-    began = clock()
-    save(progress)
-    progress.minutes.spent += clock() - began
+    began = hooks.clock()
+    hooks.save(progress)
+    progress.minutes.spent += hooks.clock() - began
 
 
 def account(progress: Progress, loss: float, norm: float, tokens: int, batches: Sequence[Batch]) -> None:
@@ -149,7 +169,7 @@ def account(progress: Progress, loss: float, norm: float, tokens: int, batches: 
     progress.counts.skipped += 1
     progress.counts.skipped_in_row += 1
     if progress.counts.skipped_in_row >= PATIENCE_FOR_NUMBERS:
-        raise NotFinite(loss, norm, progress.step, [int(row) for row in batches[-1].rows[:5]])
+        raise NotFinite(loss, norm, progress.counts.step, [int(row) for row in batches[-1].rows[:5]])
 
 
 def ended(pace: Pace, progress: Progress, stop: Callable[[], bool]) -> str | None:
@@ -159,7 +179,7 @@ def ended(pace: Pace, progress: Progress, stop: Callable[[], bool]) -> str | Non
 
 def reached(limits: Limits, progress: Progress) -> str | None:
     """The limit that is reached, if any, time apart."""
-    if progress.step >= limits.steps:
+    if progress.counts.step >= limits.steps:
         return "steps"
     if limits.epochs is not None and progress.counts.epoch >= limits.epochs:
         return "epochs"
@@ -170,22 +190,3 @@ def reached(limits: Limits, progress: Progress) -> str | None:
     if limits.patience and progress.best.waited >= limits.patience:
         return "patience"
     return None
-
-
-def is_best(progress: Progress, scores: dict[str, float]) -> bool:
-    """Whether these scores are better than all before: by quality where they have one, else by loss."""
-    worth = quality(scores)
-    return scores["loss"] < progress.best.loss if worth is None else worth > progress.best.quality
-
-
-def judge(progress: Progress, scores: dict[str, float]) -> None:
-    """Remember whether this validation was better than all before."""
-    best = is_best(progress, scores)
-    better = best or scores["loss"] < progress.best.loss
-    progress.best.step = progress.step if best else progress.best.step
-    progress.best.loss = min(progress.best.loss, scores["loss"])
-    worth = quality(scores)
-    progress.best.quality = progress.best.quality if worth is None else max(progress.best.quality, worth)
-    progress.best.waited = 0 if better else progress.best.waited + 1
-    progress.plan.validated = progress.step
-    progress.minutes.judged += 1

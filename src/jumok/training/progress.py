@@ -6,9 +6,11 @@ Each part has one owner, who alone writes to it.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from jumok.evaluation.metrics import quality
 from jumok.training.schedule import Course
 
 
@@ -34,6 +36,21 @@ class Best:
     quality: float = -1.0  # BLEU, or the share of right answers where there are answers
     step: int = 0
     waited: int = 0  # validations since something got better
+
+    def beaten(self, scores: Mapping[str, float]) -> bool:
+        """Whether these scores are better than all before: by quality where they have one, else by loss."""
+        worth = quality(scores)
+        return scores["loss"] < self.loss if worth is None else worth > self.quality
+
+    def judge(self, scores: Mapping[str, float], step: int) -> None:
+        """Remember whether the validation after this update was better than all before."""
+        worth = quality(scores)
+        best = self.beaten(scores)
+        better = best or scores["loss"] < self.loss
+        self.step = step if best else self.step
+        self.loss = min(self.loss, scores["loss"])
+        self.quality = self.quality if worth is None else max(self.quality, worth)
+        self.waited = 0 if better else self.waited + 1
 
 
 @dataclass
@@ -69,10 +86,6 @@ class Progress:
     best: Best = field(default_factory=Best)
     plan: Plan = field(default_factory=Plan)
     minutes: Minutes = field(default_factory=Minutes)
-
-    @property
-    def step(self) -> int:
-        return self.counts.step
 
     def to_json(self) -> dict[str, Any]:
         """All parts as one flat dictionary."""

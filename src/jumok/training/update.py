@@ -20,17 +20,16 @@ import torch
 from torch import Tensor, nn
 
 from jumok.data.batches import Batch
-from jumok.errors import Stopped
 from jumok.kernels import ops
 from jumok.kernels.modules import accelerate
 from jumok.kernels.output import OutputBuffers, PackedMatrix
 from jumok.keys import key
 from jumok.nn.dropout import Dropouts
+from jumok.stopping import NEVER, Stopped
 from jumok.training.distributed import ALONE, World
 from jumok.training.objectives import Objective
 from jumok.training.optim import Optimizer
 
-NEVER: Callable[[], bool] = lambda: False  # noqa: E731 - nobody asks to stop
 FEW = 3  # sentences per worker from which an uneven division costs little
 LOOK = 0.2  # seconds between looks at who asks to stop
 T = TypeVar("T")
@@ -43,16 +42,15 @@ class Team(Generic[Model]):
     def __init__(
         self,
         model: Model,
-        objective: Callable[[Model], Objective],
+        replicas: Sequence[Model],
+        objectives: Sequence[Objective],
         optimizer: Optimizer,
-        workers: int,
         world: World = ALONE,
-        *,
-        kernels: bool = True,
     ) -> None:
-        self.model, self.optimizer, self.workers, self.world = model, optimizer, workers, world
-        self.models = [replicate(model, first=number == 0, kernels=kernels) for number in range(workers)]
-        self.objectives = [objective(one) for one in self.models]
+        """`replicas` are those that `replicate` makes of the model, each with its objective."""
+        self.model, self.models, self.objectives = model, replicas, objectives
+        self.optimizer, self.workers, self.world = optimizer, len(replicas), world
+        workers = self.workers
         self.packed = [PackedMatrix() for _ in model.parameters()]  # of all replicas, which have the same weights
         self.gradients = [Gradients(list(one.parameters()), self.packed) for one in self.models]
         self.dropouts = [Dropouts(one) for one in self.models]
@@ -210,10 +208,13 @@ class Gradients:
         return found
 
 
-def replicate(model: Model, *, first: bool, kernels: bool) -> Model:
-    """Return a fast twin in training mode with its own gradients; the first shares the model's running statistics."""
-    twin = accelerate(model, own=True, kernels=kernels).train()
-    if not first:
+def replicate(model: Model, workers: int, *, kernels: bool = True) -> list[Model]:
+    """Return fast twins in training mode with gradients of their own; the first shares the model's running statistics.
+
+    They share its weights.  Without `kernels` they are the model's own modules.
+    """
+    twins = [accelerate(model, own=True, kernels=kernels).train() for _ in range(workers)]
+    for twin in twins[1:]:
         for module in twin.modules():
             module._buffers = {name: None if one is None else one.clone() for name, one in module._buffers.items()}
-    return twin
+    return twins

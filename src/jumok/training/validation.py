@@ -19,9 +19,9 @@ from jumok.data.corpora import Pair
 from jumok.engines.torch_engine import TorchEngine
 from jumok.evaluation import metrics
 from jumok.models.base import PAD, Learner
+from jumok.stopping import NEVER, Stop
 from jumok.text.vocabulary import Vocabularies
 from jumok.training.distributed import ALONE, World
-from jumok.training.loop import is_best
 from jumok.training.objectives import objective_of
 from jumok.training.progress import Progress
 
@@ -29,6 +29,7 @@ PROBES = (8, 64)  # pairs that are enough to see what validating costs: few, and
 QUICK = 1.0  # seconds
 SOME = 96  # pairs of like length that are judged together
 FEW = 32  # stretches of a text
+GREEDY = SearchOptions(beam=1)
 
 
 # What validating costs per token of a reference, in target tokens of training.  Measured on one core, Multi30k: scoring
@@ -52,13 +53,13 @@ class Judge:
         *,
         ratio: float,
         groups: Sequence[str] = (),
-        tick: Callable[[], None] = lambda: None,
+        stop: Stop = NEVER,
     ) -> None:
         """`groups` are the corpora that the pairs belong to, where there are several: each is scored by itself, too.
 
-        `tick` is called now and then, and may end a validation by an exception of its own.
+        A validation that is stopped raises `Stopped`, and nothing has come of it.
         """
-        self.engine, self.vocabularies, self.pairs, self.tick = engine, vocabularies, pairs, tick
+        self.engine, self.vocabularies, self.pairs, self.stop = engine, vocabularies, pairs, stop
         self.groups = groups if len(set(groups)) > 1 else ()
         self.sources = vocabularies.source.encode_all([pair.source for pair in pairs])
         self.targets = vocabularies.target.encode_all([pair.target for pair in pairs])
@@ -77,12 +78,12 @@ class Judge:
         order = sorted(range(len(rows)), key=lambda place: -len(self.sources[rows[place]]))
         loss, tokens, texts = 0.0, 0, [""] * len(rows)
         for start in range(0, len(order), SOME):
-            self.tick()
+            self.stop.check()
             some = order[start : start + SOME]
             sources, targets = ([side[rows[place]] for place in some] for side in (self.sources, self.targets))
             for scored in self.engine.score(list(zip(sources, targets, strict=True))):
                 loss, tokens = loss - scored.log_probability, tokens + len(scored.ids)
-            found = self.engine.decode(sources, SearchOptions(beam=1), limits=[limits[place] for place in some])
+            found = self.engine.decode(sources, GREEDY, limits=[limits[place] for place in some])
             for place, hypotheses in zip(some, found, strict=True):
                 texts[place] = self.vocabularies.target.decode(hypotheses[0].body)
         scores = {"loss": loss / tokens, "perplexity": metrics.perplexity(loss, tokens)}
@@ -148,7 +149,7 @@ class TextJudge(Judge):
         objective = objective_of(self.engine.fast, smoothing=0.0)
         loss, tokens, characters, right, of = 0.0, 0, 0, 0, 0
         for start in range(0, len(order), FEW):
-            self.tick()
+            self.stop.check()
             some = order[start : start + FEW]
             batch = self.batch(some)
             total, count = objective(batch)
@@ -217,10 +218,10 @@ class Validator:
         counts, pairs = progress.counts, progress.plan.pairs
         scores, sample = self.judge(pairs)
         self.world.share(scores)
-        self.known[f"checkpoint {progress.step}", pairs] = scores
+        self.known[f"checkpoint {progress.counts.step}", pairs] = scores
         self.report(
-            "validation", step=progress.step, epoch=counts.epoch, seconds=counts.seconds, wall=counts.wall,
-            pairs=pairs, of=len(self.judge.pairs), seen=counts.tokens, better=is_best(progress, scores),
+            "validation", step=progress.counts.step, epoch=counts.epoch, seconds=counts.seconds, wall=counts.wall,
+            pairs=pairs, of=len(self.judge.pairs), seen=counts.tokens, better=progress.best.beaten(scores),
             sample=sample, **scores,
         )  # fmt: skip
         return scores

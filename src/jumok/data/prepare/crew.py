@@ -15,6 +15,7 @@ import struct
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,9 +24,10 @@ from typing import IO, Any
 
 from jumok.errors import DataError, DiskError, JumokError, MissingPackage, ModelFileError, UsageError
 from jumok.processes import die_with_parent, module_command
+from jumok.stopping import NEVER, Stop
 
 AHEAD = 2  # tasks given to each worker at a time, so that it never waits for the next
-LOOK = 0.2  # seconds between calls of `check` while all workers are busy
+LOOK = 0.2  # seconds between checks for a stop while all workers are busy
 KINDS = (DataError, DiskError, MissingPackage, ModelFileError, UsageError)
 ERRORS: dict[str, type[JumokError]] = {one.__name__: one for one in KINDS}  # that a worker may report
 
@@ -58,8 +60,10 @@ Work = Callable[..., tuple[Values, Buffers]]
 class Crew:
     """Runs tasks in `workers` processes of `module`, or in this one where `workers` is 0."""
 
-    def __init__(self, workers: int, module: str, table: Mapping[str, Work]) -> None:
-        self.table = table
+    def __init__(self, workers: int, module: str, table: Mapping[str, Work], stop: Stop = NEVER) -> None:
+        self.table, self.stop = table, stop
+        self._order: deque[int] = deque()  # numbers of the tasks whose results nobody has yet
+        self._waiting: dict[int, Result | JumokError] = {}  # answers that came before those of earlier tasks
         self.answers: SimpleQueue[tuple[_Member, bytes | None]] = SimpleQueue()
         self.members = [_Member(module, self.answers) for _ in range(workers)]
 
@@ -70,56 +74,52 @@ class Crew:
         for member in self.members:
             member.end()
 
-    def run(self, tasks: Iterator[Task], check: Callable[[], None] = lambda: None) -> Iterator[Result]:
-        """Yield the results in the order of the tasks; the first failure, in that order, is raised.
+    def submit(self, task: Task) -> list[Result]:
+        """Give a task to a worker and return when there is room for another: with the results that are ready.
 
-        `check` is called at least every fifth of a second and may end everything by an exception of its own.
+        Results come in the order of the tasks; the first failure, in that order, is raised.
         """
         if not self.members:
-            for task in tasks:
-                check()
-                values, _ = self.table[task.name](*task.buffers, **task.values)
-                yield Result(task.number, values)
-            return
-        yield from self._run_apart(tasks, check)
+            self.stop.check()
+            values, _ = self.table[task.name](*task.buffers, **task.values)
+            return [Result(task.number, values)]
+        self._order.append(task.number)
+        min(self.members, key=lambda member: member.busy).give(task)
+        ready, room = [], AHEAD * len(self.members)
+        while len(self._order) >= 4 * room or sum(member.busy for member in self.members) >= room:
+            self._hear()
+            ready += self._take()
+        return ready
 
-    def _run_apart(self, tasks: Iterator[Task], check: Callable[[], None]) -> Iterator[Result]:
-        waiting: dict[int, Result | JumokError] = {}  # answers that came before those of earlier tasks
-        order: list[int] = []
-        late: JumokError | None = None  # a failure of the reader itself, raised after those of earlier tasks
-        busy, exhausted = 0, False
-        while True:
-            while not exhausted and busy < AHEAD * len(self.members) and len(order) < 4 * AHEAD * len(self.members):
-                try:
-                    task = next(tasks, None)
-                except JumokError as error:
-                    late, task = error, None
-                if task is None:
-                    exhausted = True
-                    break
-                order.append(task.number)
-                min(self.members, key=lambda member: member.busy).give(task)
-                busy += 1
-            while order and order[0] in waiting:
-                found = waiting.pop(order.pop(0))
-                if isinstance(found, JumokError):
-                    raise found
-                yield found
-            if exhausted and not order:
-                if late is not None:
-                    raise late
-                return
-            check()
-            try:
-                member, content = self.answers.get(timeout=LOOK)
-            except Empty:
-                continue
-            if content is None:
-                raise member.lost()
-            busy -= 1
-            member.busy -= 1
-            number, answer = _unpack_answer(content)
-            waiting[number] = answer
+    def finish(self) -> Iterator[Result]:
+        """The results of all tasks that are still being worked on."""
+        while self._order:
+            yield from self._take()
+            if self._order:
+                self._hear()
+
+    def _hear(self) -> None:
+        """Wait for the next answer, or a fifth of a second."""
+        self.stop.check()
+        try:
+            member, content = self.answers.get(timeout=LOOK)
+        except Empty:
+            return
+        if content is None:
+            raise member.lost()
+        member.busy -= 1
+        number, answer = _unpack_answer(content)
+        self._waiting[number] = answer
+
+    def _take(self) -> list[Result]:
+        """The results whose turn it is."""
+        ready = []
+        while self._order and self._order[0] in self._waiting:
+            answer = self._waiting.pop(self._order.popleft())
+            if isinstance(answer, JumokError):
+                raise answer
+            ready.append(answer)
+        return ready
 
 
 @dataclass(eq=False)

@@ -14,14 +14,13 @@ import numpy as np
 
 from jumok.data.prepare.sift import BREAK, CODE, DUPLICATE, HELD_OUT, NEAR, REASONS, SCRIPT, mix
 from jumok.data.prepare.work import HELD, PARTS, ROW, VERDICTS, load
+from jumok.stopping import NEVER, Stop
 from jumok.text.trainer import count_words
 from jumok.text.vocabulary import normalize
 
 TOGETHER = 4_000_000  # hashes that are sorted at a time
 COMMON = 0.2  # a script that so many lines of a language are written in is one of its own
 BINS = 1 << 16  # of the sample that the vocabulary is learnt from
-
-Tick = Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class Decision:
 
     folder: Path
     parts: Sequence[Read]
-    tick: Tick = lambda: None
+    stop: Stop = NEVER
 
     def __post_init__(self) -> None:
         self.count = sum(part.kept for part in self.parts)
@@ -51,7 +50,7 @@ class Decision:
         self.verdicts = np.memmap(path, np.uint8, mode="r+")[: self.count]
 
     def _rows(self, part: Read) -> np.ndarray:
-        self.tick()
+        self.stop.check()
         return load(self.folder / PARTS, part.number, "rows", ROW)
 
     def _each(self) -> Iterator[tuple[Read, np.ndarray, np.ndarray]]:

@@ -15,6 +15,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -44,20 +45,21 @@ class Prepared:
     store: Store
     valid: list[Pair]
     labels: list[int]  # the corpus of each validation pair
+    shortlist: Path | None = None  # the file of what translates into what, where a model can use one
 
-    @property
+    @cached_property
     def digest(self) -> str:
         return str(self.told["digest"])
 
-    @property
+    @cached_property
     def name(self) -> str:
         return str(self.told["name"])
 
-    @property
+    @cached_property
     def is_text(self) -> bool:
         return bool(self.told["is_text"])
 
-    @property
+    @cached_property
     def corpora(self) -> list[str]:
         """The names of the corpora."""
         return [str(one["name"]) for one in self.told["corpora"]]

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -55,9 +55,7 @@ class Joined:
     manifest: dict[str, dict[str, Any]]
 
 
-def join(
-    work: Path, parts: Sequence[Read], place: Path, *, tick: Callable[[], None], progress: Callable[[float], None]
-) -> Joined:
+def join(work: Path, parts: Iterable[Read], place: Path) -> Joined:
     """Write the arrays of a store into the folder `place` from the shards in `work`."""
     names = ("source.ids", "target.ids", "source.begins", "target.begins", "lines", "dropped")
     files = {name: _File(place / name) for name in names}
@@ -66,9 +64,7 @@ def join(
     ends, count = [0, 0], 0
     for name in ("source.begins", "target.begins"):
         files[name].write(np.zeros(1, np.uint64).tobytes())
-    for done, part in enumerate(parts):
-        tick()
-        progress(done / max(1, len(parts)))
+    for part in parts:
         told = read_part(work / SHARDS, part.number)
         assert told is not None
         left_out.update(told["left_out"])

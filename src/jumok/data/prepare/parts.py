@@ -4,7 +4,6 @@ Files are read and unpacked once, in order, by one process, which only looks for
 parse.  Where a part ends depends on the text alone.  Digests of the files are made of the same bytes on the way.
 """
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -53,19 +52,14 @@ class Stream:
     path: str
     number: int = 1
     offset: int = 0
-    digest: "hashlib._Hash" = field(default_factory=hashlib.sha256)
-    seen: int = 0  # bytes of the file that were read
+    tally: files.Tally = field(default_factory=files.Tally)
     _buffer: bytes = b""
     _ends: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))  # where lines end in the buffer
     _over: bool = False
 
     def __post_init__(self) -> None:
         files.must_be_file(self.path)
-        self._blocks = files.blocks(self.path, BLOCK, seen=self._see)
-
-    def _see(self, content: memoryview) -> None:
-        self.digest.update(content)
-        self.seen += len(content)
+        self._blocks = files.blocks(self.path, BLOCK, tally=self.tally)
 
     def ends(self) -> np.ndarray:
         """Where the whole lines that wait end, in bytes from where the stream stands; empty at the end of the file."""

@@ -16,7 +16,7 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -30,7 +30,7 @@ from jumok.config.recipe import Recipe
 from jumok.data import corpora
 from jumok.data.corpora import Corpus, Pair
 from jumok.data.prepare import join, parts, work
-from jumok.data.prepare.crew import Crew, Task
+from jumok.data.prepare.crew import Crew, Result, Task
 from jumok.data.prepare.decide import Decision, Read
 from jumok.data.prepare.folder import FORMAT, PREPARED, VALID, Prepared, find, load, request
 from jumok.data.prepare.sift import EMPTY, HELD_OUT, Rules, examine, mix_pair
@@ -38,18 +38,18 @@ from jumok.data.prepare.stage import Report, Stage
 from jumok.data.store import Filters
 from jumok.disk.locks import FILE as LOCK
 from jumok.disk.locks import lock
-from jumok.errors import DataError, DiskError, UsageError
+from jumok.errors import DataError, DiskError, JumokError, UsageError
 from jumok.keys import key
+from jumok.stopping import NEVER, Stop
 from jumok.storage import bundle
-from jumok.text.columnar import is_columnar, units
 from jumok.text.files import PACKED, must_be_file
-from jumok.text.lines import digest as digest_files
-from jumok.text.lines import must_differ
-from jumok.text.tables import has_header
+from jumok.text.lines import hash_files, must_differ
+from jumok.text.tables import has_header, is_columnar
 from jumok.text.vocabulary import Vocabularies, Vocabulary
 
 PLAN = "plan.json"
 WORKERS = 16  # at most
+LINES = 1_024  # read between two looks at who asks to stop
 VALIDATING = 100_000  # pairs of validation files that are kept
 ROOM = 2.5  # bytes of disk for a byte of text, until the store is whole
 LARGE = 1e9  # bytes that are worth a word
@@ -64,19 +64,18 @@ def prepare(
     *,
     report: Report,
     vocabularies: Vocabularies | Vocabulary | None = None,
-    tick: Callable[[], None] = lambda: None,
+    stop: Stop = NEVER,
     workers: int | None = None,
 ) -> Prepared:
     """The prepared folder `place`, made unless it is there; a preparation that was killed goes on where it was.
 
-    `vocabularies` are both, or that of the source; what is not given is learnt.  `tick` is called several times a
-    second and may end it all by an exception of its own.
+    `vocabularies` are both, or that of the source; what is not given is learnt.
     """
     beside = watched_files(recipe, validating)
     if (found := find(place, recipe, trained, beside, vocabularies)) is not None:
         _remove_leftovers(place)
         return found
-    job = Job(recipe, trained, validating, place, report, vocabularies, tick)
+    job = Job(recipe, trained, validating, place, report, vocabularies, stop)
     try:
         with lock(job.work, "the prepared data", note=lambda text: report("note", text=text)):
             return find(place, recipe, trained, beside, vocabularies) or job.run(workers)
@@ -95,10 +94,10 @@ class Job:
     place: Path
     report: Report
     given: Vocabularies | Vocabulary | None
-    tick: Callable[[], None]
+    stop: Stop
 
     def __post_init__(self) -> None:
-        self.work = work_folder(self.place)
+        self.work, self.request = work_folder(self.place), request(self.recipe, self.given)
         self.is_text = any(corpus.is_text for corpus in self.trained)
         self.filters = Filters(self.recipe.data.longest, self.recipe.data.ratio, alone=self.is_text)
         self.files: list[dict[str, Any]] = []
@@ -129,7 +128,7 @@ class Job:
         crew = min(machine.cores(), WORKERS) if workers is None else workers
         self._tell_disk(size)
         valid, labels = self._validation()
-        with Crew(0 if small or not size else crew, work.__name__, work.TABLE) as hands:
+        with Crew(0 if small or not size else crew, work.__name__, work.TABLE, self.stop) as hands:
             self._read_all(hands, size, share=0.0 if self.validating else 0.1)
             decision = self._decide(valid, labels)
             vocabularies = self._vocabularies(decision)
@@ -156,16 +155,21 @@ class Job:
         if any(corpus.addresses for corpus in wanted):
             self.report("stage", text=f"Fetching {', '.join(corpus.name for corpus in wanted if corpus.addresses)}")
             stage = Stage(self.report, "fetching", "Fetching", unit="bytes")
-            corpora.fetch_all(
-                wanted, progress=lambda done, size: stage(done / (size or done or 1), done), tick=self.tick
-            )
+            for done, size in filter(None, self.stop.watch(corpora.fetch_all(wanted))):
+                stage(done / (size or done or 1), done)
+        for corpus in wanted:
+            if corpus.tail is not None:
+                corpus.tail.begin(self.stop.watch(corpus.tail.lines(), LINES))
 
     def _begin(self) -> None:
         """Make the folder of the work, or find that of an earlier attempt at the same."""
         self.files = [_stamp(path) for corpus in self.trained for path in dict.fromkeys(corpus.files)]
-        plan = {"request": request(self.recipe, self.given), "files": self.files}
+        plan = {"request": self.request, "files": self.files}
         beside = watched_files(self.recipe, self.validating)
-        plan["beside"] = self.beside = [_stamp(path) | {"sha256": digest_files([path])} for path in beside]
+        digests = [self.stop.finish(hash_files([path])) for path in beside]
+        plan["beside"] = self.beside = [
+            _stamp(path) | {"sha256": digest} for path, digest in zip(beside, digests, strict=True)
+        ]
         known = self.work / PLAN
         if not known.is_file() or json.loads(known.read_bytes()) != plan:
             for path in self.work.iterdir():
@@ -173,7 +177,7 @@ class Job:
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
             for name in (work.PARTS, work.SHARDS):
                 _empty(self.work / name)
-            bundle.write_file(known, json.dumps(plan).encode())
+            _write_json(known, plan)
 
     def _validation(self) -> tuple[list[Pair], list[int]]:
         """The pairs of the validation files, each with the number of its corpus; also what must not be trained on."""
@@ -181,7 +185,8 @@ class Job:
         labels: list[int] = []
         alone = self.is_text
         for number, corpus in enumerate(self.validating):
-            pairs = (pair for pair in corpus if (pair.source.strip() or alone) and pair.target.strip())
+            watched = self.stop.watch(corpus, LINES)
+            pairs = (pair for pair in watched if (pair.source.strip() or alone) and pair.target.strip())
             taken = list(islice(pairs, VALIDATING))
             if next(pairs, None) is not None:
                 self.report("note", text=f"{corpus.name} has more than {VALIDATING:,} pairs; the first ones validate")
@@ -205,9 +210,7 @@ class Job:
     def _sentences(self, paths: Iterable[str]) -> Iterator[list[str]]:
         """The sentences of files that must not be trained on, many at a time."""
         for path in paths:
-            for chunk in corpora.sentences_of(path):
-                self.tick()
-                yield chunk
+            yield from self.stop.watch(corpora.sentences_of(path))
 
     # ------------------------------------------------------------------ reading
 
@@ -215,12 +218,26 @@ class Job:
         """Have every part read that is not there yet."""
         stage = Stage(self.report, "reading", "Reading")
         self.report("stage", text=f"Reading {self._name()}")
-        tasks = self._tasks(stage, size, share)
-        for _ in hands.run(tasks, self.tick):
+        for _ in self._work(hands, self._tasks(stage, size, share)):
             stage(self._done / max(1, self._size), self.pairs)
         self._gather()
         if not self.pairs:
             raise DataError("the corpus is empty", where=f"in {self._name()}", hint="try: jumok data check FILES")
+
+    def _work(self, hands: Crew, tasks: Iterator[Task]) -> Iterator[Result]:
+        """Have the tasks done; where no next one can be made, the failures of earlier ones are raised first."""
+        late: JumokError | None = None
+        while True:
+            try:
+                task = next(tasks, None)
+            except JumokError as error:
+                late, task = error, None
+            if task is None:
+                break
+            yield from hands.submit(task)
+        yield from hands.finish()
+        if late is not None:
+            raise late
 
     def _name(self) -> str:
         names = [corpus.name for corpus in self.trained]
@@ -240,7 +257,7 @@ class Job:
                 if work.read_part(self.work / work.PARTS, number, verify=True) is None:
                     yield Task(number, task.name, {**task.values, **common}, task.buffers)
                 else:
-                    self.tick()
+                    self.stop.check()
                     stage.skip(self._done / max(1, self._size))
                 number += 1
 
@@ -251,7 +268,7 @@ class Job:
                 yield Task(0, "texts", {}, (source.encode(), target.encode())), count
             digest = ""
             for path in corpus.files:  # one text
-                digest = digest_files([path], tick=self.tick)
+                digest = self.stop.finish(hash_files([path]))
                 next(entry for entry in self.files if entry["path"] == path)["sha256"] = digest
             self.inputs.append({"corpus": number, "files": corpus.files, "digest": corpus.digest_with(digest)})
             return
@@ -284,18 +301,20 @@ class Job:
             told: dict[str, Any] = {"places": [[raw.path, raw.number, raw.offset] for raw in raws], **more}
             count = raws[0].content.count(b"\n") - (header and raws[0].number == 1)
             task = Task(0, "pairs" if len(raws) == 2 else "rows", told, [raw.content for raw in raws])
-            yield task, count, sum(stream.seen for stream in streams)
-        digests += [stream.digest.digest() for stream in streams]
+            yield task, count, sum(stream.tally.size for stream in streams)
+        digests += [stream.tally.digest.digest() for stream in streams]
 
     def _of_columns(
         self, corpus: Corpus, paths: tuple[str, ...], digests: list[bytes]
     ) -> Iterator[tuple[Task, int, int]]:
         """The same for a Parquet or Arrow file, which workers read themselves."""
+        from jumok.text.columnar import units
+
         found, size = units(paths[0]), parts.size_on_disk(paths)
         for index, unit in enumerate(found):
             told = {"path": paths[0], "unit": asdict(unit), "columns": corpus.columns}
             yield Task(0, "unit", told), unit.rows, size * index // len(found)
-        digests.append(bytes.fromhex(digest_files(paths, tick=self.tick)))
+        digests.append(bytes.fromhex(self.stop.finish(hash_files(paths))))
 
     def _gather(self) -> None:
         """Count what the parts say of themselves."""
@@ -315,7 +334,7 @@ class Job:
     def _decide(self, valid: list[Pair], labels: list[int]) -> Decision:
         """Which pairs train; those that are held out are added to `valid`."""
         stage = Stage(self.report, "deciding", "Looking for duplicates")
-        decision = Decision(self.work, self.read, self.tick)
+        decision = Decision(self.work, self.read, self.stop)
         chosen = self.recipe.data.clean
         if self.cleaning:
             if chosen.scripts:
@@ -368,11 +387,11 @@ class Job:
                 characters=config.characters, pairs=config.sentences, seed=seed, progress=lambda s: stage(s / 10)
             )
         common: dict[str, Any] = {"size": config.size, "at_most": config.at_most, "breaks": config.breaks}
-        common |= {"where": f"in {self._name()}", "tick": self.tick}
+        common |= {"where": f"in {self._name()}"}
 
         def learn(counts: Counter[str], kind: Any, first: float, last: float) -> Vocabulary:
-            follow = lambda share: stage(first + share * (last - first))  # noqa: E731
-            return Vocabulary.of_words(counts, kind=kind, progress=follow, **common)
+            steps = stage.through(Vocabulary.learn(counts, kind=kind, **common), first, last)
+            return self.stop.finish(steps)
 
         if config.joint:
             joint = learn(words[0] + words[1], config.kind, 0.1, 1.0)
@@ -381,7 +400,7 @@ class Job:
             source = self.given or learn(words[0], config.kind, 0.1, 0.5)
             found = Vocabularies(source, learn(words[1], config.target_kind or config.kind, 0.5, 1.0))
         found.save(self.work)
-        bundle.write_file(self.work / "vocabularies.json", json.dumps({"digest": found.digest}).encode())
+        _write_json(self.work / "vocabularies.json", {"digest": found.digest})
         return found
 
     # ------------------------------------------------------------------ encoding and joining
@@ -393,10 +412,10 @@ class Job:
         common = {"folder": str(self.work), "digest": vocabularies.digest, "breaks": self.recipe.vocabulary.breaks}
         common |= {"filters": vars(self.filters)}
         known = self.work / "shards.json"
-        told = json.dumps({"vocabularies": vocabularies.digest, "share": self.share}).encode()
-        if not known.is_file() or known.read_bytes() != told:
+        told = {"vocabularies": vocabularies.digest, "share": self.share}
+        if not known.is_file() or json.loads(known.read_bytes()) != told:
             _empty(self.work / work.SHARDS)
-            bundle.write_file(known, told)
+            _write_json(known, told)
         whole = {p.number for p in self.read if work.read_part(self.work / work.SHARDS, p.number, verify=True)}
         stage.skip(len(whole) / max(1, len(self.read)))
         missing = (part for part in self.read if part.number not in whole)
@@ -405,7 +424,7 @@ class Job:
             for p in missing
         )
         done, count = len(whole), 0
-        for result in hands.run(tasks, self.tick):
+        for result in self._work(hands, tasks):
             done, count = done + 1, count + result.values["pairs"]
             stage(done / len(self.read), count)
 
@@ -415,7 +434,7 @@ class Job:
         beside = self.place.with_name(f"{self.place.name}.partial")
         _empty(beside)
         dtype = work.id_type(vocabularies)
-        joined = join.join(self.work, self.read, beside, tick=self.tick, progress=stage)
+        joined = join.join(self.work, self.stop.watch(stage.follow(self.read)), beside)
         self.left_out.update(joined.left_out)
         self._refuse_if_empty(joined.count)
         mixed = [
@@ -436,15 +455,15 @@ class Job:
         bundle.write_file(beside / VALID, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode())
         digests = [entry["digest"] for entry in self.inputs if "digest" in entry]
         told = {
-            "format": FORMAT, "request": request(self.recipe, self.given), "files": self.files, "beside": self.beside,
+            "format": FORMAT, "request": self.request, "files": self.files, "beside": self.beside,
             "inputs": [entry for entry in self.inputs if "first" in entry], "name": self._name(), "corpora": mixed,
             "digest": digests[0] if len(digests) == 1 else hashlib.sha256(":".join(digests).encode()).hexdigest(),
             "is_text": self.is_text, "pairs": self.pairs, "train": joined.count, "held_out": self.held,
             "share": self.share, "valid": len(valid), "left_out": left_out,
             "reasons": join.reason_names(self.filters), "vocabulary": vocabularies.digest,
         }  # fmt: skip
-        bundle.write_file(beside / PREPARED, json.dumps(told, indent=1, ensure_ascii=False).encode())
-        bundle.write_file(beside / bundle.MANIFEST, json.dumps(joined.manifest, indent=1).encode())
+        _write_json(beside / PREPARED, told, indent=1, ensure_ascii=False)
+        _write_json(beside / bundle.MANIFEST, joined.manifest, indent=1)
         shutil.rmtree(self.place, ignore_errors=True)
         beside.rename(self.place)
         bundle.sync(self.place.parent)
@@ -464,6 +483,10 @@ def held_out_share(recipe: Recipe, count: int) -> float:
 def work_folder(place: Path) -> Path:
     """The folder that holds the unfinished work of the prepared folder `place`."""
     return place.with_name(f"{place.name}.work")
+
+
+def _write_json(path: Path, value: Any, **style: Any) -> None:
+    bundle.write_file(path, json.dumps(value, **style).encode())
 
 
 def _empty(folder: Path) -> None:

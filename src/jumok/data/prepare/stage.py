@@ -1,12 +1,14 @@
 """How far a stage of preparation is: an event twice a second with the share done, the rate and the time left."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 EVERY = 0.5  # seconds between two reports
 
 Report = Callable[..., None]
+T = TypeVar("T")
 
 
 @dataclass
@@ -35,6 +37,25 @@ class Stage:
             "progress", stage=self.name, text=self.text, share=round(min(1.0, share), 4), count=self.count,
             unit=self.unit, seconds=round(seconds, 1), left=None if left is None else round(left, 1),
         )  # fmt: skip
+
+    def follow(self, items: Sequence[T]) -> Iterator[T]:
+        """The same items, reported as they are taken."""
+        for done, item in enumerate(items):
+            self(done / len(items))
+            yield item
+
+    def through(self, steps: Generator[float, None, T], first: float, last: float) -> Generator[float, None, T]:
+        """The same steps, each a share of the work, reported as what lies between two shares of the stage."""
+        try:
+            while True:
+                share = next(steps)
+                self(first + share * (last - first))
+                yield share
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        finally:
+            steps.close()
 
     def skip(self, share: float) -> None:
         """This much was there already."""

@@ -20,8 +20,7 @@ from jumok.data.prepare.crew import Buffers, Values, Work, serve
 from jumok.data.prepare.parts import Raw
 from jumok.data.prepare.sift import BREAK, REASONS, Rules, Side, hold_out_digests, mix_pair, sift
 from jumok.data.store import Filters
-from jumok.errors import DiskError
-from jumok.text.columnar import Unit, read_slices
+from jumok.errors import DataError, DiskError
 from jumok.text.tables import Columns
 from jumok.text.vocabulary import Vocabularies, Vocabulary
 
@@ -77,11 +76,14 @@ def load(folder: Path, number: int, name: str, dtype: Any) -> np.ndarray:
 def read_pairs(*contents: bytes, places: list[Any], **more: Any) -> tuple[Values, Buffers]:
     """A part of two files that go line by line."""
     sides = [Raw(path, line, byte, content) for (path, line, byte), content in zip(places, contents, strict=True)]
-    faults = [side.fault() for side in sides]
-    for side, fault, other in zip(sides, faults, reversed(faults), strict=True):
-        if fault is not None and (other is None or fault <= other):
-            side.decode()  # raises
-    return _read(*(side.decode() for side in sides), **more)
+    try:
+        source, target = (side.decode() for side in sides)
+    except DataError:
+        first, second = (side.fault() for side in sides)
+        if first is not None and second is not None and second < first:
+            sides[1].decode()  # raises: the fault of an earlier line is told
+        raise
+    return _read(source, target, **more)
 
 
 def read_rows(
@@ -94,6 +96,8 @@ def read_rows(
 
 def read_unit(*, path: str, unit: Values, columns: list[str] | None, **more: Any) -> tuple[Values, Buffers]:
     """A part of a Parquet or Arrow file."""
+    from jumok.text.columnar import Unit, read_slices
+
     dictionaries = tuple((int(start), int(stop)) for start, stop in unit["dictionaries"])
     slices = read_slices(path, Unit(**{**unit, "dictionaries": dictionaries}), _columns(columns))
     sides = [(parts.join_lines(source), parts.join_lines(target)) for source, target in slices]

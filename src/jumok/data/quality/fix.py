@@ -19,11 +19,10 @@ from typing import Any
 
 from jumok.data.quality import survey
 from jumok.errors import DataError, DiskError, UsageError
-from jumok.text.columnar import is_columnar
 from jumok.text.files import PACKED, attempt, printable
 from jumok.text.lines import Finding, digest, is_table, must_differ, sync_folder, write_lines, writing
 from jumok.text.repair import LISTED, Change, Line, Log, read_repaired, repair, repair_cells
-from jumok.text.tables import BadRow, kind_of, row_parser, with_texts
+from jumok.text.tables import BadRow, is_columnar, kind_of, row_parser, with_texts
 
 FOLDER = "fixed"  # beside the first file, unless another is named
 TITLE = "What jumok data check --fix has changed"

@@ -15,7 +15,7 @@ from jumok.data.corpora import Corpus
 from jumok.data.prepare.parts import join_lines
 from jumok.data.prepare.sift import examine, mix
 from jumok.errors import DataError
-from jumok.text import lines
+from jumok.text import check as text_check
 from jumok.text.files import attempt
 from jumok.text.lines import Finding, is_table, read_lines, read_pairs, read_table
 
@@ -177,7 +177,7 @@ def check(files: Iterable[str]) -> list[Finding]:
     `--fix` can help, that is what the hint says.
     """
     listed = list(files)
-    findings = [finding for file in listed for finding in lines.check(file)]
+    findings = [finding for file in listed for finding in text_check.check(file)]
     if "-" in listed:
         return findings
     cure = attempt("jumok data check --fix", *listed)

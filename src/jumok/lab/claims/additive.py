@@ -103,7 +103,7 @@ def cost(lab: Lab, score: str, longest: int) -> dict[str, Any]:
     made = SCORES[score](HEADS, D_K)
     found: dict[str, Any] = {"products": [], "bytes": [], "seconds": []}
     for n in (2**power for power in range(3, longest.bit_length())):
-        lab.tick()
+        lab.stop.check()
         found["products"].append([n, products(made, n)])
         found["bytes"].append([n, kept(made, n)])
         found["seconds"].append([n, seconds(made, n)])

@@ -65,7 +65,7 @@ def measure(lab: Lab, *, combine: str = "mean") -> dict[str, Any]:
     ]
     means = []
     for count in COUNTS:
-        lab.tick()
+        lab.stop.check()
         if count <= len(checkpoints):
             means.append({"count": count, **scored(model, combined(checkpoints, count, combine), pairs)})
     centre = combined(checkpoints, min(PAPER, len(checkpoints)), combine)

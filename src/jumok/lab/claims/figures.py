@@ -260,7 +260,7 @@ def measure(lab: Lab, *, grammar: str = "own") -> dict[str, Any]:
     accidents, _ = looked(blank(lab.base().model, lab.seed), given)
     if grammar == "others":
         given = exchanged(given)
-    lab.tick()
+    lab.stop.check()
     found, before = all_searched(maps, given, lab.seed), all_searched(accidents, given, lab.seed)
     numbers: dict[str, Any] = {"sentences": len(given)}
     for figure in FIGURES:

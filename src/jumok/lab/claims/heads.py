@@ -187,7 +187,7 @@ def needed(lab: Lab, model: Translator, phrases: Sequence[Aligned], kind: str) -
     for attention in attentions(model.model, kind):
         found.append([])
         for head in range(attention.heads):
-            lab.tick()
+            lab.stop.check()
             with without(attention, head):
                 found[-1].append(quality(model, phrases))
     return found

@@ -49,7 +49,7 @@ def by_length(lab: Lab, model: Translator) -> dict[str, list[float]]:
     """For every length: sentences that come out exactly right, letters in their place, and length of the answer."""
     found: dict[str, list[float]] = {"right": [], "letters": [], "said": []}
     for length in LENGTHS:
-        lab.tick()
+        lab.stop.check()
         pairs = sentences(length, lab.seed)
         said = [one.text for one in model.translate([pair.source for pair in pairs], beam=1, details=False)]
         found["right"].append(sum(text == pair.target for text, pair in zip(said, pairs, strict=True)) / EACH)

@@ -52,7 +52,7 @@ def measure(
     phrases = lab.phrases(SENTENCES)
     grid = []
     for beam in widths:
-        lab.tick()
+        lab.stop.check()
         lab.say(f"beam {beam}")
         grid.append([searched(model, phrases, beam, alpha) for alpha in alphas])
     at = near(alphas)

@@ -265,12 +265,12 @@ def measure(lab: Lab, *, window: int = 0, width: int = 64, longest: int = 2048, 
     found: dict[str, Any] = {}
     with library.without():
         for name, (kind, size) in kinds.items():
-            lab.tick()
+            lab.stop.check()
             lab.say(f"table 1: {name}")
             found[name] = counted(kind, size, lengths, width)
             found[name]["rounds"] = ways(kind, size, [n for n in lengths if n <= 256])
         for name, (kind, size) in kinds.items():
-            lab.tick()
+            lab.stop.check()
             layer = kind(width, size)
             found[name]["seconds"] = [[n, seconds(layer, torch.randn(batch, n, width), 7)] for n in lengths]
     first, second = found["attention"], found["recurrent"]

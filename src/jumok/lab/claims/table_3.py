@@ -205,7 +205,7 @@ def measure(
     for row in ORDER:  # rows that nobody asked for are told if they are there
         wanted = train and row in asked
         if wanted:
-            lab.tick()
+            lab.stop.check()
         one = tried(lab, row, changes_of(lab, row, budget, changed=changed), sentences, train=wanted)
         if one is not None:
             found[row] = one

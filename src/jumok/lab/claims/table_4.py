@@ -151,9 +151,9 @@ def measure(lab: Lab, *, rule: bool = True, words: Naming = "tags", beam: int = 
     lab.say("parsing")
     gold, sentences = trees["test"], [leaves(tree) for tree in trees["test"]]
     found = parser.parse(sentences, rule=rule, beam=beam)
-    lab.tick()
+    lab.stop.check()
     freely = parser.parse(sentences, rule=False, beam=beam)
-    lab.tick()
+    lab.stop.check()
     blind = best_right_branching(trees["train"])
     guesses: dict[str, Sequence[Tree | None]] = {
         "model": found,

@@ -29,6 +29,7 @@ from jumok.decoding.constraints import constrained
 from jumok.decoding.hypothesis import NEVER, penalize
 from jumok.decoding.search import greedy
 from jumok.engines.native_engine import NativeEngine
+from jumok.engines.options import list_features
 from jumok.engines.torch_engine import TorchEngine
 from jumok.kernels import library
 from jumok.models.base import END, START
@@ -298,7 +299,7 @@ def compare(path: str, texts: list[str], only: str = "") -> Iterator[tuple[str, 
             plain = list(pool.map(partial(plainly, path, number), tasks, chunksize=10))
             seconds = time.perf_counter() - began
             for name, engine in engines.items():
-                if name == "native" and engine.unsupported(feature.options, wishes) is not None:
+                if name == "native" and set(list_features(feature.options, wishes)) - engine.supported:
                     continue
                 more = {} if name == "native" else {"constraints": wishes}
                 ours = engine.decode(sources, feature.options, **more)

@@ -32,7 +32,7 @@ from jumok import machine
 from jumok.config.search import UNCONSTRAINED, SearchOptions, TokenConstraints
 from jumok.decoding.hypothesis import NEVER, Hypothesis, penalize
 from jumok.disk import user_cache
-from jumok.engines.options import LONGEST_SOURCE, Count, Feature, Ids, check_support, features, silent
+from jumok.engines.options import LONGEST_SOURCE, Count, Feature, Ids, check_support, silent
 from jumok.errors import DiskError, ModelFileError, UnknownName, Unsupported, UsageError
 from jumok.interop import ctranslate2_library as interop
 from jumok.storage import bundle
@@ -41,7 +41,6 @@ from jumok.text.vocabulary import END
 
 FORMAT = 1  # of what is cached
 KEPT = 24  # exported models in the cache
-SUPPORTED = (Feature.MIN_LENGTH, Feature.NO_REPEAT, Feature.PREFIX)
 PRECISIONS = ("int8", "float32")
 BATCH = 512  # source tokens decoded at once, greedily
 BEAM_BATCH = 256  # with a beam
@@ -63,6 +62,7 @@ class CTranslate2Engine:
     """Decodes with a model in CTranslate2's form."""
 
     name = "CTranslate2"
+    supported = frozenset({Feature.MIN_LENGTH, Feature.NO_REPEAT, Feature.PREFIX})
 
     def __init__(
         self, found: Bundle, *, precision: str = "int8", shortlist: bool = False, deterministic: bool = False
@@ -104,22 +104,23 @@ class CTranslate2Engine:
     def description(self) -> str:
         return f"ctranslate2 {self.precision}{' with shortlist' if self.shortlist else ''}"
 
-    def unsupported(
-        self, options: SearchOptions, constraints: Sequence[TokenConstraints] | None = None
-    ) -> Feature | None:
-        """The first feature that only the torch engine has; None if this one can do all that is asked."""
-        return next((one for one in features(options, constraints) if one not in SUPPORTED), None)
-
     def decode(
         self,
         sources: Sequence[Ids],
         options: SearchOptions,
         *,
         constraints: Sequence[TokenConstraints] | None = None,
+        numbers: Sequence[int] | None = None,
         details: bool = True,
+        progress: Count = silent,
     ) -> list[list[Hypothesis]]:
-        """Hypotheses of every source (ids without END), best first, in the order given."""
-        return self.submit(sources, options, constraints=constraints, details=details)()
+        """Return the hypotheses of every source (ids without END), best first, in the order given.
+
+        `details` are the log-probabilities of the tokens, for which what was found is scored once more.  Without them
+        greedy search gives no scores at all: they are not numbers (nan).  There is no sampling, so `numbers` change
+        nothing.
+        """
+        return self.submit(sources, options, constraints=constraints, details=details, progress=progress)()
 
     def submit(
         self,
@@ -131,12 +132,7 @@ class CTranslate2Engine:
         details: bool = True,
         progress: Count = silent,
     ) -> Callable[[], list[list[Hypothesis]]]:
-        """Begin to decode in the background; the function waits for the hypotheses.
-
-        `details` are the log-probabilities of the tokens, for which what was found is scored once more.  Without them
-        greedy search gives no scores at all: they are not numbers (nan).  Nothing is drawn, so `numbers` change
-        nothing.
-        """
+        """Begin to decode in the background; the function waits for what `decode` returns."""
         check_support(self, options, constraints)
         bare = options.beam == 1 and not details
         rows = [[self.source[i] for i in ids[:LONGEST_SOURCE]] for ids in sources]

@@ -26,7 +26,7 @@ from jumok.decoding.graph import Expansion
 from jumok.decoding.hypothesis import NEVER, Hypothesis, rank
 from jumok.decoding.rules import Moment, Rule, Ruling, Words, at_least, begin_with, no_repeats, of_copies
 from jumok.decoding.search import Choose, beam, candidates, drawn, greedy, keep_apart, tokens_one_by_one
-from jumok.engines.options import AT_ONCE, LONGEST_SOURCE, Count, Feature, Ids, features, silent
+from jumok.engines.options import AT_ONCE, LONGEST_SOURCE, Count, Feature, Ids, list_features, silent
 from jumok.errors import UsageError
 from jumok.kernels.modules import FastTransformer, accelerate
 from jumok.kernels.searching import Marks
@@ -90,11 +90,12 @@ class TorchEngine:
         sources: Sequence[Ids],
         options: SearchOptions,
         *,
-        numbers: Sequence[int] | None = None,
-        limits: Sequence[int] | None = None,
         constraints: Sequence[TokenConstraints] | None = None,
-        ruling: Ruling | None = None,
+        numbers: Sequence[int] | None = None,
+        details: bool = True,
         progress: Count = silent,
+        limits: Sequence[int] | None = None,
+        ruling: Ruling | None = None,
     ) -> list[list[Hypothesis]]:
         """Hypotheses of every source (ids without END), best first, in the order given.
 
@@ -104,7 +105,7 @@ class TorchEngine:
         each translation must and must not have.  `ruling` makes a rule of one's own for the sources that are decoded
         together, from their places among all and the longest that each may become.
         """
-        free_of_rules = ruling is None and plain(options, constraints)
+        free_of_rules = ruling is None and is_plain(options, constraints)
         if free_of_rules and (at_once := self._at_once(sources, options, limits, progress)) is not None:
             return at_once
         results: list[list[Hypothesis]] = [[] for _ in sources]
@@ -263,7 +264,7 @@ class TorchEngine:
     ) -> list[list[Hypothesis]]:
         """Ranked anew: a source token that all of the output together hardly looks at lowers the score."""
         pairs = [(source, one.body) for source, several in zip(sources, found, strict=True) for one in several]
-        looks = iter(self.aligned(pairs))
+        looks = iter(self.align(pairs))
         ranked = []
         for hypotheses in found:
             judged = []
@@ -282,7 +283,7 @@ class TorchEngine:
         beam(self.fast.step, state, limits, options, rules=rules, watch=watch, device=self.device)
 
     @torch.inference_mode()
-    def aligned(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Tensor]:
+    def align(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Tensor]:
         """How each output looks at its source (T, S), END included: the mean of all heads in the last layer but one."""
         looks: list[Tensor] = []
         for start in range(0, len(pairs), ROWS):
@@ -376,6 +377,6 @@ class TorchEngine:
         return source.to(self.device), target.to(self.device), labels.to(self.device)
 
 
-def plain(options: SearchOptions, constraints: Sequence[TokenConstraints] | None) -> bool:
-    """Whether all that is asked for is greedy or beam search, without rules."""
-    return not set(features(options, constraints)) - {Feature.EXACT}
+def is_plain(options: SearchOptions, constraints: Sequence[TokenConstraints] | None) -> bool:
+    """Return whether all that is asked for is greedy or beam search, without rules."""
+    return not set(list_features(options, constraints)) - {Feature.EXACT}

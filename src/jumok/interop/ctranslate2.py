@@ -19,7 +19,7 @@ from jumok.config.sections import TransformerConfig, transformer
 from jumok.data.lexicon import Lexicon, shortlist_of
 from jumok.errors import DiskError, UsageError
 from jumok.interop.ctranslate2_library import VOCABULARY_MAP, library, obstacle
-from jumok.kernels.positions import added
+from jumok.kernels.pack import compute_positions
 from jumok.storage import tensors as stored
 from jumok.storage.bundle import Bundle
 from jumok.storage.tensors import Tensors
@@ -108,7 +108,7 @@ def specification(weights: Tensors, model: TransformerConfig, vocabularies: Voca
         if rotary:
             side.__dict__.pop("position_encodings", None)
         else:
-            table = added(weights, model, name, LONGEST)
+            table = compute_positions(weights, model, name, LONGEST)
             side.position_encodings.encodings = np.zeros((LONGEST, width), np.float32) if table is None else table
     spec = specs.TransformerSpec(encoder, decoder)
     for register, vocabulary in (

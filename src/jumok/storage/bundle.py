@@ -45,11 +45,7 @@ class Bundle:
     vocabularies: Vocabularies
     card: dict[str, Any]
     folder: Path
-
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """Symbols of the source and of the target."""
-        return len(self.vocabularies.source), len(self.vocabularies.target)
+    sizes: tuple[int, int]  # symbols of the source and of the target
 
 
 def read(path: str | Path) -> Bundle:
@@ -64,9 +60,9 @@ def read(path: str | Path) -> Bundle:
     recipe, vocabularies = (known := saved_recipe(folder)), Vocabularies.load(folder, breaks=known.vocabulary.breaks)
     if card.get("vocabulary") != vocabularies.digest:
         raise ModelFileError("the vocabulary is not the one this model was trained with", where=f"in {folder}")
-    found = Bundle(recipe=recipe, vocabularies=vocabularies, card=card, folder=folder)
-    weights = 4 * recipe.model.parameters(*found.sizes)
-    large = {WEIGHTS: HEADER + weights, SHORTLIST: HEADER + 2_048 * found.sizes[0]}
+    sizes = len(vocabularies.source), len(vocabularies.target)
+    weights = 4 * recipe.model.parameters(*sizes)
+    large = {WEIGHTS: HEADER + weights, SHORTLIST: HEADER + 2_048 * sizes[0]}
     optional = [SHORTLIST] if os.path.lexists(folder / SHORTLIST) else []
     for name in dict.fromkeys([WEIGHTS, *optional, *listed]):
         if name not in first:
@@ -74,7 +70,7 @@ def read(path: str | Path) -> Bundle:
     if (size := (folder / WEIGHTS).stat().st_size) < weights // 4:
         what = f"the weights do not fit the recipe: {WEIGHTS} has {size:,} bytes where it implies about {weights:,}"
         raise ModelFileError(what, where=f"in {folder}")
-    return found
+    return Bundle(recipe=recipe, vocabularies=vocabularies, card=card, folder=folder, sizes=sizes)
 
 
 def _vocabulary_files(folder: Path, listed: Collection[str]) -> Collection[str]:

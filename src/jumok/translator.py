@@ -20,8 +20,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
-from jumok import blocks
-from jumok.blocks import Block
+from jumok.blocks import Block, link_words, render, view_attention
 from jumok.config.search import ConstraintKeywords, SamplingKeywords, SearchKeywords, SearchOptions
 from jumok.decoding.hypothesis import NEVER, Hypothesis
 from jumok.engines.choose import Engines
@@ -91,10 +90,11 @@ class Translator:
         *,
         others: Sequence[str | Path] = (),
         say: Callable[[str], None] = lambda text: None,
+        options: EngineOptions | None = None,
         **choices: Unpack[EngineKeywords],
     ) -> Translator:
         """Load the model of a run folder or of an exported bundle, alone or with others."""
-        options = EngineOptions.of(**choices)  # a misspelt choice is reported before anything is read
+        options = options or EngineOptions.of(**choices)  # a misspelt choice is reported before anything is read
         return cls(bundles.read(path), others=[bundles.read(one) for one in others], say=say, options=options)
 
     @property
@@ -213,12 +213,12 @@ class Translator:
         return sound
 
     def _translation(self, text: str, source: list[int], hypothesis: Hypothesis, contents: Contents) -> Translation:
-        made, body = blocks.render(self.vocabularies.target, text, hypothesis, contents), list(hypothesis.body)
+        made, body = render(self.vocabularies.target, text, hypothesis, contents), list(hypothesis.body)
         if contents.attention:
             made = replace(made, attention=self._view(text, source, body))
         if contents.align:
             weights = self.engine.align([(source, body)])[0].float().cpu().numpy()
-            made = replace(made, alignment=blocks.link_words(self.vocabularies, weights, source, body))
+            made = replace(made, alignment=link_words(self.vocabularies, weights, source, body))
         return made
 
     def alternatives(
@@ -333,7 +333,7 @@ class Translator:
         if not any(len(layers) for layers in vars(maps).values()):
             raise UsageError("this model has no attention to look at", where=f"in {self.folder}")
         arrays = [layers.float().cpu().numpy() for layers in vars(maps).values()]
-        return blocks.view_attention(self.vocabularies, arrays, text, source, target)
+        return view_attention(self.vocabularies, arrays, text, source, target)
 
     def evaluate(self, source: str | Path, target: str | Path, **keywords: Unpack[EvaluateKeywords]) -> Evaluation:
         """Return BLEU and chrF with their signatures on a test set of two files; TER and perplexity where asked for."""

@@ -25,7 +25,7 @@ import torch
 
 from jumok import machine
 from jumok.config.search import SearchOptions, TokenConstraints
-from jumok.decoding.constraints import constrained
+from jumok.decoding.constraints import search_with_phrases
 from jumok.decoding.hypothesis import NEVER, penalize
 from jumok.decoding.search import greedy
 from jumok.engines.native_engine import NativeEngine
@@ -245,7 +245,7 @@ class Plain:
         forbids += [self.unsaid(wish.forbid)] if wish.forbid else []
         if wish.require:
             start, phrases = Anew(tuple(source), [()]), [wish.require]
-            found = constrained(self.step, start, [limit], phrases, o, inner=self.engine.inner)[0]
+            found = search_with_phrases(self.step, start, [limit], phrases, o, inner=self.engine.inner)[0]
             return [(one.ids, one.score) for one in found]
         if o.sample:
             choose, start = self.engine.draws(o, [number], limit), Anew(tuple(source), [()] * o.n_best)

@@ -46,6 +46,7 @@ from jumok.cli.verbs import (
 from jumok.errors import DiskError, JumokError, Resumable, UnknownName, UsageError
 
 if TYPE_CHECKING:
+    from jumok.config.search import SearchKeywords
     from jumok.engines.options import EngineKeywords
     from jumok.translator import Translator
 
@@ -260,13 +261,9 @@ def translate(
     length_penalty: Alpha = None,
     n_best: Annotated[int | None, option("N", "Number of translations per sentence.")] = None,
     sample: Annotated[bool, typer.Option("--sample", help="Sample instead of searching.")] = False,
-    temperature: Annotated[
-        float | None, option("T", "With --sample: 0 is greedy, 1 the model's own distribution.")
-    ] = None,
+    temperature: Annotated[float | None, option("T", "With --sample: 0 is greedy, 1 the model's own.")] = None,
     top_k: Annotated[int | None, option("K", "With --sample: the k likeliest tokens only; 0 is all.")] = None,
-    top_p: Annotated[
-        float | None, option("P", "With --sample: the likeliest tokens that hold this share of the probability.")
-    ] = None,
+    top_p: Annotated[float | None, option("P", "With --sample: likeliest tokens up to this probability.")] = None,
     seed: Annotated[int | None, option("N", "With --sample: the same seed gives the same samples.")] = None,
     others: Annotated[Words, option("MODEL", "Another model over the same vocabulary; repeatable.", "--with")] = None,
     mbr: Annotated[int | None, option("N", "Sample N (temperature 0.5), return the one most like the others.")] = None,
@@ -280,9 +277,7 @@ def translate(
     diversity: Annotated[float | None, option("D", "With --groups: penalty for a token of another group.")] = None,
     coverage: Annotated[float | None, option("B", "Penalty for source words that receive no attention.")] = None,
     align: Annotated[bool, typer.Option("--align", help="Also print the word alignment: 0-0 1-2.")] = False,
-    stream: Annotated[
-        bool, typer.Option("--stream", help="Print each word as soon as it is decoded (greedy).")
-    ] = False,
+    stream: Annotated[bool, typer.Option("--stream", help="Print each word as it is decoded (greedy).")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an --output that was interrupted.")] = False,
     engine: Engine = "auto",
     precision: Precision = None,
@@ -301,24 +296,22 @@ def translate(
     echo "Good morning!" | jumok translate runs/demo --n-best 3 --json
     """
     from jumok.cli.translate import Command
-    from jumok.config.search import Constraints, SearchKeywords
 
     command = Command(
-        text=text, input=input, output=output, alternatives=alternatives, stream=stream, resume=resume, align=align,
-        as_json=as_json,
+        text=text, input=input, output=output, prefix=prefix, require=require, forbid=forbid_words,
+        alternatives=alternatives, stream=stream, resume=resume, align=align, as_json=as_json,
     )  # fmt: skip
     search: SearchKeywords = {
         "beam": beam, "length_penalty": length_penalty, "n_best": n_best, "min_length": min_length,
         "no_repeat": no_repeat, "groups": groups, "diversity": diversity, "coverage": coverage, "sample": sample,
         "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "mbr": mbr,
     }  # fmt: skip
-    constraints = Constraints(prefix or "", tuple(require or ()), tuple(forbid_words or ()))
-    command.check(search, constraints)
+    command.check(search)
     translator = load(
         model, others=others or (), device=device, engine=engine, precision=precision, shortlist=shortlist,
         deterministic=deterministic,
     )  # fmt: skip
-    command.run(translator, translator.options(**search), constraints)
+    command.run(translator, translator.options(**search))
 
 
 @app.command(short_help="Score given translations with a model.")

@@ -29,19 +29,27 @@ class Command:
     text: list[str] | None
     input: str | None
     output: str | None
+    prefix: str | None
+    require: list[str] | None
+    forbid: list[str] | None
     alternatives: int | None
     stream: bool
     resume: bool
     align: bool
     as_json: bool
 
-    def check(self, search: SearchKeywords, constraints: Constraints) -> None:
+    @property
+    def constraints(self) -> Constraints:
+        """What translations must and must not contain."""
+        return Constraints(self.prefix or "", tuple(self.require or ()), tuple(self.forbid or ()))
+
+    def check(self, search: SearchKeywords) -> None:
         """Refuse options that would be ignored; a model need not be loaded for that."""
         n_best, alternatives = search.get("n_best"), self.alternatives
         if not (search.get("sample") or search.get("mbr")):
             sampling = {name: search.get(name) for name in SamplingKeywords.__annotations__}
             forbid("without --sample or --mbr there is nothing to draw", sampling)
-        prefix, bound = {"prefix": constraints.prefix or None}, self._list_given(search, constraints)
+        prefix, bound = {"prefix": self.prefix or None}, self._list_given(search)
         if self.stream:
             others = {"beam": search.get("beam"), "n_best": n_best, "json": self.as_json or None, "output": self.output}
             why = "--stream gives out one greedy translation as it is made"
@@ -57,26 +65,26 @@ class Command:
             if self.output is None or self.input in (None, "-"):
                 raise UsageError("--resume needs --input and --output files", where="in --resume")
 
-    def _list_given(self, search: SearchKeywords, constraints: Constraints) -> dict[str, Any]:
+    def _list_given(self, search: SearchKeywords) -> dict[str, Any]:
         """Return the other options that only an ordinary translation takes, by name; None where one is not given."""
         return {
-            "require": constraints.require or None, "forbid": constraints.forbid or None, "mbr": search.get("mbr"),
+            "require": self.require or None, "forbid": self.forbid or None, "mbr": search.get("mbr"),
             "align": self.align or None,
         }  # fmt: skip
 
-    def run(self, translator: "Translator", options: SearchOptions, constraints: Constraints) -> None:
+    def run(self, translator: "Translator", options: SearchOptions) -> None:
         """Translate sentences, a file or stdin."""
         lines, alone = source_lines(self.text, self.input)
         if self.stream:
             stream_lines(translator, lines, options)
         elif self.alternatives is not None:
             for number, line in enumerate(lines):
-                for one in translator.alternatives(line, constraints.prefix, count=self.alternatives, options=options):
+                for one in translator.alternatives(line, self.prefix or "", count=self.alternatives, options=options):
                     print(dumps(one.to_json()) if self.as_json else f"{number}\t{with_score(one)}", flush=True)
         elif self.output is not None:
-            self.write(translator, lines, options, constraints)
+            self.write(translator, lines, options)
         else:
-            for line in self.show(translator, lines, options, constraints, chunk=1 if alone else CHUNK):
+            for line in self.show(translator, lines, options, chunk=1 if alone else CHUNK):
                 print(line, flush=True)
 
     def show(
@@ -84,7 +92,6 @@ class Command:
         translator: "Translator",
         lines: Iterator[str],
         options: SearchOptions,
-        constraints: Constraints,
         *,
         chunk: int = CHUNK,
         first: int = 0,
@@ -92,7 +99,7 @@ class Command:
     ) -> Iterator[str]:
         """Yield translations as lines: JSON, or the text; several of a sentence with its number and their scores."""
         translations = translator.lines(
-            lines, options=options, constraints=constraints, chunk=chunk, first=first, progress=progress,
+            lines, options=options, constraints=self.constraints, chunk=chunk, first=first, progress=progress,
             align=self.align, details=self.as_json,
         )  # fmt: skip
         for number, translation in enumerate(translations):
@@ -104,9 +111,7 @@ class Command:
                 links = f"\t{one.pharaoh}" if self.align else ""
                 yield (f"{number}\t{with_score(one)}" if several else one.text) + links
 
-    def write(
-        self, translator: "Translator", lines: Iterator[str], options: SearchOptions, constraints: Constraints
-    ) -> None:
+    def write(self, translator: "Translator", lines: Iterator[str], options: SearchOptions) -> None:
         """Write a file, complete or not at all; with `resume`, continue one that was interrupted."""
         from jumok.text.drafts import Draft
         from jumok.text.lines import write_lines
@@ -114,22 +119,22 @@ class Command:
         assert self.output is not None
         with counting() as progress:
             if not self.resume:
-                write_lines(self.output, self.show(translator, lines, options, constraints, progress=progress))
+                write_lines(self.output, self.show(translator, lines, options, progress=progress))
                 return
-            draft = Draft.begin(self.output, about=self.about(translator, options, constraints), resume=True)
+            draft = Draft.begin(self.output, about=self.about(translator, options), resume=True)
             progress(draft.lines)
             rest = islice(lines, draft.lines, None)
-            draft.write(self.show(translator, rest, options, constraints, first=draft.lines, progress=progress))
+            draft.write(self.show(translator, rest, options, first=draft.lines, progress=progress))
             draft.finish()
 
-    def about(self, translator: "Translator", options: SearchOptions, constraints: Constraints) -> dict[str, Any]:
+    def about(self, translator: "Translator", options: SearchOptions) -> dict[str, Any]:
         """Return all that the translations depend on: a draft made with other values is not continued."""
         from jumok.text.lines import digest
 
         weights = [folder / "model.safetensors" for folder in translator.folders]
         how = {"align": self.align, "json": self.as_json, "engine": translator.engine_name}
         how["deterministic"] = translator.deterministic
-        option = asdict(options) | asdict(constraints) | how
+        option = asdict(options) | asdict(self.constraints) | how
         return {"model": digest(weights), "input": digest([self.input or "-"]), "option": option}
 
 

@@ -20,12 +20,12 @@ from torch import Tensor, nn
 
 from jumok.config.search import UNCONSTRAINED, SearchOptions, TokenConstraints
 from jumok.data.batches import pad
-from jumok.decoding.constraints import constrained
+from jumok.decoding.constraints import search_with_phrases
 from jumok.decoding.ensemble import Ensemble
 from jumok.decoding.graph import Expansion
 from jumok.decoding.hypothesis import NEVER, Hypothesis, rank
 from jumok.decoding.rules import Moment, Rule, Ruling, Words, at_least, begin_with, no_repeats, of_copies
-from jumok.decoding.search import Choose, beam, candidates, drawn, greedy, keep_apart, tokens_one_by_one
+from jumok.decoding.search import Choose, beam, candidates, greedy, keep_apart, sample_by, tokens_one_by_one
 from jumok.engines.options import AT_ONCE, LONGEST_SOURCE, Count, Feature, Ids, list_features, silent
 from jumok.errors import UsageError
 from jumok.kernels.modules import FastTransformer, accelerate
@@ -204,7 +204,9 @@ class TorchEngine:
         wide = replace(options, n_best=options.beam) if options.coverage else options
         if any(phrases):
             rules, inner = self._rules(options, part.constraints, part.rule), self.inner
-            found = constrained(step, state, limits, phrases, wide, rules=rules, inner=inner, device=self.device)
+            found = search_with_phrases(
+                step, state, limits, phrases, wide, rules=rules, inner=inner, device=self.device
+            )
         elif options.groups > 1:
             found = self._diverse(state, part, wide)
         else:
@@ -320,7 +322,7 @@ class TorchEngine:
             for copy in range(options.n_best)
         ]
         uniforms = torch.from_numpy(np.stack(rows)).to(self.device)
-        return drawn(uniforms, temperature=options.temperature, top_k=options.top_k, top_p=options.top_p)
+        return sample_by(uniforms, temperature=options.temperature, top_k=options.top_k, top_p=options.top_p)
 
     def stream(
         self, source: Ids, options: SearchOptions, *, prefix: Ids = (), never: Sequence[int] = NEVER

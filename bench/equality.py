@@ -25,10 +25,11 @@ import torch
 
 from jumok import machine
 from jumok.config.search import SearchOptions, TokenConstraints
-from jumok.decoding.constraints import constrained
+from jumok.decoding.constraints import search_with_phrases
 from jumok.decoding.hypothesis import NEVER, penalize
 from jumok.decoding.search import greedy
 from jumok.engines.native_engine import NativeEngine
+from jumok.engines.options import list_features
 from jumok.engines.torch_engine import TorchEngine
 from jumok.kernels import library
 from jumok.models.base import END, START
@@ -244,10 +245,10 @@ class Plain:
         forbids += [self.unsaid(wish.forbid)] if wish.forbid else []
         if wish.require:
             start, phrases = Anew(tuple(source), [()]), [wish.require]
-            found = constrained(self.step, start, [limit], phrases, o, inner=self.engine.inner)[0]
+            found = search_with_phrases(self.step, start, [limit], phrases, o, inner=self.engine.inner)[0]
             return [(one.ids, one.score) for one in found]
         if o.sample:
-            choose, start = self.engine.draws(o, [number], limit), Anew(tuple(source), [()] * o.n_best)
+            choose, start = self.engine.sampler(o, [number], limit), Anew(tuple(source), [()] * o.n_best)
             drawn = greedy(self.step, start, [limit] * o.n_best, o, choose=choose)
             return sorted(((one.ids, one.score) for one in drawn), key=lambda one: -one[1])
         if o.groups > 1:
@@ -298,7 +299,7 @@ def compare(path: str, texts: list[str], only: str = "") -> Iterator[tuple[str, 
             plain = list(pool.map(partial(plainly, path, number), tasks, chunksize=10))
             seconds = time.perf_counter() - began
             for name, engine in engines.items():
-                if name == "native" and engine.unsupported(feature.options, wishes) is not None:
+                if name == "native" and set(list_features(feature.options, wishes)) - engine.supported:
                     continue
                 more = {} if name == "native" else {"constraints": wishes}
                 ours = engine.decode(sources, feature.options, **more)

@@ -1,4 +1,4 @@
-"""A translation as a value: its text, how likely it is, its words, and, where asked for, what they come from.
+"""A translation as a value: its text, how likely it is, its words, and, where asked for, their alignment.
 
 `TranslateKeywords` are all keywords of functions that translate.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Word:
-    """A word of a translation and the probability that the model gave it, after the words before."""
+    """A word of a translation and its probability, given the words before it."""
 
     text: str
     probability: float
@@ -30,7 +30,7 @@ class Word:
 class Translation:
     """One translation; `alternatives` are the next best.
 
-    `attention` and `alignment`, pairs of source word and word from 0, only where they were asked for.
+    `attention` and `alignment` (pairs of source word and target word, from 0) are there only where asked for.
     """
 
     source: str
@@ -61,15 +61,11 @@ class Translation:
 
 @dataclass(frozen=True)
 class Contents:
-    """What a translation holds beside its text and its score."""
+    """What a translation holds besides its text and its score."""
 
-    details: bool = True  # tokens and words with their probabilities
+    details: bool = True  # tokens and words with their probabilities; attention and alignment bring them along
     attention: bool = False
     align: bool = False
-
-    def __post_init__(self) -> None:
-        if self.attention or self.align:
-            object.__setattr__(self, "details", True)
 
 
 class ContentKeywords(TypedDict, total=False):
@@ -80,8 +76,17 @@ class ContentKeywords(TypedDict, total=False):
     align: bool | None
 
 
+class EvaluateKeywords(SearchKeywords, total=False):
+    """How to search, and how to score: see `evaluation.evaluate.evaluate`."""
+
+    tokenize: str
+    compare: str | None
+    ter: bool
+    perplexity: bool
+
+
 class TranslateKeywords(SearchKeywords, ConstraintKeywords, ContentKeywords, total=False):
-    """How to search, what a translation must and must not say, and what it holds.
+    """How to search, what a translation must and must not contain, and what it holds.
 
     `options` and `constraints` are the values that the other keywords change.
     """
@@ -91,7 +96,7 @@ class TranslateKeywords(SearchKeywords, ConstraintKeywords, ContentKeywords, tot
 
 
 def split_words(body: Sequence[int], token_scores: Sequence[float], vocabulary: Vocabulary) -> tuple[Word, ...]:
-    """The words of a translation (ids without END), each with the product of the probabilities of its subwords."""
+    """Split a translation (ids without END) into words, each with the product of its subwords' probabilities."""
     words, start, numbers = list[Word](), 0, words_of(vocabulary.pieces(body))
     for stop in range(1, len(body) + 1):
         if stop < len(body) and numbers[stop] == numbers[stop - 1]:
@@ -100,12 +105,3 @@ def split_words(body: Sequence[int], token_scores: Sequence[float], vocabulary: 
             words.append(Word(text, exp(sum(token_scores[start:stop]))))
             start = stop
     return tuple(words)
-
-
-def replace_surrogates(text: str) -> str:
-    """The text with a mark in place of half characters (lone surrogates, which JSON lets through)."""
-    try:
-        text.encode()
-        return text
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -6,13 +6,13 @@
 >>> best[0].score, best[0].attention.cross.shape          # (layers, heads, target, source)
 >>> for word in model.stream("A dog runs."): print(word, end="", flush=True)
 
-Keywords are the fields of `SearchOptions` and `Constraints` (config/search.py).  Where such a value is already made, it
-is given as `options` or `constraints`, and keywords change it.
+Keywords are the fields of `SearchOptions` and `Constraints` (config/search.py).  A value that exists already is given
+as `options` or `constraints`, and keywords change it.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import islice
@@ -20,25 +20,15 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
-from jumok.config.search import ConstraintKeywords, Constraints, SamplingKeywords, SearchKeywords, SearchOptions
-from jumok.decoding.graph import Graph
+from jumok.blocks import Block, link_words, render, view_attention
+from jumok.config.search import ConstraintKeywords, SamplingKeywords, SearchKeywords, SearchOptions
 from jumok.decoding.hypothesis import NEVER, Hypothesis
 from jumok.engines.choose import Engines
 from jumok.engines.options import Count, EngineKeywords, EngineOptions, FastEngine, silent
 from jumok.errors import ModelFileError, UsageError, check_names
-from jumok.storage import bundle
-from jumok.storage.bundle import Bundle
-from jumok.text.boundaries import says, words_of
-from jumok.text.vocabulary import END, MASK, SEPARATOR, START
-from jumok.translation import (
-    ContentKeywords,
-    Contents,
-    TranslateKeywords,
-    Translation,
-    Word,
-    replace_surrogates,
-    split_words,
-)
+from jumok.storage import bundle as bundles
+from jumok.text.vocabulary import END, MASK, SEPARATOR
+from jumok.translation import ContentKeywords, Contents, EvaluateKeywords, TranslateKeywords, Translation, Word
 
 if TYPE_CHECKING:
     from jumok.engines.torch_engine import TorchEngine
@@ -46,16 +36,7 @@ if TYPE_CHECKING:
     from jumok.reports.attention import AttentionView
 
 CHUNK = 1_024  # lines that are sorted and decoded together
-HOLE = "<mask>"  # where a word is missing
-
-
-class EvaluateKeywords(SearchKeywords, total=False):
-    """How to search, and how to score: see `evaluation.evaluate.evaluate`."""
-
-    tokenize: str
-    compare: str | None
-    ter: bool
-    perplexity: bool
+HOLE = "<mask>"  # stands for a missing word
 
 
 def load(
@@ -67,8 +48,8 @@ def load(
 ) -> Translator:
     """Load the translator of a run folder or an exported bundle; with `others`, an ensemble.
 
-    Choices are those of `EngineOptions`: engine, device, precision, shortlist, deterministic.  `say` is told in one
-    line why torch was taken instead of the engine asked for.
+    Choices are those of `EngineOptions`: engine, device, precision, shortlist, deterministic.  `say` gets a line where
+    torch is used instead of the engine asked for.
     """
     return Translator.load(path, others=others, say=say, **choices)
 
@@ -78,29 +59,29 @@ class Translator:
 
     def __init__(
         self,
-        found: Bundle,
+        bundle: bundles.Bundle,
         *,
-        others: Sequence[Bundle] = (),
+        others: Sequence[bundles.Bundle] = (),
         say: Callable[[str], None] = lambda text: None,
+        options: EngineOptions | None = None,
         **choices: Unpack[EngineKeywords],
     ) -> None:
         """`others` are models over the same vocabulary; their probabilities are averaged with the first's.
 
         With `deterministic` a text gets the same translation and the same scores, to the last bit, whatever is
-        translated with it.  The native engine always gives that; ctranslate2, and torch where it has no kernels, then
-        take one sentence at a time.
+        translated with it.  The native engine always guarantees that; ctranslate2, and torch where it has no kernels,
+        then take one sentence at a time.  Where the `options` exist already, no choices are given.
         """
-        check_names("choice", choices, {*EngineKeywords.__annotations__, "others", "say"})
-        self.bundle, self.recipe, self.card, self.folder = found, found.recipe, found.card, found.folder
-        self.vocabularies, self.folders = found.vocabularies, [one.folder for one in (found, *others)]
-        for one in others:
-            if one.vocabularies.digest != self.vocabularies.digest:
+        self.bundle, self.recipe, self.card, self.folder = bundle, bundle.recipe, bundle.card, bundle.folder
+        self.vocabularies, self.folders = bundle.vocabularies, [one.folder for one in (bundle, *others)]
+        for other in others:
+            if other.vocabularies.digest != self.vocabularies.digest:
                 raise ModelFileError(
                     "models can be put together only over the same vocabulary",
-                    where=f"{one.folder} has another one than {found.folder}",
+                    where=f"{other.folder} has another one than {bundle.folder}",
                     hint="train both on the same text with the same vocabulary.size",
                 )
-        self.engines = Engines([found, *others], EngineOptions(**choices), say)
+        self.engines = Engines([bundle, *others], options or EngineOptions.of(**choices), say)
 
     @classmethod
     def load(
@@ -109,15 +90,16 @@ class Translator:
         *,
         others: Sequence[str | Path] = (),
         say: Callable[[str], None] = lambda text: None,
+        options: EngineOptions | None = None,
         **choices: Unpack[EngineKeywords],
     ) -> Translator:
-        """The model of a run folder or of an exported bundle, alone or with others."""
-        check_names("choice", choices, {*EngineKeywords.__annotations__, "others", "say"})  # before anything is read
-        return cls(bundle.read(path), others=[bundle.read(one) for one in others], say=say, **choices)
+        """Load the model of a run folder or of an exported bundle, alone or with others."""
+        options = options or EngineOptions.of(**choices)  # a misspelt choice is reported before anything is read
+        return cls(bundles.read(path), others=[bundles.read(one) for one in others], say=say, options=options)
 
     @property
     def engine(self) -> TorchEngine:
-        """The reference engine, which can do everything; torch is loaded when it is first needed."""
+        """The reference engine, which has every feature; torch is loaded when it is first needed."""
         return self.engines.torch
 
     @engine.setter
@@ -126,12 +108,12 @@ class Translator:
 
     @property
     def fast(self) -> FastEngine | None:
-        """The fast engine, or None where it was not asked for or cannot run this model."""
+        """The fast engine; None where it was not asked for or cannot run this model."""
         return self.engines.fast
 
     @property
     def engine_name(self) -> str:
-        """What ordinary searches run on, in a few words."""
+        """The engine of ordinary searches, in a few words."""
         return self.engines.description
 
     @property
@@ -140,18 +122,20 @@ class Translator:
 
     @property
     def model(self) -> Any:
-        """The torch model; who changes its weights loads the translator with engine="torch", or others translate."""
+        """The torch model.  To change its weights, load with engine="torch": other engines have copies of their own."""
         return self.engine.model
 
     def options(self, **keywords: Unpack[SearchKeywords]) -> SearchOptions:
-        """Search options: the recipe's, changed by what is given and not None."""
+        """Return the recipe's search options, changed by keywords that are given and not None."""
         usual = self.recipe.decoding
         options = SearchOptions(beam=usual.beam, length_penalty=usual.length_penalty, extra_length=usual.extra_length)
         return options.change(**keywords)
 
     def _options(self, options: SearchOptions | None, keywords: SearchKeywords) -> SearchOptions:
-        """Those given, or the recipe's, changed by keywords."""
-        return self.options(**keywords) if options is None else options.change(**keywords)
+        """Return the options given, or the recipe's, changed by keywords."""
+        if options is None:
+            return self.options(**keywords)
+        return options.change(**keywords) if keywords else options
 
     @overload  # a str is also a Sequence[str]: the first that fits is taken
     def translate(self, text: str, **keywords: Unpack[TranslateKeywords]) -> Translation: ...  # type: ignore[overload-overlap]
@@ -169,8 +153,8 @@ class Translator:
         More to know: attention=True, align=True; less, and faster: details=False, no tokens and words.
         """
         texts = [text] if isinstance(text, str) else list(text)
-        done = list(self.lines(texts, chunk=max(1, len(texts)), **keywords))
-        return done[0] if isinstance(text, str) else done
+        translations = list(self.lines(texts, chunk=len(texts) + 1, **keywords))
+        return translations[0] if isinstance(text, str) else translations
 
     def lines(
         self,
@@ -183,108 +167,59 @@ class Translator:
     ) -> Iterator[Translation]:
         """Translate a stream of lines in order, in bounded memory; `first` is the number of the first in its file."""
         if self.recipe.data.text is not None:
-            raise self._other("translates")
+            raise self._wrong_kind("translates")
         search, constraints, contents = _split(keywords)
-        options, walk = self._options(keywords.get("options"), search), iter(texts)
-        waiting: deque[Callable[[], list[Translation]]] = deque()
-        while block := list(islice(walk, chunk)):
-            each = Constraints.of(len(block), **constraints)
-            waiting.append(self._begin(block, options, each, contents, first=first, progress=progress))
-            first += len(block)
-            if len(waiting) > (chunk > 1):  # one block is read and written while another is decoded
-                yield from waiting.popleft()()
-        while waiting:
-            yield from waiting.popleft()()
+        options, lines = self._options(keywords.get("options"), search), iter(texts)
+        running: deque[tuple[Block, list[Callable[[], list[list[Hypothesis]]]]]] = deque()
+        while some := list(islice(lines, chunk)):
+            block = Block(self.vocabularies, some, options, constraints, contents, first=first)
+            calls = [(self.engines.choose(*group[1:]), block.arguments(group, progress)) for group in block.groups]
+            first += len(some)
+            if not running and (chunk == 1 or len(some) < chunk):  # there is nothing else to do meanwhile
+                yield from self._finish(block, [engine.decode(**arguments) for engine, arguments in calls])
+                continue
+            running.append((block, [engine.submit(**arguments) for engine, arguments in calls]))
+            if len(running) > 1:  # one block is read and written while another is decoded
+                yield from self._collect(*running.popleft())
+        while running:
+            yield from self._collect(*running.popleft())
 
-    def _begin(
-        self,
-        texts: Sequence[str],
-        options: SearchOptions,
-        constraints: Sequence[Constraints],
-        contents: Contents,
-        *,
-        first: int,
-        progress: Count,
-    ) -> Callable[[], list[Translation]]:
-        """Begin to translate, in the background where the engine can; the function waits for the translations."""
-        texts = list(map(replace_surrogates, texts))
-        sources = self.vocabularies.source.encode_all(texts)
-        encode = self.vocabularies.target.encode
-        encoded = {row: constraints[row].encode(encode) for row, ids in enumerate(sources) if ids}
-        waiting: list[tuple[list[int], Callable[[], list[list[Hypothesis]]]]] = []
-        for kinds in sorted({one.kinds for one in encoded.values()}):  # one text never decides how another is searched
-            rows = [row for row, one in encoded.items() if one.kinds == kinds]
-            searched, each = _widen(options, forbidding=kinds[2]), [encoded[row] for row in rows]
-            found = self.engines.choose(searched, each).submit(
-                [sources[row] for row in rows], searched, constraints=each if any(kinds) else None,
-                numbers=[first + row for row in rows], details=contents.details, progress=progress,
-            )  # fmt: skip
-            waiting.append((rows, found))
-        bare = not (contents.details or options.mbr or any(constraints)) and options.n_best == 1
+    def _collect(self, block: Block, running: Sequence[Callable[[], list[list[Hypothesis]]]]) -> list[Translation]:
+        """Wait for the hypotheses of a block; return its translations."""
+        return self._finish(block, [wait() for wait in running])
 
-        def collect() -> list[Translation]:
-            results = [Translation(text, "", 0.0, 0.0) for text in texts]  # a blank line stays blank
-            found = [pair for rows, wait in waiting for pair in zip(rows, map(self._sound, wait()), strict=True)]
-            if bare:
-                said = self.vocabularies.target.decode_all([hypotheses[0].body for _, hypotheses in found])
-                for (row, (one, *_)), text in zip(found, said, strict=True):
-                    results[row] = Translation(texts[row], text, one.score, one.log_probability)
-                return results
-            for row, hypotheses in found:
-                allowed = [h for h in hypotheses if not self._says(h, constraints[row].forbid)] or hypotheses
-                chosen = (self._most_like_the_others(allowed) if options.mbr else allowed)[: options.n_best]
-                made = [self._translation(texts[row], sources[row], h, contents) for h in chosen]
-                results[row] = replace(made[0], alternatives=tuple(made[1:])) if len(made) > 1 else made[0]
+    def _finish(self, block: Block, hypotheses: Sequence[list[list[Hypothesis]]]) -> list[Translation]:
+        """Return the translations of a block from the hypotheses of its groups; a blank line stays blank."""
+        results = [Translation(text, "", 0.0, 0.0) for text in block.texts]
+        rows = [row for group in block.groups for row in group.rows]
+        ranked = [self._with_probability(several) for group in hypotheses for several in group]
+        if block.is_bare:
+            texts = self.vocabularies.target.decode_all([several[0].body for several in ranked])
+            for row, (best, *_), text in zip(rows, ranked, texts, strict=True):
+                results[row] = Translation(block.texts[row], text, best.score, best.log_probability)
             return results
+        for row, several in zip(rows, ranked, strict=True):
+            chosen = block.choose(row, several)
+            made = [self._translation(block.texts[row], block.sources[row], one, block.contents) for one in chosen]
+            results[row] = replace(made[0], alternatives=tuple(made[1:])) if len(made) > 1 else made[0]
+        return results
 
-        return collect
-
-    def _sound(self, hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
-        """The hypotheses with a probability, or never asked for it; a model that gives none is a bad model file."""
+    def _with_probability(self, hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
+        """Drop hypotheses without a probability, unless none was computed; a model that gives none is a bad file."""
         sound = [one for one in hypotheses if isfinite(one.score) or not one.scored]
         if not sound:
             what = "the model gives no probabilities: its weights are not numbers, or far too large"
             raise ModelFileError(what, where=f"in {self.folder}", hint="try: jumok model average RUN")
         return sound
 
-    def _says(self, hypothesis: Hypothesis, words: Sequence[str]) -> bool:
-        text = self.vocabularies.target.decode(hypothesis.body) if words else ""
-        return any(says(text, word) for word in words)
-
-    def _most_like_the_others(self, samples: Sequence[Hypothesis]) -> list[Hypothesis]:
-        """Minimum Bayes risk: samples by their mean chrF against all samples, best first, each once."""
-        from jumok.evaluation.metrics import chrf_matrix
-
-        texts = [self.vocabularies.target.decode(h.body) for h in samples]
-        times = Counter(texts)
-        likeness = chrf_matrix(list(times)) @ list(times.values()) / len(texts)
-        means = dict(zip(times, likeness.tolist(), strict=True))
-        first = dict(reversed(list(zip(texts, samples, strict=True))))
-        return [replace(first[text], score=means[text]) for text in sorted(first, key=lambda text: -means[text])]
-
     def _translation(self, text: str, source: list[int], hypothesis: Hypothesis, contents: Contents) -> Translation:
-        vocabulary, body = self.vocabularies.target, list(hypothesis.body)
-        if not contents.details:
-            return Translation(text, vocabulary.decode(body), hypothesis.score, hypothesis.log_probability)
-        return Translation(
-            source=text,
-            text=vocabulary.decode(body),
-            score=hypothesis.score,
-            log_probability=hypothesis.log_probability,
-            tokens=tuple(vocabulary.pieces(hypothesis.ids)),
-            token_scores=hypothesis.token_scores,
-            words=split_words(body, hypothesis.token_scores, vocabulary),
-            attention=self._view(text, source, body) if contents.attention else None,
-            alignment=self._links(source, body) if contents.align else None,
-        )
-
-    def _links(self, source: list[int], target: list[int]) -> tuple[tuple[int, int], ...]:
-        from jumok.evaluation.metrics import word_links
-
-        weights = self.engine.aligned([(source, target)])[0].float().cpu().numpy()
-        read = source[: weights.shape[1] - 1]  # an absurdly long one is cut
-        sides = (self.vocabularies.source.pieces([*read, END]), self.vocabularies.target.pieces([*target, END]))
-        return tuple(sorted(word_links(weights, *(words_of(pieces) for pieces in sides)), key=lambda link: link[::-1]))
+        made, body = render(self.vocabularies.target, text, hypothesis, contents), list(hypothesis.body)
+        if contents.attention:
+            made = replace(made, attention=self._view(text, source, body))
+        if contents.align:
+            weights = self.engine.align([(source, body)])[0].float().cpu().numpy()
+            made = replace(made, alignment=link_words(self.vocabularies, weights, source, body))
+        return made
 
     def alternatives(
         self,
@@ -295,16 +230,18 @@ class Translator:
         options: SearchOptions | None = None,
         **keywords: Unpack[SearchKeywords],
     ) -> list[Translation]:
-        """Translations that go on differently behind a prefix (at the first word, without one), best first."""
+        """Return translations that continue a prefix in different ways (or differ in the first word), best first."""
         source, chosen = self.vocabularies.source.encode(text), self._options(options, keywords)
         if not source:
             return []
         start = self.vocabularies.target.encode(prefix)
-        found = self.engine.alternatives(source, start, count, chosen)
-        return [self._translation(text, source, hypothesis, Contents()) for hypothesis in found]
+        hypotheses = self.engine.alternatives(source, start, count, chosen)
+        return [self._translation(text, source, hypothesis, Contents()) for hypothesis in hypotheses]
 
     def graph(self, text: str, **keywords: Unpack[SearchKeywords]) -> list[dict[str, Any]]:
-        """The search as data: every continuation that the beam looked at, with its parent and its fate."""
+        """Return the search as data: every continuation that the beam considered, with its parent and its fate."""
+        from jumok.decoding.graph import Graph
+
         source, graph, options = self.vocabularies.source.encode(text), Graph(), self.options(**keywords)
         if source:
             self.engine.watch(source, options, graph.grow)
@@ -315,42 +252,42 @@ class Translator:
     def stream(
         self, text: str, *, options: SearchOptions | None = None, **keywords: Unpack[SearchKeywords]
     ) -> Iterator[str]:
-        """The translation piece by piece as it is made, greedily (or sampled with sample=True)."""
+        """Yield the translation piece by piece as it is decoded, greedily (or sampled with sample=True)."""
         chosen, source = self._options(options, keywords), self.vocabularies.source.encode(text)
         if source:
             yield from self._pieces(self.engine.stream(source, chosen))
 
     def generate(self, prompt: str = "", *, length: int = 200, **keywords: Unpack[SamplingKeywords]) -> Iterator[str]:
-        """What a model of a text says after a prompt, piece by piece as it is made: so many tokens, drawn by chance.
+        """Continue a prompt with a language model: yield `length` sampled tokens, piece by piece.
 
         Options: temperature (0 is always the likeliest), top_k, top_p, seed.
         """
         check_names("option", keywords, {*SamplingKeywords.__annotations__, "length"})
         if self.recipe.data.text is None or not hasattr(self.model, "start"):
-            raise self._other("goes on with a text")
+            raise self._wrong_kind("goes on with a text")
         ids = [*self.vocabularies.target.encode(prompt)] if prompt else []
         options = self.options(sample=True, extra_length=length, min_length=len(ids) + length, **keywords)
         never = [token for token in NEVER if token != SEPARATOR]  # a line may end
         yield from self._pieces(self.engine.stream([], options, prefix=ids, never=never), ids)
 
     def _pieces(self, tokens: Iterable[int], before: Sequence[int] = ()) -> Iterator[str]:
-        """The text of tokens as they come, after those that were there before."""
+        """Yield the text of tokens as they come, after those `before`."""
         decode, made = self.vocabularies.target.decode, list(before)
-        said = decode(made) if made else ""
+        shown = decode(made) if made else ""
         for token in tokens:
             made.append(token)
             now = decode(made)
-            if now.startswith(said) and not now.endswith("\ufffd"):  # wait while a character is incomplete
-                yield now[len(said) :]
-                said = now
-        yield decode(made)[len(said) :]
+            if now.startswith(shown) and not now.endswith("\ufffd"):  # wait while a character is incomplete
+                yield now[len(shown) :]
+                shown = now
+        yield decode(made)[len(shown) :]
 
     def fill(self, text: str, *, n_best: int = 5) -> list[list[Word]]:
-        """The likeliest words for every <mask> in a text, best first, by a model that learnt to fill in (BERT)."""
+        """Return the likeliest words for every <mask> in a text, best first, by a model that fills in words (BERT)."""
         import torch
 
         if not hasattr(self.model, "fill"):
-            raise self._other("fills in words")
+            raise self._wrong_kind("fills in words")
         vocabulary = self.vocabularies.target
         ids = vocabulary.encode_parts(text.split(HOLE), MASK)
         if MASK not in ids:
@@ -358,12 +295,12 @@ class Translator:
         with torch.inference_mode():
             logits = self.model.fill(torch.tensor([ids]))  # (holes, V)
             logits[:, [*NEVER, END]] = -torch.inf
-            found = logits.softmax(dim=-1).topk(min(n_best, logits.shape[-1]), dim=-1)
-        rows = zip(found.indices.tolist(), found.values.tolist(), strict=True)
+            top = logits.softmax(dim=-1).topk(min(n_best, logits.shape[-1]), dim=-1)
+        rows = zip(top.indices.tolist(), top.values.tolist(), strict=True)
         return [[Word(vocabulary.decode([token]), chance) for token, chance in zip(*row, strict=True)] for row in rows]
 
-    def _other(self, what: str) -> UsageError:
-        """This model is of another kind than one that does this."""
+    def _wrong_kind(self, what: str) -> UsageError:
+        """Return the error that this model is not one that does `what`."""
         verb = "translate" if self.recipe.data.text is None else "fill" if hasattr(self.model, "fill") else "generate"
         hint = f"try: jumok {verb} {self.folder}"
         return UsageError(
@@ -371,7 +308,7 @@ class Translator:
         )
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Translation]:
-        """The model's score of given translations."""
+        """Return the model's scores of given translations."""
         pairs = [
             (self.vocabularies.source.encode(source), self.vocabularies.target.encode(target))
             for source, target in zip(sources, targets, strict=True)
@@ -384,7 +321,7 @@ class Translator:
         ]
 
     def attention(self, text: str, translation: str | None = None, **keywords: Unpack[SearchKeywords]) -> AttentionView:
-        """Attention of every layer and head for a sentence and its translation (its own best, unless given)."""
+        """Return the attention of every layer and head over a sentence and its translation (the best, unless given)."""
         source, options = self.vocabularies.source.encode(text), self.options(**keywords)
         if translation is None:
             hypothesis = self.engine.decode([source], options)[0][0]
@@ -392,26 +329,14 @@ class Translator:
         return self._view(text, source, self.vocabularies.target.encode(translation))
 
     def _view(self, text: str, source: list[int], target: list[int]) -> AttentionView:
-        from jumok.reports.attention import AttentionView
-
         maps = self.engine.attention(source, target)
         if not any(len(layers) for layers in vars(maps).values()):
             raise UsageError("this model has no attention to look at", where=f"in {self.folder}")
-        vocabulary = self.vocabularies.target
-        encoder, decoder, cross = (m.float().cpu().numpy() for m in vars(maps).values())
-        return AttentionView(
-            source=tuple(self.vocabularies.source.pieces([*source, END])),
-            target=tuple(vocabulary.pieces([*target, END])),
-            encoder=encoder,
-            decoder=decoder,
-            cross=cross,
-            fed=tuple(vocabulary.pieces([START, *target])),
-            text=text,
-            translation=vocabulary.decode(target),
-        )
+        arrays = [layers.float().cpu().numpy() for layers in vars(maps).values()]
+        return view_attention(self.vocabularies, arrays, text, source, target)
 
     def evaluate(self, source: str | Path, target: str | Path, **keywords: Unpack[EvaluateKeywords]) -> Evaluation:
-        """BLEU and chrF with their signatures on a test set of two files; ter=True and perplexity=True add those."""
+        """Return BLEU and chrF with their signatures on a test set of two files; TER and perplexity where asked for."""
         from jumok.data.corpora import test_set
         from jumok.evaluation.evaluate import evaluate
 
@@ -420,19 +345,15 @@ class Translator:
 
 
 def _split(keywords: TranslateKeywords) -> tuple[SearchKeywords, ConstraintKeywords, Contents]:
-    """How to search, the constraints of all texts or of each, and what translations hold."""
+    """Split keywords into how to search, the constraints of all texts or of each, and what translations hold."""
     check_names("option", keywords, {*TranslateKeywords.__annotations__, "chunk", "first", "progress"})
     given = {name: value for name, value in keywords.items() if value is not None}
     search, bound, contents = (
         {name: value for name, value in given.items() if name in kind.__annotations__}
         for kind in (SearchKeywords, ConstraintKeywords, ContentKeywords)
     )
-    bound = asdict(keywords.get("constraints") or Constraints()) | bound
+    if (constraints := keywords.get("constraints")) is not None:
+        bound = asdict(constraints) | bound
+    bound = {name: value for name, value in bound.items() if value}
+    contents["details"] = any(contents.get(name, name == "details") for name in ContentKeywords.__annotations__)
     return cast(SearchKeywords, search), cast(ConstraintKeywords, bound), Contents(**cast(Any, contents))
-
-
-def _widen(options: SearchOptions, *, forbidding: bool) -> SearchOptions:
-    """The engine's options: several hypotheses, where one of them is chosen afterwards."""
-    if options.mbr:
-        return replace(options, n_best=max(options.mbr, options.n_best))
-    return replace(options, n_best=options.beam) if forbidding and not options.sample else options

@@ -20,7 +20,7 @@ from jumok.config.search import (
 )
 from jumok.config.sections import DataConfig
 from jumok.engines.native_engine import NativeEngine
-from jumok.engines.options import EngineKeywords, EngineOptions, Feature
+from jumok.engines.options import EngineKeywords, EngineOptions, Feature, list_features
 from jumok.errors import UnknownName, Unsupported, UsageError
 from jumok.storage import bundle
 from jumok.translation import ContentKeywords, Contents
@@ -159,8 +159,8 @@ def test_constraints_without_words_ask_for_nothing():
 
 def test_an_engine_refuses_what_it_cannot_do(micro):
     engine, source = NativeEngine(bundle.read(micro)), [[9, 10]]
-    assert engine.unsupported(SearchOptions(sample=True)) is Feature.SAMPLING
-    assert engine.unsupported(SearchOptions(exact=True)) is None
+    assert list_features(SearchOptions(sample=True)) == [Feature.SAMPLING]
+    assert engine.supported == {Feature.EXACT}
     with pytest.raises(Unsupported, match="the native engine has no drawing"):
         engine.decode(source, SearchOptions(sample=True))
     with pytest.raises(Unsupported, match="the native engine has no prefix"):

@@ -10,7 +10,7 @@ import torch
 from sacrebleu.metrics.chrf import CHRF
 
 from jumok.config.search import SearchOptions, TokenConstraints
-from jumok.decoding.constraints import Progress, constrained
+from jumok.decoding.constraints import PhraseProgress, search_with_phrases
 from jumok.decoding.graph import ROOT, Graph
 from jumok.decoding.rules import Moment, Words, begin_with, no_repeats
 from jumok.decoding.search import beam
@@ -131,7 +131,7 @@ def test_a_wide_constrained_beam_finds_the_best_sentence_that_holds_the_phrases(
             if all(holds(body, phrase) for phrase in phrases)
             for score in [sum(np.log(chances[body[:t]][token]) for t, token in enumerate((*body, END)[:longest]))]
         )
-        found = constrained(
+        found = search_with_phrases(
             table(chances), Prefixes([()]), [longest], [phrases], SearchOptions(beam=200, length_penalty=0.0)
         )[0][0]
         assert found.ids == best[1]
@@ -140,12 +140,12 @@ def test_a_wide_constrained_beam_finds_the_best_sentence_that_holds_the_phrases(
 
 def test_without_phrases_a_constrained_search_is_as_good_as_a_beam():
     state = Prefixes([()])
-    found = constrained(table(GARDEN), state, [5], [[]], SearchOptions(beam=3, length_penalty=0.0))[0][0]
+    found = search_with_phrases(table(GARDEN), state, [5], [[]], SearchOptions(beam=3, length_penalty=0.0))[0][0]
     assert found.ids == beam(table(GARDEN), state, [5], SearchOptions(beam=3, length_penalty=0.0))[0][0].ids
 
 
 def test_a_phrase_that_breaks_off_is_missing_again():
-    begun = Progress(((9, 10, 11), (9, 12))).after(9).after(10)
+    begun = PhraseProgress(((9, 10, 11), (9, 12))).after(9).after(10)
     assert begun.bank == 2
     broken = begun.after(13)
     assert (broken.bank, broken.complete, len(broken.missing)) == (0, False, 2)

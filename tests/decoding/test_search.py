@@ -11,7 +11,7 @@ from torch import Tensor
 from jumok.config.search import SearchOptions
 from jumok.decoding.hypothesis import NEVER, penalize
 from jumok.decoding.rules import at_least, never
-from jumok.decoding.search import beam, drawn, greedy, tokens_one_by_one
+from jumok.decoding.search import beam, greedy, sample_by, tokens_one_by_one
 from jumok.engines.torch_engine import TorchEngine
 from jumok.errors import UsageError
 from jumok.models.base import END
@@ -153,7 +153,7 @@ def test_rules_forbid_without_changing_the_scores_of_the_rest():
 
 def test_sampling_draws_what_the_model_says():
     uniforms = torch.from_numpy(np.random.default_rng(0).random((4_000, 3), dtype=np.float32))
-    found = greedy(table(GARDEN), Prefixes([()] * 4_000), [3] * 4_000, choose=drawn(uniforms))
+    found = greedy(table(GARDEN), Prefixes([()] * 4_000), [3] * 4_000, choose=sample_by(uniforms))
     shares = Counter(h.ids for h in found)
     for ids, p in {(A, END): 0.24, (B, END): 0.36, (B, C, END): 0.04}.items():
         assert shares[ids] / 4_000 == pytest.approx(p, abs=4 * (p * (1 - p) / 4_000) ** 0.5)
@@ -164,7 +164,7 @@ def test_top_k_and_top_p_keep_the_head_of_the_distribution():
     uniforms = torch.from_numpy(np.random.default_rng(1).random((2_000, 2), dtype=np.float32))
 
     def seen(**options):
-        found = greedy(table(first), Prefixes([()] * 2_000), [2] * 2_000, choose=drawn(uniforms, **options))
+        found = greedy(table(first), Prefixes([()] * 2_000), [2] * 2_000, choose=sample_by(uniforms, **options))
         return Counter(h.ids[0] for h in found)
 
     assert set(seen()) == {A, B, C}
@@ -221,5 +221,5 @@ def test_an_absurdly_long_source_is_cut_and_an_empty_one_is_no_crash():
 def test_the_largest_number_still_draws_a_token_that_may_be_said():
     almost = torch.full((1, 4), float(np.nextafter(np.float32(1), np.float32(0))))
     for options in ({}, {"top_k": 2}, {"top_p": 0.9}):
-        (found,) = greedy(table(GARDEN), Prefixes([()]), [4], choose=drawn(almost, **options))
+        (found,) = greedy(table(GARDEN), Prefixes([()]), [4], choose=sample_by(almost, **options))
         assert np.isfinite(found.log_probability)

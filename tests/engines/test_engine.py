@@ -23,6 +23,7 @@ from jumok.engines.native_engine import NativeEngine
 from jumok.engines.torch_engine import TorchEngine
 from jumok.errors import ModelFileError, UnknownName, UsageError
 from jumok.kernels import library
+from jumok.kernels.layout import find_obstacle
 from jumok.kernels.pack import Packed
 from jumok.models import build
 from jumok.storage import bundle, checkpoint
@@ -205,9 +206,7 @@ def test_the_torch_engine_searches_at_once_where_it_can_and_finds_the_same(
 
 
 def test_every_other_variant_is_refused_by_our_own_engine_by_name():
-    refused = {
-        variant for variant in VARIANTS if native_engine.obstacle(small(variant, d_model=32, heads=2)) is not None
-    }
+    refused = {variant for variant in VARIANTS if find_obstacle(small(variant, d_model=32, heads=2)) is not None}
     assert refused == set(VARIANTS) - set(NATIVE)
 
 
@@ -218,8 +217,8 @@ def test_what_is_beside_a_sentence_does_not_change_its_translation(micro, source
         SearchOptions(beam=3, n_best=3, extra_length=5),
     )
     if shortlist:
-        engine.lists = engine.lists._replace(
-            common=engine.lists.common[:2]
+        engine.shortlist = engine.shortlist._replace(
+            common=engine.shortlist.common[:2]
         )  # so that sentences have lists of their own
     alone = [engine.decode([source], options)[0] for source in sources]
     assert engine.decode(sources * 40, options) == alone * 40  # to the last bit, whatever group it is in
@@ -454,7 +453,7 @@ def test_a_margin_of_nothing_leaves_the_likeliest_alone(found, sources):
 def test_a_shortlist_of_everything_changes_no_choice(found, sources):
     options = SearchOptions(beam=1, extra_length=5)
     whole, short = NativeEngine(found), NativeEngine(found, shortlist=True)
-    short.lists = short.lists._replace(common=np.arange(found.sizes[1]))
+    short.shortlist = short.shortlist._replace(common=np.arange(found.sizes[1]))
     for a, b in zip(whole.decode(sources, options), short.decode(sources, options), strict=True):
         assert [one.ids for one in a] == [one.ids for one in b]
         assert b[0].log_probability >= a[0].log_probability - 1e-4  # what is never chosen has no share any more

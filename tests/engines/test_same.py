@@ -20,7 +20,7 @@ from bench.same import SEARCHES, WAYS, differences, digest, mixes
 from jumok.config import presets
 from jumok.config.search import SearchOptions
 from jumok.data.made import phrasebook
-from jumok.decoding.constraints import constrained
+from jumok.decoding.constraints import search_with_phrases
 from jumok.engines.native_engine import NativeEngine
 from jumok.kernels import library, ops
 from jumok.runs.experiment import train
@@ -130,7 +130,7 @@ def test_a_long_phrase_of_one_sentence_gives_its_neighbour_no_more_candidates():
 
         with torch.inference_mode():
             state = model.start(sources)
-        return constrained(step, state, [6] * len(sources), phrases, SearchOptions(beam=1, n_best=1))
+        return search_with_phrases(step, state, [6] * len(sources), phrases, SearchOptions(beam=1, n_best=1))
 
     long, short = [(9, 10, 11, 12, 13)], [(14,)]
     for seed in range(20):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jumok import doctor, machine
+from jumok import doctor
 from jumok.errors import UsageError
 from jumok.events import read_events
 from jumok.kernels import library, searching
@@ -119,8 +119,8 @@ def base_decoder() -> Stack:
 @pytest.fixture
 def free(monkeypatch):
     """A function that says how much memory is free, on a machine of 16 cores."""
-    monkeypatch.setattr(machine, "cores", lambda: 16)
-    return lambda amount: monkeypatch.setattr(machine, "available_memory", lambda: amount)
+    monkeypatch.setattr(searching, "cores", lambda: 16)
+    return lambda amount: monkeypatch.setattr(searching, "available_memory", lambda: amount)
 
 
 def test_groups_are_searched_at_once_as_far_as_half_of_the_free_memory_holds_them(free):
@@ -141,7 +141,7 @@ def test_a_few_long_sentences_do_not_keep_the_short_ones_from_the_other_cores(fr
 
 
 def test_a_small_search_does_not_ask_for_free_memory(monkeypatch):
-    monkeypatch.setattr(machine, "available_memory", lambda: pytest.fail("it was asked"))
+    monkeypatch.setattr(searching, "available_memory", lambda: pytest.fail("it was asked"))
     assert fitting_threads(base_decoder(), [8], [20], 4) == 1
     assert fitting_threads(base_decoder(), [], [], 4) == 1
 

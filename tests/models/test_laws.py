@@ -10,7 +10,7 @@ from torch import Tensor
 from jumok.config.search import SearchOptions
 from jumok.decoding.ensemble import Ensemble
 from jumok.decoding.hypothesis import NEVER, penalize
-from jumok.decoding.search import beam, drawn, greedy
+from jumok.decoding.search import beam, greedy, sample_by
 from jumok.engines.torch_engine import TorchEngine
 from jumok.models.base import END, PAD, START
 from jumok.storage import checkpoint
@@ -146,11 +146,11 @@ def test_7_width_1_is_greedy_and_temperature_0_is_greedy(variant):
         by_hand.append(int(row.argmax()))
         target.append(by_hand[-1])
     assert beam(model.step, start(), [6], SearchOptions(beam=1))[0][0].ids == tuple(by_hand)
-    cold = drawn(torch.rand(1, 6), temperature=0.0)
+    cold = sample_by(torch.rand(1, 6), temperature=0.0)
     assert greedy(model.step, start(), [6], choose=cold)[0].ids == tuple(by_hand)
-    nearly = drawn(torch.rand(1, 6), temperature=1e-4)
+    nearly = sample_by(torch.rand(1, 6), temperature=1e-4)
     assert greedy(model.step, start(), [6], choose=nearly)[0].ids == tuple(by_hand)
-    first = drawn(torch.rand(1, 6), top_k=1)
+    first = sample_by(torch.rand(1, 6), top_k=1)
     assert greedy(model.step, start(), [6], choose=first)[0].ids == tuple(by_hand)
 
 

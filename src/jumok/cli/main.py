@@ -47,6 +47,7 @@ from jumok.errors import DiskError, JumokError, MissingPackage, Resumable, Unkno
 from jumok.extras import find_missing, hint, is_installed
 
 if TYPE_CHECKING:
+    from jumok.config.search import SearchKeywords
     from jumok.engines.options import EngineKeywords
     from jumok.translator import Translator
 
@@ -73,13 +74,15 @@ app.command(short_help="Say which words are missing.")(verbs.fill)
 
 
 Device = Annotated[str, option("NAME", "cpu, cuda or mps.")]
-Beam = Annotated[int | None, option("N", "Hypotheses kept at each step; 1 is greedy. Default: the recipe's.")]
-Alpha = Annotated[float | None, option("A", "0 prefers short, 1 long. Paper: 0.6.", "--length-penalty")]
+Beam = Annotated[int | None, option("N", "Width of the beam; 1 is greedy. Default: the recipe's.")]
+Alpha = Annotated[
+    float | None, option("A", "0 prefers short translations, 1 long ones. Paper: 0.6.", "--length-penalty")
+]
 Engine = Annotated[str, option("NAME", "native, ctranslate2, torch (every feature) or auto: native where it can.")]
 Precision = Annotated[str | None, option("NAME", "Of ctranslate2: int8 (default) or float32.")]
-Shortlist = Annotated[bool, typer.Option("--shortlist", help="Choose among likely words only: faster.")]
+Shortlist = Annotated[bool, typer.Option("--shortlist", help="Consider likely words only; faster.")]
 Deterministic = Annotated[
-    bool, typer.Option("--deterministic", help="The same whatever is beside it, to the last bit; costs native nothing.")
+    bool, typer.Option("--deterministic", help="Make results independent of the batch, bit for bit (free with native).")
 ]
 Words = list[str] | None
 MODELS = "transformer, rnn, convs2s, bytenet, memory, gpt, bert, electra, classifier or tagger."
@@ -213,43 +216,48 @@ def distill(
     print(run.folder)
 
 
-def loaded(path: str, *, others: Sequence[str] = (), **choices: "Unpack[EngineKeywords]") -> "Translator":
-    """The translator of a model; torch is asked about devices only where it will be needed anyway."""
-    from jumok.translator import Translator
+def load(path: str, *, others: Sequence[str] = (), **choices: "Unpack[EngineKeywords]") -> "Translator":
+    """Load the translator of a model; torch is loaded to check a device only where it is needed anyway."""
+    gc.disable()  # hardly anything of what is imported is ever garbage
+    try:
+        from jumok.engines.options import EngineOptions
+        from jumok.translator import Translator
 
-    if (device := choices.get("device", "cpu")) != "cpu":
-        check_device(device)
-    return Translator.load(path, others=others, say=aside, **choices)
+        if (device := choices.get("device", "cpu")) != "cpu":
+            check_device(device)
+        return Translator.load(path, others=others, say=aside, options=EngineOptions(**choices))
+    finally:
+        gc.enable()
 
 
 @app.command(short_help="Translate sentences, a file, or standard input.")
 def translate(
     model: ModelPath,
     text: Annotated[list[str] | None, typer.Argument(help="Sentences; without them, --input or stdin.")] = None,
-    input: Annotated[File, option("FILE", "One sentence a line; - is stdin.", "--input", "-i")] = None,
-    output: Annotated[File, option("FILE", "Write there instead of stdout.", "--output", "-o")] = None,
+    input: Annotated[File, option("FILE", "One sentence per line; - is stdin.", "--input", "-i")] = None,
+    output: Annotated[File, option("FILE", "Write to a file instead of stdout.", "--output", "-o")] = None,
     beam: Beam = None,
     length_penalty: Alpha = None,
-    n_best: Annotated[int | None, option("N", "How many translations of each sentence.")] = None,
-    sample: Annotated[bool, typer.Option("--sample", help="Draw instead of searching.")] = False,
+    n_best: Annotated[int | None, option("N", "Number of translations per sentence.")] = None,
+    sample: Annotated[bool, typer.Option("--sample", help="Sample instead of searching.")] = False,
     temperature: Annotated[float | None, option("T", "With --sample: 0 is greedy, 1 the model's own.")] = None,
-    top_k: Annotated[int | None, option("K", "With --sample: only the k likeliest tokens; 0 is all.")] = None,
-    top_p: Annotated[float | None, option("P", "With --sample: only the share p of the probability.")] = None,
-    seed: Annotated[int | None, option("N", "With --sample: the same seed draws the same.")] = None,
+    top_k: Annotated[int | None, option("K", "With --sample: the k likeliest tokens only; 0 is all.")] = None,
+    top_p: Annotated[float | None, option("P", "With --sample: likeliest tokens up to this probability.")] = None,
+    seed: Annotated[int | None, option("N", "With --sample: the same seed gives the same samples.")] = None,
     others: Annotated[Words, option("MODEL", "Another model over the same vocabulary; repeatable.", "--with")] = None,
-    mbr: Annotated[int | None, option("N", "Draw N (temperature 0.5), take the one most like the others.")] = None,
+    mbr: Annotated[int | None, option("N", "Sample N (temperature 0.5), return the one most like the others.")] = None,
     prefix: Annotated[str | None, option("TEXT", "How the translation begins.")] = None,
-    require: Annotated[Words, option("WORD", "A word or phrase that must be in it; repeatable.")] = None,
-    forbid_words: Annotated[Words, option("WORD", "One that must not; repeatable.", "--forbid")] = None,
-    alternatives: Annotated[int | None, option("N", "N ways to go on, at the first word or behind --prefix.")] = None,
-    min_length: Annotated[int | None, option("N", "Tokens before the end.")] = None,
-    no_repeat: Annotated[int | None, option("N", "No N tokens in a row twice.")] = None,
-    groups: Annotated[int | None, option("N", "Divide the beam into N parts that keep away from each other.")] = None,
-    diversity: Annotated[float | None, option("D", "With --groups: how far they keep away.")] = None,
-    coverage: Annotated[float | None, option("B", "What a source word costs that nobody looks at.")] = None,
-    align: Annotated[bool, typer.Option("--align", help="Also print which word comes from which: 0-0 1-2.")] = False,
-    stream: Annotated[bool, typer.Option("--stream", help="Print each word as soon as it is made (greedy).")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with an --output that was interrupted.")] = False,
+    require: Annotated[Words, option("WORD", "A word or phrase that must appear; repeatable.")] = None,
+    forbid_words: Annotated[Words, option("WORD", "A word or phrase that must not; repeatable.", "--forbid")] = None,
+    alternatives: Annotated[int | None, option("N", "N different ways to begin, or to continue --prefix.")] = None,
+    min_length: Annotated[int | None, option("N", "Least number of tokens.")] = None,
+    no_repeat: Annotated[int | None, option("N", "Never repeat an n-gram of this length.")] = None,
+    groups: Annotated[int | None, option("N", "Diverse beam search with N groups.")] = None,
+    diversity: Annotated[float | None, option("D", "With --groups: penalty for a token of another group.")] = None,
+    coverage: Annotated[float | None, option("B", "Penalty for source words that receive no attention.")] = None,
+    align: Annotated[bool, typer.Option("--align", help="Also print the word alignment: 0-0 1-2.")] = False,
+    stream: Annotated[bool, typer.Option("--stream", help="Print each word as it is decoded (greedy).")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an --output that was interrupted.")] = False,
     engine: Engine = "auto",
     precision: Precision = None,
     shortlist: Shortlist = False,
@@ -267,27 +275,25 @@ def translate(
     echo "Good morning!" | jumok translate runs/demo --n-best 3 --json
     """
     from jumok.cli.translate import Command
-    from jumok.config.search import Constraints, SearchKeywords
 
     command = Command(
-        text=text, input=input, output=output, alternatives=alternatives, stream=stream, resume=resume, align=align,
-        as_json=as_json,
+        text=text, input=input, output=output, prefix=prefix, require=require, forbid=forbid_words,
+        alternatives=alternatives, stream=stream, resume=resume, align=align, as_json=as_json,
     )  # fmt: skip
     search: SearchKeywords = {
         "beam": beam, "length_penalty": length_penalty, "n_best": n_best, "min_length": min_length,
         "no_repeat": no_repeat, "groups": groups, "diversity": diversity, "coverage": coverage, "sample": sample,
         "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "mbr": mbr,
     }  # fmt: skip
-    constraints = Constraints(prefix or "", tuple(require or ()), tuple(forbid_words or ()))
-    command.check(search, constraints)
-    translator = loaded(
+    command.check(search)
+    translator = load(
         model, others=others or (), device=device, engine=engine, precision=precision, shortlist=shortlist,
         deterministic=deterministic,
     )  # fmt: skip
-    command.run(translator, translator.options(**search), constraints)
+    command.run(translator, translator.options(**search))
 
 
-@app.command(short_help="The model's score of given translations.")
+@app.command(short_help="Score given translations with a model.")
 def score(
     model: ModelPath,
     source: Annotated[str, option("FILE", "Source sentences.")],
@@ -295,14 +301,14 @@ def score(
     as_json: Json = False,
     device: Device = "cpu",
 ) -> None:
-    """The model's score of given translations: log-probability and score with length penalty, a line each.
+    """Score given translations: log-probability, and score with length penalty, one line each.
 
     \b
     jumok score runs/tiny --source test.en --target test.de
     """
     from jumok.text.lines import read_pairs
 
-    translator = loaded(model, device=device)
+    translator = load(model, device=device)
     for chunk in chunks(read_pairs(source, target), 1_024):
         for scored in translator.score([s for s, _ in chunk], [t for _, t in chunk]):
             print(dumps(scored.to_json()) if as_json else f"{scored.log_probability:.4f}\t{scored.score:.4f}")
@@ -315,12 +321,14 @@ def evaluate(
     target: Annotated[File, option("FILE", "Their reference translations.")] = None,
     table: Annotated[File, option("FILE", "Or one .tsv or .jsonl with both.")] = None,
     compare: Annotated[File, option("FILE", "Another system's output, for a significance test.")] = None,
-    output: Annotated[File, option("FILE", "Write the translations there.", "--output", "-o")] = None,
-    tokenize: Annotated[str, option("NAME", "sacreBLEU's tokenizer; auto fits the script.")] = "auto",
+    output: Annotated[File, option("FILE", "Write the translations to a file.", "--output", "-o")] = None,
+    tokenize: Annotated[str, option("NAME", "sacreBLEU's tokenizer; auto chooses by script.")] = "auto",
     beam: Beam = None,
     length_penalty: Alpha = None,
-    ter: Annotated[bool, typer.Option("--ter", help="Also the translation edit rate, which takes longer.")] = False,
-    perplexity: Annotated[bool, typer.Option("--perplexity", help="Also that of the references; loads torch.")] = False,
+    ter: Annotated[bool, typer.Option("--ter", help="Also the translation edit rate (takes longer).")] = False,
+    perplexity: Annotated[
+        bool, typer.Option("--perplexity", help="Also the perplexity of the references (loads torch).")
+    ] = False,
     engine: Engine = "auto",
     precision: Precision = None,
     shortlist: Shortlist = False,
@@ -342,7 +350,7 @@ def evaluate(
 
     if perplexity and not is_installed("torch"):
         raise MissingPackage("--perplexity needs torch, which is not installed", hint=hint("torch"))
-    translator = loaded(
+    translator = load(
         model, device=device, engine=engine, precision=precision, shortlist=shortlist, deterministic=deterministic
     )
     with counting() as progress:
@@ -359,10 +367,10 @@ def evaluate(
 def look(
     model: ModelPath,
     text: Annotated[str, typer.Argument(help="A sentence.")],
-    translation: Annotated[str | None, option("TEXT", "Look at this one, not the model's own.")] = None,
+    translation: Annotated[str | None, option("TEXT", "Show this translation, not the model's own.")] = None,
     kind: Annotated[str, option("KIND", "cross, encoder or decoder.")] = "cross",
-    layer: Annotated[int | None, option("N", "From 1; without it, the mean of all.")] = None,
-    head: Annotated[int | None, option("N", "From 1; without it, the mean of all.")] = None,
+    layer: Annotated[int | None, option("N", "Number, from 1; default: the mean of all.")] = None,
+    head: Annotated[int | None, option("N", "Number, from 1; default: the mean of all.")] = None,
     html: Annotated[File, option("FILE", "Also write a page with every layer and head.")] = None,
     lang: Annotated[str, option("LANGUAGE", "Language of the page: en or ko.")] = "en",
     device: Device = "cpu",
@@ -377,12 +385,12 @@ def look(
     from jumok.text.lines import write_lines
 
     [text] = clean_arguments([text])
-    view = loaded(model, device=device).attention(text, translation)
+    view = load(model, device=device).attention(text, translation)
     if kind not in view.kinds:
         raise UnknownName("kind of attention", kind, view.kinds, where="in --kind")
     layers, heads = getattr(view, kind).shape[:2]
-    places = counted(layer, layers, "layer"), counted(head, heads, "head")
-    print(terminal(view, kind, layer=places[0], head=places[1], width=terminal_width(), color=sys.stdout.isatty()))
+    chosen = {"layer": counted(layer, layers, "layer"), "head": counted(head, heads, "head")}
+    print(terminal(view, kind, **chosen, width=terminal_width(), color=sys.stdout.isatty()))
     print(f"{view.text} → {view.translation}")
     if html is not None:
         page = attention_page([view], title=view.text, language=lang)

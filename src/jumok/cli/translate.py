@@ -1,6 +1,6 @@
-"""What `jumok translate` does: which options go together, where lines come from, how translations are shown and kept.
+"""What `jumok translate` does: which options go together, where lines come from, how translations are written.
 
-torch is not imported here: the fast engine starts without it.
+Imports are light here: a sentence from the command line needs no module that reads files.
 """
 
 import sys
@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jumok.cli.terminal import clean_arguments, dumps, forbid
 from jumok.config.search import Constraints, SamplingKeywords, SearchKeywords, SearchOptions
 from jumok.errors import MissingPackage, UsageError
 from jumok.extras import hint, is_installed
-from jumok.text.drafts import Draft
-from jumok.text.lines import digest, read_lines, write_lines
-from jumok.translation import Translation
-from jumok.translator import Translator
 
-CHUNK = 1_024  # lines that are translated together, where nobody waits for each
+if TYPE_CHECKING:
+    from jumok.translation import Translation
+    from jumok.translator import Translator
+
+CHUNK = 1_024  # lines that are translated together, unless a person waits for each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,20 +30,28 @@ class Command:
     text: list[str] | None
     input: str | None
     output: str | None
+    prefix: str | None
+    require: list[str] | None
+    forbid: list[str] | None
     alternatives: int | None
     stream: bool
     resume: bool
     align: bool
     as_json: bool
 
-    def check(self, search: SearchKeywords, constraints: Constraints) -> None:
+    @property
+    def constraints(self) -> Constraints:
+        """What translations must and must not contain."""
+        return Constraints(self.prefix or "", tuple(self.require or ()), tuple(self.forbid or ()))
+
+    def check(self, search: SearchKeywords) -> None:
         """Refuse options that would be ignored; a model need not be loaded for that."""
         n_best, alternatives = search.get("n_best"), self.alternatives
         self._check_torch()
         if not (search.get("sample") or search.get("mbr")):
             sampling = {name: search.get(name) for name in SamplingKeywords.__annotations__}
             forbid("without --sample or --mbr there is nothing to draw", sampling)
-        prefix, bound = {"prefix": constraints.prefix or None}, self._given(search, constraints)
+        prefix, bound = {"prefix": self.prefix or None}, self._list_given(search)
         if self.stream:
             others = {"beam": search.get("beam"), "n_best": n_best, "json": self.as_json or None, "output": self.output}
             why = "--stream gives out one greedy translation as it is made"
@@ -53,8 +61,8 @@ class Command:
         if self.text:
             forbid("the sentences are given already", {"input": self.input})
         if self.resume:
-            ranked = n_best if not self.as_json else None
-            others = {"n_best": ranked, "alternatives": alternatives, "stream": self.stream or None}
+            several = n_best if not self.as_json else None
+            others = {"n_best": several, "alternatives": alternatives, "stream": self.stream or None}
             forbid("--resume goes on with a file made from a file", others)
             if self.output is None or self.input in (None, "-"):
                 raise UsageError("--resume needs --input and --output files", where="in --resume")
@@ -66,42 +74,41 @@ class Command:
             what = f"--{name} needs torch, which is not installed"
             raise MissingPackage(what, where=f"in --{name}", hint=hint("torch"))
 
-    def _given(self, search: SearchKeywords, constraints: Constraints) -> dict[str, Any]:
-        """What else only an ordinary translation takes, by name; None where it was not given."""
+    def _list_given(self, search: SearchKeywords) -> dict[str, Any]:
+        """Return the other options that only an ordinary translation takes, by name; None where one is not given."""
         return {
-            "require": constraints.require or None, "forbid": constraints.forbid or None, "mbr": search.get("mbr"),
+            "require": self.require or None, "forbid": self.forbid or None, "mbr": search.get("mbr"),
             "align": self.align or None,
         }  # fmt: skip
 
-    def run(self, translator: Translator, options: SearchOptions, constraints: Constraints) -> None:
+    def run(self, translator: "Translator", options: SearchOptions) -> None:
         """Translate sentences, a file or stdin."""
         lines, alone = source_lines(self.text, self.input)
         if self.stream:
             stream_lines(translator, lines, options)
         elif self.alternatives is not None:
             for number, line in enumerate(lines):
-                for one in translator.alternatives(line, constraints.prefix, count=self.alternatives, options=options):
-                    print(dumps(one.to_json()) if self.as_json else f"{number}\t{ranked(one)}", flush=True)
+                for one in translator.alternatives(line, self.prefix or "", count=self.alternatives, options=options):
+                    print(dumps(one.to_json()) if self.as_json else f"{number}\t{with_score(one)}", flush=True)
         elif self.output is not None:
-            self.write(translator, lines, options, constraints)
+            self.write(translator, lines, options)
         else:
-            for line in self.show(translator, lines, options, constraints, chunk=1 if alone else CHUNK):
+            for line in self.show(translator, lines, options, chunk=1 if alone else CHUNK):
                 print(line, flush=True)
 
     def show(
         self,
-        translator: Translator,
+        translator: "Translator",
         lines: Iterator[str],
         options: SearchOptions,
-        constraints: Constraints,
         *,
         chunk: int = CHUNK,
         first: int = 0,
         progress: Callable[[int], None] = lambda sentences: None,
     ) -> Iterator[str]:
-        """Translations as lines: JSON, or the text; several of a sentence with its number and their scores."""
+        """Yield translations as lines: JSON, or the text; several of a sentence with its number and their scores."""
         translations = translator.lines(
-            lines, options=options, constraints=constraints, chunk=chunk, first=first, progress=progress,
+            lines, options=options, constraints=self.constraints, chunk=chunk, first=first, progress=progress,
             align=self.align, details=self.as_json,
         )  # fmt: skip
         for number, translation in enumerate(translations):
@@ -111,40 +118,43 @@ class Command:
             several = options.n_best > 1
             for one in (translation, *translation.alternatives) if several else (translation,):
                 links = f"\t{one.pharaoh}" if self.align else ""
-                yield (f"{number}\t{ranked(one)}" if several else one.text) + links
+                yield (f"{number}\t{with_score(one)}" if several else one.text) + links
 
-    def write(
-        self, translator: Translator, lines: Iterator[str], options: SearchOptions, constraints: Constraints
-    ) -> None:
-        """Into a file that is there whole or not at all; with `resume`, one that goes on where it was interrupted."""
+    def write(self, translator: "Translator", lines: Iterator[str], options: SearchOptions) -> None:
+        """Write a file, complete or not at all; with `resume`, continue one that was interrupted."""
+        from jumok.text.drafts import Draft
+        from jumok.text.lines import write_lines
+
         assert self.output is not None
         with counting() as progress:
             if not self.resume:
-                write_lines(self.output, self.show(translator, lines, options, constraints, progress=progress))
+                write_lines(self.output, self.show(translator, lines, options, progress=progress))
                 return
-            draft = Draft.begin(self.output, about=self.about(translator, options, constraints), resume=True)
+            draft = Draft.begin(self.output, about=self.about(translator, options), resume=True)
             progress(draft.lines)
             rest = islice(lines, draft.lines, None)
-            draft.write(self.show(translator, rest, options, constraints, first=draft.lines, progress=progress))
+            draft.write(self.show(translator, rest, options, first=draft.lines, progress=progress))
             draft.finish()
 
-    def about(self, translator: Translator, options: SearchOptions, constraints: Constraints) -> dict[str, Any]:
-        """What a translation depends on: another of these, and a draft is not continued."""
+    def about(self, translator: "Translator", options: SearchOptions) -> dict[str, Any]:
+        """Return all that the translations depend on: a draft made with other values is not continued."""
+        from jumok.text.lines import digest
+
         weights = [folder / "model.safetensors" for folder in translator.folders]
         how = {"align": self.align, "json": self.as_json, "engine": translator.engine_name}
         how["deterministic"] = translator.deterministic
-        option = asdict(options) | asdict(constraints) | how
+        option = asdict(options) | asdict(self.constraints) | how
         return {"model": digest(weights), "input": digest([self.input or "-"]), "option": option}
 
 
-def ranked(translation: Translation) -> str:
-    """A translation with its score."""
+def with_score(translation: "Translation") -> str:
+    """Return a line with a translation after its score."""
     return f"{translation.score:.4f}\t{translation.text}"
 
 
 @contextmanager
 def counting() -> Iterator[Callable[[int], None]]:
-    """Count sentences, and how many a second, on a terminal's stderr; elsewhere in silence."""
+    """Count sentences, and how many per second, on stderr if it is a terminal."""
     if not sys.stderr.isatty():
         yield lambda sentences: None
         return
@@ -164,16 +174,19 @@ def counting() -> Iterator[Callable[[int], None]]:
 
 
 def source_lines(text: list[str] | None, path: str | None) -> tuple[Iterator[str], bool]:
-    """The lines to translate, and whether they come one by one from a person who waits for each answer."""
+    """Return the lines to translate, and whether a person types them and waits for each answer."""
     if text:
         return iter(clean_arguments(text)), False
+    from jumok.text.lines import read_lines
+
     typed = path in (None, "-") and sys.stdin is not None and sys.stdin.isatty()
     if typed:
         print("type a sentence and Enter; Ctrl-D ends", file=sys.stderr)
     return read_lines(path or "-"), typed
 
 
-def stream_lines(translator: Translator, lines: Iterator[str], options: SearchOptions) -> None:
+def stream_lines(translator: "Translator", lines: Iterator[str], options: SearchOptions) -> None:
+    """Print the translation of each line piece by piece."""
     for line in lines:
         for piece in translator.stream(line, options=options):
             print(piece, end="", flush=True)

@@ -1,4 +1,4 @@
-"""What a translation is asked for: how to search, and what it must and must not say.  No torch.
+"""What is asked of a translation: how to search, and what it must and must not contain.  No torch.
 
     options = SearchOptions(beam=5, length_penalty=1.0)
     constraints = Constraints(prefix="The", forbid=("bicycle",))
@@ -20,7 +20,7 @@ MBR_TEMPERATURE = 0.5  # at 1 too many samples are far off (docs/log/2026-11-16-
 
 
 class SamplingKeywords(TypedDict, total=False):
-    """How to draw a token: see `SearchOptions`."""
+    """How to sample a token: see `SearchOptions`."""
 
     temperature: float | None
     top_k: int | None
@@ -57,22 +57,22 @@ class ConstraintKeywords(TypedDict, total=False):
 class SearchOptions:
     """How to search; the defaults are the paper's."""
 
-    beam: int = 4  # hypotheses kept at each step; 1 is greedy
+    beam: int = 4  # hypotheses at each step; 1 is greedy
     length_penalty: float = 0.6  # alpha of ((5 + n) / 6)^alpha: 0 prefers short, 1 long
     n_best: int = 1  # translations of each sentence
     extra_length: int = 50  # tokens that the output may be longer than the source
-    min_length: int = 0  # tokens before the end
-    no_repeat: int = 0  # no so many tokens in a row twice; 0 allows it
-    groups: int = 1  # parts of the beam that keep away from each other
-    diversity: float = 0.5  # how far, where there are several
-    coverage: float = 0.0  # what a source word that nobody attends to costs (Wu et al. 2016, beta)
-    exact: bool = False  # search on until no hypothesis can still win
-    sample: bool = False  # draw instead of searching
-    temperature: float = 1.0  # of drawing: 0 is greedy, 1 the model's own
-    top_k: int = 0  # draw among the k likeliest tokens; 0 is all
-    top_p: float = 1.0  # draw among the fewest tokens that hold a share p of the probability
-    seed: int = 1  # the same seed draws the same
-    mbr: int = 0  # draw so many and take the one most like the others; 0 does not
+    min_length: int = 0  # least number of tokens
+    no_repeat: int = 0  # length of n-grams that are never repeated; 0 allows all
+    groups: int = 1  # of a diverse beam search
+    diversity: float = 0.5  # penalty for a token of another group
+    coverage: float = 0.0  # penalty for source words that receive no attention (Wu et al. 2016, beta)
+    exact: bool = False  # search until no other hypothesis can win
+    sample: bool = False  # sample instead of searching
+    temperature: float = 1.0  # of sampling: 0 is greedy, 1 the model's own
+    top_k: int = 0  # sample among the k likeliest tokens; 0 is all
+    top_p: float = 1.0  # sample among the fewest tokens that hold a share p of the probability
+    seed: int = 1  # of sampling
+    mbr: int = 0  # samples of which the one most like the others is returned; 0 does not sample
 
     def __post_init__(self) -> None:
         checks = {
@@ -96,10 +96,10 @@ class SearchOptions:
                 raise UsageError(f"{name} is out of range", where=f"in {self}", hint=hint)
 
     def change(self, **keywords: Unpack[SearchKeywords]) -> SearchOptions:
-        """The same options with what is given and not None.
+        """Return the same options with what is given and not None.
 
-        Unless the beam is given it is as wide as `n_best` needs.  `mbr` draws, at temperature 0.5 unless another one is
-        given.
+        Unless the beam is given it is as wide as `n_best` needs.  `mbr` samples, at temperature 0.5 unless another one
+        is given.
         """
         check_names("search option", keywords, SearchKeywords.__annotations__)
         given: dict[str, Any] = {name: value for name, value in keywords.items() if value is not None}
@@ -118,7 +118,7 @@ HINTS = {
 
 @dataclass(frozen=True)
 class TokenConstraints:
-    """`Constraints` as an engine reads them: tokens that are said, and words that are not."""
+    """`Constraints` as an engine reads them: tokens that must appear, and words that must not."""
 
     prefix: tuple[int, ...] = ()
     require: tuple[tuple[int, ...], ...] = ()
@@ -135,7 +135,7 @@ UNCONSTRAINED = TokenConstraints()
 
 @dataclass(frozen=True)
 class Constraints:
-    """What one translation must and must not say."""
+    """What one translation must and must not contain."""
 
     prefix: str = ""  # how it begins
     require: tuple[str, ...] = ()  # words or phrases that are in it, in any order
@@ -146,7 +146,7 @@ class Constraints:
 
     @classmethod
     def of(cls, count: int, **keywords: Unpack[ConstraintKeywords]) -> list[Constraints]:
-        """The constraints of each of `count` texts, from keywords that hold for all of them or name one for each."""
+        """Return the constraints of each of `count` texts, from keywords that hold for all of them or for one each."""
         check_names("constraint", keywords, ConstraintKeywords.__annotations__)
         given = keywords.get("prefix") or ""
         prefixes = [given] * count if isinstance(given, str) else list(given)
@@ -157,7 +157,7 @@ class Constraints:
         return [cls(*each) for each in zip(prefixes, required, forbidden, strict=True)]
 
     def encode(self, encode: Callable[[str], Sequence[int]]) -> TokenConstraints:
-        """The same for an engine, with the subwords that `encode` makes of a text; what is empty says nothing."""
+        """Return the same for an engine, in the subwords that `encode` makes of a text; empty phrases are left out."""
         if not self:
             return UNCONSTRAINED
         phrases = (tuple(encode(phrase)) for phrase in self.require)
@@ -166,7 +166,7 @@ class Constraints:
 
 
 def _each(given: Sequence[str] | Sequence[Sequence[str]] | None, count: int) -> list[tuple[str, ...]]:
-    """The phrases of each of `count` texts."""
+    """Return the phrases of each of `count` texts."""
     if not given or isinstance(given[0], str):
         return [tuple(map(str, given or ()))] * count
     return [tuple(phrases) for phrases in given]

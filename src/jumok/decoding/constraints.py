@@ -1,10 +1,9 @@
 """Beam search for translations in which given phrases must appear, each once at least, in any order.
 
 Dynamic beam allocation (Post and Vilar 2018): at every step the hypotheses of a sentence also try the next token of
-each phrase that is still missing, and the beam is divided between hypotheses that have met as many tokens of the
-phrases (a bank each), so that those that are ahead are not crowded out by those that are likely.  A sentence may end
-when all of its phrases are met.  A beam with a place for every bank always gets there: the farthest hypothesis can go
-on with what it lacks.
+each phrase that is still missing.  Hypotheses that contain equally many tokens of the phrases form a bank, and the beam
+is divided between the banks, so that likely hypotheses do not crowd out those that have met more of the phrases.  A
+sentence may end when all of its phrases are met, which a beam with a slot for every bank always reaches.
 
 Scores are the model's, as everywhere.  Shapes   N rows (hypotheses) · V vocabulary
 """
@@ -29,14 +28,14 @@ Phrase = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Progress:
+class PhraseProgress:
     """Which phrases are still missing, and how far into one of them the hypothesis is."""
 
     missing: tuple[Phrase, ...]
     inside: Phrase = ()  # the phrase that has begun
-    done: int = 0  # tokens of it
-    met: int = 0  # tokens of whole phrases
-    closed: bool = False  # the last token was the end of a phrase, so a new word must begin
+    done: int = 0  # its tokens so far
+    met: int = 0  # tokens of complete phrases
+    closed: bool = False  # the last token completed a phrase, so a new word must begin
 
     @property
     def bank(self) -> int:
@@ -46,35 +45,35 @@ class Progress:
     def complete(self) -> bool:
         return not self.missing
 
-    def wanted(self) -> set[int]:
-        """Tokens that bring it on."""
+    def next_tokens(self) -> set[int]:
+        """Return the tokens that continue a phrase, or begin one."""
         return {self.inside[self.done]} if self.inside else {phrase[0] for phrase in self.missing}
 
-    def after(self, token: int) -> Progress:
-        """One token later; a phrase that breaks off is missing as before, and another may begin at once."""
+    def after(self, token: int) -> PhraseProgress:
+        """Return the progress one token later; a phrase that breaks off is missing again, and another may begin."""
         if self.inside and self.inside[self.done] == token:
             return self._at(self.inside, self.done + 1)
         for phrase in self.missing:
             if phrase[0] == token:
                 return self._at(phrase, 1)
-        return Progress(self.missing, met=self.met)
+        return PhraseProgress(self.missing, met=self.met)
 
-    def _at(self, phrase: Phrase, done: int) -> Progress:
+    def _at(self, phrase: Phrase, done: int) -> PhraseProgress:
         if done < len(phrase):
             return replace(self, inside=phrase, done=done, closed=False)
         left = list(self.missing)
         left.remove(phrase)
-        return Progress(tuple(left), met=self.met + len(phrase), closed=True)
+        return PhraseProgress(tuple(left), met=self.met + len(phrase), closed=True)
 
 
 @dataclass(frozen=True)
-class Living:
-    """A hypothesis that goes on."""
+class PartialHypothesis:
+    """A hypothesis that has not ended."""
 
     ids: tuple[int, ...]
     total: float
     gains: tuple[float, ...]
-    progress: Progress
+    progress: PhraseProgress
 
 
 class Candidate(NamedTuple):
@@ -82,11 +81,11 @@ class Candidate(NamedTuple):
     row: int  # among the rows of its sentence
     token: int
     gain: float
-    progress: Progress
+    progress: PhraseProgress
 
 
 @torch.inference_mode()
-def constrained(
+def search_with_phrases(
     step: Step,
     state: State,
     limits: Sequence[int],
@@ -97,52 +96,55 @@ def constrained(
     inner: Tensor | None = None,
     device: torch.device | None = None,
 ) -> list[list[Hypothesis]]:
-    """The n best hypotheses of each sentence that hold all of phrases[b], best first.
+    """Return the n best hypotheses of each sentence that contain all of phrases[b], best first.
 
-    A sentence has as many places as the beam and one for each token of its phrases.  `inner` (V,) is True for tokens
+    A sentence has as many slots as the beam and one for each token of its phrases.  `inner` (V,) is True for tokens
     that continue a word: none of them follows a phrase.  Limits grow where the phrases alone would not fit.
     """
-    places = [options.beam + sum(map(len, wanted)) for wanted in phrases]
+    slots = [options.beam + sum(map(len, wanted)) for wanted in phrases]
     limits = [max(limit, 2 * sum(map(len, wanted)) + 2) for limit, wanted in zip(limits, phrases, strict=True)]
-    living = {b: [Living((), 0.0, (), Progress(tuple(map(tuple, wanted))))] for b, wanted in enumerate(phrases)}
+    partial = {
+        b: [PartialHypothesis((), 0.0, (), PhraseProgress(tuple(map(tuple, wanted))))]
+        for b, wanted in enumerate(phrases)
+    }
     ended: list[list[Hypothesis]] = [[] for _ in phrases]
     token = torch.full((len(phrases),), START, device=device)
     for t in range(max(limits)):
         logits, state = step(token, state)
-        now = moment(t, living, device)
+        now = make_moment(t, partial, device)
         normalizer = forbid(logits, rules, now)
         logits -= normalizer
-        logs = close(logits, living, inner)  # (N, V)
-        top, likeliest = logs.topk(min(2 * max(places), logs.shape[1]), dim=-1)  # (N, C)
+        logs = forbid_incomplete(logits, partial, inner)  # (N, V)
+        top, likeliest = logs.topk(min(2 * max(slots), logs.shape[1]), dim=-1)  # (N, C)
         rows, tokens, first = [], [], 0
-        following: dict[int, list[Living]] = {}
-        for b, before in living.items():
+        following: dict[int, list[PartialHypothesis]] = {}
+        for b, before in partial.items():
             block = slice(first, first + len(before))
-            own = slice(2 * places[b])  # not as many as a neighbour with longer phrases has
-            found = expand(before, logs[block], top[block, own].tolist(), likeliest[block, own].tolist())
+            own = slice(2 * slots[b])  # another sentence of the batch may have more
+            expanded = expand(before, logs[block], top[block, own].tolist(), likeliest[block, own].tolist())
             last = t + 1 >= limits[b]
             # A complete hypothesis may end whatever the rank of END (docs/log/2026-11-16-constrained-search.md).
-            ending = [c for c in found if c.progress.complete and (c.token == END or last)]
-            for c in heapq.nlargest(places[b], ending):
-                ended[b].append(hypothesis(extend(before[c.row], c), options.length_penalty))
-            going = [] if last else allocate([c for c in found if c.token != END], places[b])
-            if going and not finished(ended[b], going, limits[b], t, options):
+            ending = [c for c in expanded if c.progress.complete and (c.token == END or last)]
+            for c in heapq.nlargest(slots[b], ending):
+                ended[b].append(end(extend(before[c.row], c), options.length_penalty))
+            going = [] if last else allocate([c for c in expanded if c.token != END], slots[b])
+            if going and not is_finished(ended[b], going, limits[b], t, options):
                 following[b] = [extend(before[c.row], c) for c in going]
                 rows += [first + c.row for c in going]
                 tokens += [c.token for c in going]
             first += len(before)
-        living = following
-        if not living:
+        partial = following
+        if not partial:
             break
         token = torch.tensor(tokens, device=device)
         state = state.select(torch.tensor(rows, device=device))
-    return [sorted(found, key=lambda h: -h.score)[: options.n_best] for found in ended]
+    return [sorted(several, key=lambda h: -h.score)[: options.n_best] for several in ended]
 
 
-def moment(step: int, living: dict[int, list[Living]], device: torch.device | None) -> Moment:
-    """What rules may know of these rows."""
-    history = [one.ids for rows in living.values() for one in rows]
-    sentence = [b for b, rows in living.items() for _ in rows]
+def make_moment(step: int, partial: dict[int, list[PartialHypothesis]], device: torch.device | None) -> Moment:
+    """Return what rules may know of these rows."""
+    history = [one.ids for rows in partial.values() for one in rows]
+    sentence = [b for b, rows in partial.items() for _ in rows]
     return Moment(
         step,
         torch.tensor(history, dtype=torch.long, device=device).view(len(history), step),
@@ -150,9 +152,9 @@ def moment(step: int, living: dict[int, list[Living]], device: torch.device | No
     )
 
 
-def close(logs: Tensor, living: dict[int, list[Living]], inner: Tensor | None) -> Tensor:
-    """No word goes on behind a phrase, and no sentence ends before it has all of its phrases."""
-    flat = [one.progress for rows in living.values() for one in rows]
+def forbid_incomplete(logs: Tensor, partial: dict[int, list[PartialHypothesis]], inner: Tensor | None) -> Tensor:
+    """Forbid that a word continues after a phrase, and that a sentence ends before it has all of its phrases."""
+    flat = [one.progress for rows in partial.values() for one in rows]
     closed = torch.tensor([one.closed for one in flat], device=logs.device)
     open_ = torch.tensor([not one.complete for one in flat], device=logs.device)
     if inner is not None:
@@ -161,50 +163,52 @@ def close(logs: Tensor, living: dict[int, list[Living]], inner: Tensor | None) -
     return logs
 
 
-def expand(before: Sequence[Living], logs: Tensor, top: list[list[float]], tokens: list[list[int]]) -> list[Candidate]:
-    """The likeliest continuations of every row, and those that its phrases ask for."""
-    found = []
+def expand(
+    before: Sequence[PartialHypothesis], logs: Tensor, top: list[list[float]], tokens: list[list[int]]
+) -> list[Candidate]:
+    """Return the likeliest continuations of every row, and those that its phrases ask for."""
+    expanded = []
     for row, one in enumerate(before):
         gains = dict(zip(tokens[row], top[row], strict=True))
-        for token in one.progress.wanted() - gains.keys() if one.progress.missing else ():
+        for token in one.progress.next_tokens() - gains.keys() if one.progress.missing else ():
             gains[token] = float(logs[row, token])
         for token, gain in gains.items():
             if gain > MINUS:
-                found.append(Candidate(one.total + gain, row, token, gain, one.progress.after(token)))
-    return found
+                expanded.append(Candidate(one.total + gain, row, token, gain, one.progress.after(token)))
+    return expanded
 
 
-def allocate(found: Sequence[Candidate], places: int) -> list[Candidate]:
-    """The candidates that live on: banks share the places evenly, and what one cannot fill the others get."""
+def allocate(expanded: Sequence[Candidate], slots: int) -> list[Candidate]:
+    """Return the candidates to continue: banks share the slots evenly, and leave to others what they cannot fill."""
     banks: dict[int, list[Candidate]] = {}
-    for one in sorted(found, key=lambda c: -c.total):
+    for one in sorted(expanded, key=lambda c: -c.total):
         banks.setdefault(one.progress.bank, []).append(one)
     chosen: list[Candidate] = []
     waiting = sorted(banks, reverse=True)  # those that are ahead choose first
-    while waiting and len(chosen) < places:
-        share = max(1, (places - len(chosen)) // len(waiting))
+    while waiting and len(chosen) < slots:
+        share = max(1, (slots - len(chosen)) // len(waiting))
         for bank in waiting:
-            take = min(share, places - len(chosen))
+            take = min(share, slots - len(chosen))
             chosen += banks[bank][:take]
             banks[bank] = banks[bank][take:]
         waiting = [bank for bank in waiting if banks[bank]]
     return sorted(chosen, key=lambda c: -c.total)
 
 
-def finished(
+def is_finished(
     ended: Sequence[Hypothesis], going: Sequence[Candidate], limit: int, t: int, options: SearchOptions
 ) -> bool:
-    """As in `beam`: nothing that lives can beat the best that ended."""
+    """Return whether no candidate can beat the best that have ended, as in `search.beam`."""
     if len(ended) < options.n_best:
         return False
-    kept = sorted((one.score for one in ended), reverse=True)[options.n_best - 1]
+    worst = sorted((one.score for one in ended), reverse=True)[options.n_best - 1]
     longest = t + 2 if len(ended) >= options.beam else limit
-    return kept >= penalize(max(c.total for c in going), longest, options.length_penalty)
+    return worst >= penalize(max(c.total for c in going), longest, options.length_penalty)
 
 
-def extend(one: Living, by: Candidate) -> Living:
-    return Living((*one.ids, by.token), by.total, (*one.gains, by.gain), by.progress)
+def extend(one: PartialHypothesis, by: Candidate) -> PartialHypothesis:
+    return PartialHypothesis((*one.ids, by.token), by.total, (*one.gains, by.gain), by.progress)
 
 
-def hypothesis(one: Living, length_penalty: float) -> Hypothesis:
+def end(one: PartialHypothesis, length_penalty: float) -> Hypothesis:
     return Hypothesis(one.ids, penalize(one.total, len(one.ids), length_penalty), one.total, one.gains)

@@ -1,4 +1,4 @@
-"""Several models as one: the mean of their probabilities at every step.  Search does not notice."""
+"""Several models as one: the mean of their probabilities at every step; search sees one model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class EnsembleState:
 
 
 class Ensemble:
-    """Models that share their vocabularies, as one that searches and scores; logits are log-probabilities."""
+    """Models over the same vocabularies, as one that searches and scores; logits are log-probabilities."""
 
     def __init__(self, models: Sequence[Seq2Seq]) -> None:
         self.models = list(models)
@@ -36,7 +36,7 @@ class Ensemble:
         return self.mean([logits for logits, _ in steps]), EnsembleState([after for _, after in steps])
 
     def hidden(self, source: Tensor, target: Tensor) -> Tensor:
-        """The hidden states of all models side by side."""
+        """Return the hidden states of all models, concatenated."""
         return torch.cat([model.hidden(source, target) for model in self.models], dim=-1)
 
     def project(self, hidden: Tensor) -> Tensor:
@@ -45,10 +45,10 @@ class Ensemble:
         return self.mean([model.project(part) for model, part in parts])
 
     def attention(self, source: Tensor, target: Tensor) -> Attention:
-        """The first model's: maps of different models have no mean."""
+        """Return the first model's maps: those of different models have no mean."""
         return self.models[0].attention(source, target)
 
     def mean(self, logits: Sequence[Tensor]) -> Tensor:
-        """The logarithm of the mean of the probabilities."""
+        """Return the logarithm of the mean of the probabilities."""
         logs = torch.stack([one.log_softmax(dim=-1) for one in logits])
         return logs.logsumexp(dim=0) - math.log(len(logits))

@@ -1,4 +1,4 @@
-"""The search as data: every continuation that a beam looked at, what became of it, and where it came from.
+"""The search as data: every continuation that a beam considered, its parent and its fate.
 
 graph = Graph()
 beam(step, state, limits, SearchOptions(beam=5), watch=graph.grow)
@@ -15,7 +15,7 @@ ROOT = -1
 
 
 class Node(NamedTuple):
-    """One continuation: `parent` is the place of the node before it in the list, ROOT for the first token."""
+    """One continuation: `parent` is the index of the node before it in the list, ROOT for the first token."""
 
     parent: int
     step: int
@@ -35,7 +35,7 @@ class Expansion(NamedTuple):
     gains: list[float]
     totals: list[float]
     ended: list[bool]
-    kept: list[int]  # the candidates that live on, in the order of their rows
+    continued: list[int]  # the candidates that the beam continues, in the order of their rows
 
 
 @dataclass
@@ -43,21 +43,22 @@ class Graph:
     """All nodes of every sentence."""
 
     sentences: dict[int, list[Node]] = field(default_factory=dict)
-    rows: dict[int, list[int]] = field(default_factory=dict)  # the node that each row has come to
+    rows: dict[int, list[int]] = field(default_factory=dict)  # the node of each row
 
     def grow(self, now: Expansion) -> None:
+        """Add the nodes of one step of a sentence."""
         nodes = self.sentences.setdefault(now.sentence, [])
         rows = self.rows.get(now.sentence) or [ROOT] * (1 + max(now.origin, default=0))
         first = len(nodes)
-        for place, (origin, token, gain, total) in enumerate(
+        for index, (origin, token, gain, total) in enumerate(
             zip(now.origin, now.tokens, now.gains, now.totals, strict=True)
         ):
-            fate: Fate = "ended" if now.ended[place] else "living" if place in now.kept else "pruned"
+            fate: Fate = "ended" if now.ended[index] else "living" if index in now.continued else "pruned"
             nodes.append(Node(rows[origin], now.step, token, gain, total, fate))
-        self.rows[now.sentence] = [first + place for place in now.kept]
+        self.rows[now.sentence] = [first + index for index in now.continued]
 
     def path(self, sentence: int, node: int) -> list[int]:
-        """The tokens from the first to this node's."""
+        """Return the tokens from the first to this node's."""
         tokens: list[int] = []
         while node != ROOT:
             tokens.append(self.sentences[sentence][node].token)

@@ -1,4 +1,4 @@
-"""What search gives out, whichever engine searches; no torch."""
+"""The result of a search, whichever engine searches; no torch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NEVER = (PAD, UNKNOWN, START, *range(4, SPECIALS))  # no output holds these
 class Hypothesis:
     """Output ids without START, with END where it was reached; `score` is what search ranked by.
 
-    What was found without probabilities is not `scored`: its numbers are nan.
+    One that was found without probabilities is not `scored`: its numbers are nan.
     """
 
     ids: tuple[int, ...]
@@ -34,20 +34,20 @@ class Hypothesis:
 
     @classmethod
     def scored_by(cls, ids: Sequence[int], token_scores: Sequence[float], length_penalty: float) -> Hypothesis:
-        """The hypothesis with these tokens and their log-probabilities, which add up to its own."""
+        """Return the hypothesis with these tokens and their log-probabilities, which add up to its own."""
         total = sum(token_scores)
         return cls(tuple(ids), penalize(total, len(ids), length_penalty), total, tuple(token_scores))
 
 
 def penalize(log_probability: float, length: int, length_penalty: float) -> float:
-    """log P / ((5 + n) / 6)^alpha (Wu et al. 2016), where alpha is the length penalty and n counts the END."""
+    """Return log P / ((5 + n) / 6)^alpha (Wu et al. 2016), where alpha is the length penalty and n counts the END."""
     return log_probability / float(((5.0 + length) / 6.0) ** length_penalty)
 
 
 def rank(
     hypotheses: Iterable[tuple[tuple[int, ...], float, tuple[float, ...]]], length_penalty: float
 ) -> list[Hypothesis]:
-    """Hypotheses of (ids, log P, log-probability of each token), best first."""
+    """Return hypotheses, best first, from (ids, log P, log-probability of each token)."""
     made = [
         Hypothesis(ids, penalize(total, len(ids), length_penalty), total, gains) for ids, total, gains in hypotheses
     ]

@@ -1,4 +1,4 @@
-"""What a hypothesis may not do next: rules over candidates, applied after the softmax so that scores stay the model's.
+"""Rules for the next token of a hypothesis, applied after the softmax so that scores stay the model's.
 
 A rule gets the logits (N, V) of a step and what is known then, and sets what is forbidden to minus infinity in place.
 
@@ -22,7 +22,7 @@ MINUS = -float("inf")
 
 @dataclass(frozen=True)
 class Moment:
-    """What a rule may know: the number of the step, the tokens of every row so far, and whose rows they are."""
+    """What a rule may know: the step, the tokens of every row so far, and the sentence of each row."""
 
     step: int
     history: Tensor  # (N, t)
@@ -30,11 +30,11 @@ class Moment:
 
 
 Rule = Callable[[Tensor, Moment], None]
-Ruling = Callable[[Sequence[int], Sequence[int]], Rule]  # for sentences by their rows, and the longest they may become
+Ruling = Callable[[Sequence[int], Sequence[int]], Rule]  # from the rows of sentences and their limits
 
 
 def of_copies(rule: Rule, origin: Tensor) -> Rule:
-    """The rule where sentence b is a copy of sentence origin[b] of those that the rule was made for."""
+    """Return a rule for copies of sentences: copy b is of sentence origin[b]."""
     return lambda logits, now: rule(logits, replace(now, sentence=origin[now.sentence]))
 
 
@@ -70,31 +70,32 @@ def begin_with(prefixes: Sequence[Sequence[int]]) -> Rule:
             return
         wanted = table.to(logits.device)[now.sentence, now.step]  # (N,) or -1
         bound = (wanted >= 0).nonzero().squeeze(1)
-        kept = logits[bound, wanted[bound]]
+        allowed = logits[bound, wanted[bound]]
         logits[bound] = MINUS
-        logits[bound, wanted[bound]] = kept
+        logits[bound, wanted[bound]] = allowed
 
     return rule
 
 
 def no_repeats(size: int) -> Rule:
-    """No `size` tokens in a row come twice."""
+    """Forbid that an n-gram of this size comes twice."""
 
     def rule(logits: Tensor, now: Moment) -> None:
         for row, history in enumerate(now.history.tolist()):
             tail = history[len(history) - size + 1 :]
-            said = [history[i + size - 1] for i in range(len(history) - size + 1) if history[i : i + size - 1] == tail]
-            logits[row, said] = MINUS
+            repeated = [
+                history[i + size - 1] for i in range(len(history) - size + 1) if history[i : i + size - 1] == tail
+            ]
+            logits[row, repeated] = MINUS
 
     return rule
 
 
 class Words:
-    """Words that may not be said, whatever subwords they are put together from.
+    """Forbids words, whatever subwords they consist of.
 
-    For every place in a word that a text may have come to, `Words` knows the tokens that would finish it there, and
-    those are forbidden.  "dogs" can be said where "dog" cannot, but not as "dog" and "s": a hypothesis that had come to
-    "dog" could only go on with whatever makes another word of it.
+    Wherever a text may end inside a word, the tokens that would complete the word are forbidden.  "dogs" is allowed
+    where "dog" is forbidden, but not as "dog" and "s", because "dog" alone is never completed.
     `surfaces` are the tokens as text, words beginning with a space.
     """
 
@@ -104,13 +105,13 @@ class Words:
         self.within = cache(self._within)
 
     def _finishing(self, word: str, done: int) -> list[int]:
-        """Tokens that finish a word of which `done` characters stand, and say nothing more or something apart."""
+        """Return tokens that complete a word of which `done` characters are there, followed at most by another word."""
         rest = word[done:]
-        behind = ((token, text[len(rest) :]) for token, text in enumerate(self.surfaces) if text.startswith(rest))
-        return [token for token, more in behind if not more or parts(word[-1], more[0])]
+        after = ((token, text[len(rest) :]) for token, text in enumerate(self.surfaces) if text.startswith(rest))
+        return [token for token, more in after if not more or parts(word[-1], more[0])]
 
     def _within(self, word: str) -> list[int]:
-        """Tokens that hold the word and the end of what is before it."""
+        """Return tokens that contain the word after something else."""
         sought = re.compile(re.escape(word))
         return [
             token
@@ -119,20 +120,21 @@ class Words:
         ]
 
     def text(self, tokens: Sequence[int]) -> str:
+        """Return the text of tokens."""
         return "".join(self.surfaces[token] for token in tokens)
 
     def forbidden(self, tokens: Sequence[int], word: str) -> list[int]:
-        """What may not follow these tokens, so that the word is not said."""
+        """Return the tokens that may not follow these, lest the word appear."""
         text = " " + self.text(tokens)
-        found = list(self.within(word))
+        forbidden = list(self.within(word))
         for done in range(min(len(word) - 1, len(text)) + 1):
             start = len(text) - done
             if text.endswith(word[:done]) and (start == 0 or parts(text[start - 1], word[0])):
-                found += self.finishing(word, done)
-        return found
+                forbidden += self.finishing(word, done)
+        return forbidden
 
     def rule(self, words: Sequence[Sequence[str]]) -> Rule:
-        """Sentence b does not say any of words[b]."""
+        """Return the rule that sentence b contains none of words[b]."""
 
         def rule(logits: Tensor, now: Moment) -> None:
             for row, (sentence, history) in enumerate(zip(now.sentence.tolist(), now.history.tolist(), strict=True)):

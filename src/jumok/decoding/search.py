@@ -3,8 +3,8 @@
 Paper: section 6.1: beam 4, length penalty alpha 0.6 in the form score = log P / ((5 + n) / 6)^alpha (Wu et al. 2016),
 output at most 50 longer than the input, ended early when possible.  n counts the tokens of the output with its END.
 
-Rows are the hypotheses of all sentences, neighbours of one sentence together.  A sentence that has what it wants
-leaves; the state is narrowed to those that go on.
+Rows are the hypotheses of all sentences, those of one sentence together.  When a sentence is done, its rows are
+removed from the state.
 
 Shapes   B sentences · W beam · N = B·W rows · V vocabulary · C candidates
 """
@@ -29,7 +29,7 @@ Step = Callable[[Tensor, State], tuple[Tensor, State]]
 
 
 def forbid(logits: Tensor, rules: Sequence[Rule], now: Moment, never: Sequence[int] = NEVER) -> Tensor:
-    """Close what may not follow, in place; the logarithm (N, 1) of what all tokens together had before."""
+    """Set forbidden logits to minus infinity, in place; return the log-normaliser (N, 1) of all tokens before that."""
     normalizer = ops.normalizer(logits)  # (N, 1)
     logits[:, list(never)] = MINUS
     for rule in rules:
@@ -38,7 +38,7 @@ def forbid(logits: Tensor, rules: Sequence[Rule], now: Moment, never: Sequence[i
 
 
 def candidates(logits: Tensor, count: int, rules: Sequence[Rule], now: Moment) -> tuple[Tensor, Tensor]:
-    """Log-probabilities and tokens (N, C) of the likeliest allowed continuations of every row."""
+    """Return log-probabilities and tokens (N, C) of the likeliest allowed continuations of every row."""
     if not rules:
         return ops.likeliest(logits, count, torch.tensor(NEVER, device=logits.device))
     normalizer = forbid(logits, rules, now)  # (N, 1)
@@ -55,20 +55,21 @@ class Candidates(NamedTuple):
     gain: Tensor  # (B, C) log-probability of the token
     total: Tensor  # (B, C) log P of all tokens so far
 
-    def take(self, places: Tensor) -> Candidates:
-        """Those at these places (B, ·)."""
+    def take(self, indices: Tensor) -> Candidates:
+        """Return the candidates at these indices (B, ·)."""
         sides = (self.origin, self.tokens, self.gain, self.total)
-        return Candidates(self.number, *(side.gather(1, places) for side in sides))
+        return Candidates(self.number, *(side.gather(1, indices) for side in sides))
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """In which order a sentence's candidates come: `places` (B, count) of the first `count` of (B, ·), best first.
+    """The order of a sentence's candidates.
 
-    `spare` are the candidates of each hypothesis that it wants beyond twice the beam.
+    `best` gets their log P, their tokens (B, ·), their sentences (B,) and a count, and returns the indices (B, count)
+    of the best.  It needs `spare` candidates of each hypothesis beyond twice the beam.
     """
 
-    places: Callable[[Tensor, Tensor, Tensor, int], Tensor]  # of their log P, their tokens and their sentences
+    best: Callable[[Tensor, Tensor, Tensor, int], Tensor]
     spare: int = 0
 
 
@@ -79,7 +80,7 @@ def keep_apart(groups: int, strength: float, spare: int) -> Ranking:
     """Diverse beams (Vijayakumar et al. 2016): block b belongs to sentence b // groups, and a token that an earlier
     group of the sentence has taken at this step ranks lower by `strength`.  Scores stay the model's."""
 
-    def places(total: Tensor, tokens: Tensor, number: Tensor, count: int) -> Tensor:
+    def best(total: Tensor, tokens: Tensor, number: Tensor, count: int) -> Tensor:
         chosen = torch.empty(len(total), count, dtype=torch.long, device=total.device)
         taken: dict[int, list[int]] = {}
         for group in range(groups):
@@ -90,12 +91,12 @@ def keep_apart(groups: int, strength: float, spare: int) -> Ranking:
                 before += tokens[block][chosen[block][: count // 2]].tolist()
         return chosen
 
-    return Ranking(places, spare)
+    return Ranking(best, spare)
 
 
 @dataclass
-class Living:
-    """The hypotheses of the sentences that go on, W of each."""
+class Beams:
+    """The hypotheses of the sentences that are not done yet, W of each."""
 
     number: Tensor  # (B,) which sentence row block b is
     limit: Tensor  # (B,) the longest it may become
@@ -105,7 +106,7 @@ class Living:
     gains: Tensor  # (B, W, t) log-probability of each token
 
     @classmethod
-    def begin(cls, limits: Sequence[int], width: int, device: torch.device | None) -> Living:
+    def begin(cls, limits: Sequence[int], width: int, device: torch.device | None) -> Beams:
         count = len(limits)
         score = torch.full((count, width), MINUS, device=device)  # (B, W)
         score[:, 0] = 0.0
@@ -117,24 +118,24 @@ class Living:
         )  # fmt: skip
 
     def expand(self, logits: Tensor, rules: Sequence[Rule], ranking: Ranking) -> Candidates:
-        """Twice as many candidates as the beam is wide, so that as many are left when half of them end."""
+        """Return twice as many candidates as the beam is wide, so that W are left even if half of them end."""
         count, width = self.score.shape
         now = Moment(self.history.shape[2], self.history.flatten(0, 1), self.number.repeat_interleave(width))
         gain, tokens = candidates(logits, 2 * width + ranking.spare, rules, now)  # (N, C)
         each = gain.shape[-1]
         total, tokens, gain = (x.view(count, width * each) for x in (self.score.view(-1, 1) + gain, tokens, gain))
-        places = ranking.places(total, tokens, self.number, min(2 * width, width * each))  # (B, C)
-        total, tokens, gain = (x.gather(1, places) for x in (total, tokens, gain))  # (B, C)
-        return Candidates(self.number, places // each, tokens, gain, total)
+        indices = ranking.best(total, tokens, self.number, min(2 * width, width * each))  # (B, C)
+        total, tokens, gain = (x.gather(1, indices) for x in (total, tokens, gain))  # (B, C)
+        return Candidates(self.number, indices // each, tokens, gain, total)
 
-    def follow(self, chosen: Candidates, score: Tensor, keep: Tensor) -> tuple[Living, Tensor]:
-        """The sentences `keep` one token later, where (B, W) candidates were chosen, and the rows of the state."""
+    def follow(self, chosen: Candidates, score: Tensor, keep: Tensor) -> tuple[Beams, Tensor]:
+        """Return the beams of the sentences `keep` after the chosen candidates (B, W), and their rows of the state."""
         history, gains = (
             torch.cat([_follow(past, chosen.origin), new[:, :, None]], dim=2)[keep]
             for past, new in ((self.history, chosen.tokens), (self.gains, chosen.gain))
         )
         first = torch.arange(len(self.number), device=self.number.device)[:, None] * score.shape[1]
-        after = Living(self.number[keep], self.limit[keep], score[keep], chosen.tokens[keep].flatten(), history, gains)
+        after = Beams(self.number[keep], self.limit[keep], score[keep], chosen.tokens[keep].flatten(), history, gains)
         return after, (chosen.origin + first)[keep].flatten()
 
 
@@ -150,28 +151,28 @@ def beam(
     watch: Callable[[Expansion], None] | None = None,
     device: torch.device | None = None,
 ) -> list[list[Hypothesis]]:
-    """The n best hypotheses of each sentence, best first; limits[b] is the longest output of sentence b.
+    """Return the n best hypotheses of each sentence, best first; limits[b] is the longest output of sentence b.
 
-    A sentence is done when no living hypothesis can still beat the best that ended: its log P only falls, so its
+    A sentence is done when no hypothesis that is still open can beat the best that ended: its log P only falls, so its
     score can never exceed log P / penalty(limit).  Once as many hypotheses as the beam is wide have ended, it is enough
-    that none would beat them by ending now; exact search does without this short cut.  `watch` is told of every step.
+    that none would beat them by ending now; exact search does without this short cut.  `watch` gets every step.
     """
     width = options.beam
     if width == 1 and options.n_best == 1 and ranking is HIGHEST and watch is None:
         return [[h] for h in greedy(step, state, limits, options, rules=rules, device=device)]
     state = state.select(torch.arange(len(limits), device=device).repeat_interleave(width))
-    living = Living.begin(limits, width, device)
+    beams = Beams.begin(limits, width, device)
     ended: list[list[Hypothesis]] = [[] for _ in limits]
     for t in range(max(limits)):
-        logits, state = step(living.token, state)
-        now = living.expand(logits, rules, ranking)
-        last = t + 1 >= living.limit  # (B,) no more room after this token
+        logits, state = step(beams.token, state)
+        now = beams.expand(logits, rules, ranking)
+        last = t + 1 >= beams.limit  # (B,) no token after this one
         ending = (now.tokens == END) & (now.total > MINUS)
         ending[:, width:] = False  # only the first W candidates may end
         first = torch.arange(now.total.shape[1], device=device) < width
         closing = ending | (last[:, None] & (now.total > MINUS) & first)
         if closing.any():
-            _collect(closing, now, living, ended, options.length_penalty)
+            _collect(closing, now, beams, ended, options.length_penalty)
         dead = (now.tokens == END) | (now.total == MINUS)  # (B, C)
         order = dead.byte().argsort(dim=-1, stable=True)[:, :width]  # (B, W)
         if watch is not None:
@@ -181,22 +182,22 @@ def beam(
         keep = (~done).nonzero().squeeze(1)
         if len(keep) == 0:
             break
-        living, rows = living.follow(now.take(order), score, keep)
+        beams, rows = beams.follow(now.take(order), score, keep)
         state = state.select(rows)
-    return [sorted(found, key=lambda h: -h.score)[: options.n_best] for found in ended]
+    return [sorted(several, key=lambda h: -h.score)[: options.n_best] for several in ended]
 
 
 def _report(
     watch: Callable[[Expansion], None], step: int, now: Candidates, closing: Tensor, dead: Tensor, order: Tensor
 ) -> None:
-    """Every sentence's candidates as plain numbers; what is impossible is left out."""
+    """Pass every sentence's candidates to `watch` as plain numbers, impossible ones left out."""
     sides = (*now, closing, dead, order)
-    for sentence, *row, ends, gone, kept in zip(*(side.tolist() for side in sides), strict=True):
+    for sentence, *row, ends, gone, first in zip(*(side.tolist() for side in sides), strict=True):
         real = [c for c, value in enumerate(row[-1]) if value > MINUS]
-        place = {c: i for i, c in enumerate(real)}
+        index = {c: i for i, c in enumerate(real)}
         origins, ids, gains, totals = ([values[c] for c in real] for values in row)
-        living = [place[c] for c in kept if not gone[c]]
-        watch(Expansion(sentence, step, origins, ids, gains, totals, [ends[c] for c in real], living))
+        continued = [index[c] for c in first if not gone[c]]
+        watch(Expansion(sentence, step, origins, ids, gains, totals, [ends[c] for c in real], continued))
 
 
 def _follow(history: Tensor, origin: Tensor) -> Tensor:
@@ -204,12 +205,12 @@ def _follow(history: Tensor, origin: Tensor) -> Tensor:
 
 
 def _collect(
-    closing: Tensor, now: Candidates, living: Living, ended: list[list[Hypothesis]], length_penalty: float
+    closing: Tensor, now: Candidates, beams: Beams, ended: list[list[Hypothesis]], length_penalty: float
 ) -> None:
-    """Turn the candidates that close into hypotheses of their sentences."""
+    """Add the candidates that end to the hypotheses of their sentences."""
     b, which = closing.nonzero(as_tuple=True)
     w = now.origin[b, which]
-    sides = (now.number[b], living.history[b, w], living.gains[b, w], *(x[b, which] for x in now[2:]))
+    sides = (now.number[b], beams.history[b, w], beams.gains[b, w], *(x[b, which] for x in now[2:]))
     for sentence, ids, before, token, last, log_probability in zip(*(side.tolist() for side in sides), strict=True):
         score = penalize(log_probability, len(ids) + 1, length_penalty)
         ended[sentence].append(Hypothesis((*ids, token), score, log_probability, (*before, last)))
@@ -223,18 +224,18 @@ def _done(
     next_length: int,
     options: SearchOptions,
 ) -> Tensor:
-    """Which sentences (B,) need not go on: their best living log P (B,), stretched to the longest that they may become
-    (by one token, where enough have ended), beats none of the best."""
+    """Return which sentences (B,) are done: even at the greatest length (or one token longer, where enough have ended)
+    their best log P (B,) would not beat the hypotheses that have ended."""
     done = []
     for log_probability, sentence in zip(top.tolist(), number.tolist(), strict=True):
-        found = ended[sentence]
-        if log_probability == MINUS or len(found) < options.n_best:
+        hypotheses = ended[sentence]
+        if log_probability == MINUS or len(hypotheses) < options.n_best:
             done.append(log_probability == MINUS)
             continue
-        kept = sorted((hypothesis.score for hypothesis in found), reverse=True)[options.n_best - 1]
-        enough = len(found) >= options.beam and not options.exact
+        worst = sorted((hypothesis.score for hypothesis in hypotheses), reverse=True)[options.n_best - 1]
+        enough = len(hypotheses) >= options.beam and not options.exact
         longest = next_length if enough else limits[sentence]
-        done.append(kept >= penalize(log_probability, longest, options.length_penalty))
+        done.append(worst >= penalize(log_probability, longest, options.length_penalty))
     return torch.tensor(done, dtype=torch.bool, device=top.device)
 
 
@@ -254,8 +255,8 @@ def tokens_one_by_one(
 ) -> Iterator[list[tuple[int, int, float]]]:
     """Extend every sentence by one chosen token at a time; yields (sentence, token, log-probability) of each step.
 
-    `choose` gets the allowed logits (N, V), the sentence of each row (N,) and the step, and returns tokens (N,).  What
-    is `never` said comes into it only where tokens are drawn.
+    `choose` gets the allowed logits (N, V), the sentence of each row (N,) and the step, and returns tokens (N,).
+    Tokens that are `never` output are those of every search, unless given, which only sampling allows.
     """
     number = torch.arange(len(limits), device=device)  # (N,)
     limit = torch.tensor(limits, device=device)
@@ -286,22 +287,22 @@ def likeliest(logits: Tensor, number: Tensor, t: int) -> Tensor:
     return logits.argmax(dim=-1)
 
 
-def drawn(uniforms: Tensor, *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> Choose:
-    """Draw by inverse transform from the numbers uniforms[sentence, step] in [0, 1); temperature 0 is greedy.
+def sample_by(uniforms: Tensor, *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> Choose:
+    """Sample by inverse transform with the numbers uniforms[sentence, step] in [0, 1); temperature 0 is greedy.
 
     `top_k` keeps the k likeliest tokens (0 keeps all), `top_p` the fewest that hold a share p of the probability.
     """
     if temperature == 0.0:
         return likeliest
 
-    def spot(share: Tensor, number: Tensor, t: int) -> Tensor:
-        """Where the number of each row falls among sums of probabilities (N, V); never on a token that has none."""
+    def find(share: Tensor, number: Tensor, t: int) -> Tensor:
+        """Return the token on whose share the number of each row falls, given sums of probabilities (N, V)."""
         u = uniforms[number, t % uniforms.shape[1]][:, None] * share[:, -1:] * (1.0 - 1e-6)
         return torch.searchsorted(share, u, right=True).clamp(max=share.shape[-1] - 1)
 
     def choose(logits: Tensor, number: Tensor, t: int) -> Tensor:
         if not top_k and top_p == 1.0:  # any order will do
-            return spot((logits / temperature).softmax(dim=-1).cumsum(dim=-1), number, t).squeeze(1)
+            return find((logits / temperature).softmax(dim=-1).cumsum(dim=-1), number, t).squeeze(1)
         ordered, tokens = (logits / temperature).sort(dim=-1, descending=True)  # (N, V)
         if top_k:
             ordered[:, top_k:] = MINUS
@@ -310,7 +311,7 @@ def drawn(uniforms: Tensor, *, temperature: float = 1.0, top_k: int = 0, top_p: 
             beyond = share.roll(1, dims=-1) >= top_p
             beyond[:, 0] = False
             share = ordered.masked_fill(beyond, MINUS).softmax(dim=-1).cumsum(dim=-1)
-        chosen: Tensor = tokens.gather(1, spot(share, number, t)).squeeze(1)
+        chosen: Tensor = tokens.gather(1, find(share, number, t)).squeeze(1)
         return chosen
 
     return choose
@@ -326,7 +327,7 @@ def greedy(
     rules: Sequence[Rule] = (),
     device: torch.device | None = None,
 ) -> list[Hypothesis]:
-    """One hypothesis a sentence, extended token by token (greedily, or as `choose` draws)."""
+    """Return one hypothesis per sentence, extended token by token (greedily, or as `choose` samples)."""
     ids: list[list[int]] = [[] for _ in limits]
     gains: list[list[float]] = [[] for _ in limits]
     for extended in tokens_one_by_one(step, state, limits, choose, rules=rules, device=device):

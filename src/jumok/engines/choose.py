@@ -1,6 +1,6 @@
-"""Which engine translates: the fast one where it can do what is asked, torch for everything else.
+"""Which engine translates: the fast one where it has what is asked for, torch for everything else.
 
-An engine is made when it is first needed, so that torch is not loaded where nobody needs it.
+An engine is made when it is first needed, so that torch is loaded only where it is used.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Engines:
     """The engines of a model, or of several whose probabilities are averaged."""
 
     def __init__(self, bundles: Sequence[Bundle], options: EngineOptions, say: Callable[[str], None]) -> None:
-        """`say` is told, once for each reason and in one line, why torch is taken instead of the engine asked for."""
+        """`say` gets one line for each reason why torch is used instead of the engine asked for."""
         self.bundles, self.options, self.say = list(bundles), options, say
         self.reasons = set[str]()
 
     @cached_property
     def torch(self) -> TorchEngine:
-        """The reference engine, which can do everything."""
+        """The reference engine, which has every feature."""
         if not is_installed("torch"):
             raise MissingPackage("only the torch engine can do this, and torch is not installed", hint=hint("torch"))
         from jumok.decoding.ensemble import Ensemble
@@ -47,7 +47,7 @@ class Engines:
 
     @cached_property
     def fast(self) -> FastEngine | None:
-        """The fast engine, or None where it was not asked for or cannot run this model, which is reported."""
+        """The fast engine; None where it was not asked for, or cannot run this model, which is reported."""
         if self.options.engine == "torch":
             return None
         try:
@@ -73,11 +73,11 @@ class Engines:
 
     @property
     def description(self) -> str:
-        """What ordinary searches run on, in a few words."""
+        """The engine of ordinary searches, in a few words."""
         return "torch" if self.fast is None else self.fast.description
 
-    def choose(self, options: SearchOptions, constraints: Sequence[TokenConstraints]) -> Engine:
-        """The engine that does this search."""
+    def choose(self, options: SearchOptions, constraints: Sequence[TokenConstraints] | None = None) -> Engine:
+        """Return the engine for this search."""
         if self.fast is None:
             return self.torch
         try:

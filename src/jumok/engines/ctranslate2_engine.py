@@ -1,18 +1,17 @@
-"""The fast engine: ids to hypotheses with CTranslate2, in integers of eight bits or in floats; no torch.
+"""The CTranslate2 engine: ids to hypotheses, in 8-bit integers or in floats; no torch.
 
-A model is exported when it is first used and kept in the user's cache under a name made of its weights, so that it is
-never stale.  `unsupported` says what this engine cannot do; the torch engine can.
+A model is exported when it is first used and cached under a name made of its weights, so that it is never stale.
 
 CTranslate2 divides log P by n^alpha; what it finds is ranked here by the paper's ((5 + n) / 6)^alpha.  It keeps
 hypotheses by log P alone, so this is the same as having searched with the paper's.  With a shortlist, probabilities
 are shares of what is on the list.
 
-Here the numbers of a sentence depend on its batch, in floats by a bit and in integers by more, and so do threads that
-share a sentence.  `deterministic` gives every sentence a batch of its own and every worker one thread.
+The scores of a sentence depend on its batch, in floats by a bit and in integers by more, and on the threads that share
+it.  `deterministic` gives every sentence a separate batch and every worker one thread.
 
-Probabilities cost a pass over the vocabulary at every step, and so does forbidding tokens that no text has.  Where
-text alone is wanted, greedy search goes without both, and finds the same; where such a token was the likeliest, the
-sentence is searched again with it forbidden.
+Probabilities cost a pass over the vocabulary at every step, and so does forbidding special tokens.  Where only text is
+asked for, greedy search goes without both and finds the same; where a special token was the likeliest, the sentence is
+searched again with it forbidden.
 """
 
 from __future__ import annotations
@@ -32,25 +31,24 @@ from jumok import machine
 from jumok.config.search import UNCONSTRAINED, SearchOptions, TokenConstraints
 from jumok.decoding.hypothesis import NEVER, Hypothesis, penalize
 from jumok.disk import user_cache
-from jumok.engines.options import LONGEST_SOURCE, Count, Feature, Ids, check_support, features, silent
+from jumok.engines.options import LONGEST_SOURCE, Count, Feature, Ids, check_support, silent
 from jumok.errors import DiskError, MissingPackage, ModelFileError, UnknownName, Unsupported, UsageError
 from jumok.interop import ctranslate2_library as interop
 from jumok.storage import bundle
 from jumok.storage.bundle import Bundle
 from jumok.text.vocabulary import END
 
-FORMAT = 1  # of what is cached
-KEPT = 24  # exported models in the cache
-SUPPORTED = (Feature.MIN_LENGTH, Feature.NO_REPEAT, Feature.PREFIX)
+FORMAT = 1  # of exported models in the cache
+CACHED = 24  # exported models, at most
 PRECISIONS = ("int8", "float32")
 BATCH = 512  # source tokens decoded at once, greedily
 BEAM_BATCH = 256  # with a beam
 SHORT_BATCH = 256  # with a shortlist, which grows with the sentences that share it
 
 
-def obstacle(found: Bundle) -> str | None:
-    """Why a model cannot run here; None if it can.  Where CTranslate2 is not installed, that is an error."""
-    if (reason := interop.obstacle(found.recipe.model)) is not None:
+def find_obstacle(bundle: Bundle) -> str | None:
+    """Return why a model cannot run here; None if it can.  A missing CTranslate2 is an error."""
+    if (reason := interop.obstacle(bundle.recipe.model)) is not None:
         return reason
     try:
         interop.library()
@@ -62,14 +60,15 @@ def obstacle(found: Bundle) -> str | None:
 
 
 class CTranslate2Engine:
-    """Decodes with a model in CTranslate2's form."""
+    """Decodes with a model in CTranslate2's format."""
 
     name = "CTranslate2"
+    supported = frozenset({Feature.MIN_LENGTH, Feature.NO_REPEAT, Feature.PREFIX})
 
     def __init__(
         self, found: Bundle, *, precision: str = "int8", shortlist: bool = False, deterministic: bool = False
     ) -> None:
-        if (reason := obstacle(found)) is not None:
+        if (reason := find_obstacle(found)) is not None:
             raise Unsupported(reason, where=f"in {found.folder}")
         if precision not in PRECISIONS:
             raise UnknownName("precision", precision, PRECISIONS, where="in --precision")
@@ -106,22 +105,23 @@ class CTranslate2Engine:
     def description(self) -> str:
         return f"ctranslate2 {self.precision}{' with shortlist' if self.shortlist else ''}"
 
-    def unsupported(
-        self, options: SearchOptions, constraints: Sequence[TokenConstraints] | None = None
-    ) -> Feature | None:
-        """The first feature that only the torch engine has; None if this one can do all that is asked."""
-        return next((one for one in features(options, constraints) if one not in SUPPORTED), None)
-
     def decode(
         self,
         sources: Sequence[Ids],
         options: SearchOptions,
         *,
         constraints: Sequence[TokenConstraints] | None = None,
+        numbers: Sequence[int] | None = None,
         details: bool = True,
+        progress: Count = silent,
     ) -> list[list[Hypothesis]]:
-        """Hypotheses of every source (ids without END), best first, in the order given."""
-        return self.submit(sources, options, constraints=constraints, details=details)()
+        """Return the hypotheses of every source (ids without END), best first, in the order given.
+
+        `details` are the log-probabilities of the tokens, for which what was found is scored once more.  Without them
+        greedy search gives no scores at all: they are not numbers (nan).  There is no sampling, so `numbers` change
+        nothing.
+        """
+        return self.submit(sources, options, constraints=constraints, details=details, progress=progress)()
 
     def submit(
         self,
@@ -133,12 +133,7 @@ class CTranslate2Engine:
         details: bool = True,
         progress: Count = silent,
     ) -> Callable[[], list[list[Hypothesis]]]:
-        """Begin to decode in the background; the function waits for the hypotheses.
-
-        `details` are the log-probabilities of the tokens, for which what was found is scored once more.  Without them
-        greedy search gives no scores at all: they are not numbers (nan).  Nothing is drawn, so `numbers` change
-        nothing.
-        """
+        """Begin to decode in the background; the function waits for what `decode` returns."""
         check_support(self, options, constraints)
         bare = options.beam == 1 and not details
         rows = [[self.source[i] for i in ids[:LONGEST_SOURCE]] for ids in sources]
@@ -151,22 +146,22 @@ class CTranslate2Engine:
             waiting = self._search(rows, prefixes, max(limits, default=1), options, bare)
 
         def collect() -> list[list[Hypothesis]]:
-            found = []
+            hypotheses = []
             for row, prefix, limit, running in zip(rows, prefixes, limits, waiting, strict=True):
                 result = running.result()
-                too_long = max(map(len, result.hypotheses)) > limit  # its neighbours in the batch were allowed more
+                too_long = max(map(len, result.hypotheses)) > limit  # others of its batch may be longer
                 if too_long or (bare and not self.unsaid.isdisjoint(result.hypotheses[0])):
                     result = self._search([row], [prefix], limit, options)[0].result()
-                found.append(self._ranked(result, options))
+                hypotheses.append(self._rank(result, options))
                 progress(1)
-            return self._detailed(sources, found, options) if details else found
+            return self._add_details(sources, hypotheses, options) if details else hypotheses
 
         return collect
 
     def _search(
         self, rows: list[list[str]], prefixes: list[list[str]], limit: int, options: SearchOptions, bare: bool = False
     ) -> list[Any]:
-        """Results on their way; `bare`, without scores, and whatever is likeliest."""
+        """Begin a search; `bare`, without scores and with every token allowed."""
         running: list[Any] = self.translator.translate_batch(
             rows,
             target_prefix=prefixes if any(prefixes) else None,
@@ -187,8 +182,8 @@ class CTranslate2Engine:
         )
         return running
 
-    def _ranked(self, result: Any, options: SearchOptions) -> list[Hypothesis]:
-        """Hypotheses of one sentence by the paper's score."""
+    def _rank(self, result: Any, options: SearchOptions) -> list[Hypothesis]:
+        """Return the hypotheses of one sentence by the paper's score."""
         if not result.scores:
             return [Hypothesis(tuple([self.number[piece] for piece in result.hypotheses[0]]), nan, nan, scored=False)]
         made = []
@@ -198,19 +193,19 @@ class CTranslate2Engine:
             made.append(Hypothesis(ids, penalize(total, len(ids), options.length_penalty), total))
         return sorted(made, key=lambda one: -one.score)[: options.n_best]
 
-    def _detailed(
-        self, sources: Sequence[Ids], found: list[list[Hypothesis]], options: SearchOptions
+    def _add_details(
+        self, sources: Sequence[Ids], hypotheses: list[list[Hypothesis]], options: SearchOptions
     ) -> list[list[Hypothesis]]:
-        """The same with the log-probability of every token, all of them shares of the whole vocabulary."""
-        pairs = [(source, one.body) for source, several in zip(sources, found, strict=True) for one in several]
+        """Add the log-probability of every token, over the whole vocabulary."""
+        pairs = [(source, one.body) for source, several in zip(sources, hypotheses, strict=True) for one in several]
         scored = iter(self.score(pairs, length_penalty=options.length_penalty))
         return [
             sorted((cut(next(scored), one, options.length_penalty) for one in several), key=lambda one: -one.score)
-            for several in found
+            for several in hypotheses
         ]
 
     def score(self, pairs: Sequence[tuple[Ids, Ids]], *, length_penalty: float = 0.6) -> list[Hypothesis]:
-        """The model's own score of given translations, in the order given."""
+        """Return the model's scores of given translations, in the order given."""
         if not pairs:
             return []
         results = self.translator.score_batch(
@@ -225,11 +220,11 @@ class CTranslate2Engine:
         ]
 
 
-def cut(scored: Hypothesis, found: Hypothesis, length_penalty: float) -> Hypothesis:
-    """The score of what was found, which may have reached its limit before its END."""
-    if found.ended:
+def cut(scored: Hypothesis, hypothesis: Hypothesis, length_penalty: float) -> Hypothesis:
+    """Return a scored hypothesis without its END where the search reached its limit before it."""
+    if hypothesis.ended:
         return scored
-    return Hypothesis.scored_by(found.ids, scored.token_scores[: len(found.ids)], length_penalty)
+    return Hypothesis.scored_by(hypothesis.ids, scored.token_scores[: len(hypothesis.ids)], length_penalty)
 
 
 def exported(found: Bundle, precision: str) -> Path:
@@ -246,12 +241,12 @@ def exported(found: Bundle, precision: str) -> Path:
         os.utime(place)
     except (ModelFileError, OSError):
         make(found, place, precision)
-        user_cache.prune(folder, keep=KEPT)
+        user_cache.prune(folder, keep=CACHED)
     return place
 
 
 def make(found: Bundle, place: Path, precision: str) -> None:
-    """Export a model into a folder that appears whole."""
+    """Export a model into a folder that is complete or absent."""
     from jumok.interop.ctranslate2 import export_bundle  # with numpy, which translating does without
 
     with bundle.writing_whole(place) as folder:
@@ -259,30 +254,30 @@ def make(found: Bundle, place: Path, precision: str) -> None:
 
 
 def layout(folder: Path, start: Callable[[int, int], Any]) -> tuple[int, int]:
-    """Workers and threads of each: what was fastest on so many cores when it was tried, which is once."""
+    """Return the number of workers and of threads of each that was fastest on this machine, measured once."""
     cores = machine.cores()
     note = folder / f"layout-{cores}.json"
     try:
-        told = json.loads(note.read_text(encoding="utf-8"))
-        return int(told["workers"]), int(told["threads"])
+        saved = json.loads(note.read_text(encoding="utf-8"))
+        return int(saved["workers"]), int(saved["threads"])
     except (OSError, ValueError, KeyError, TypeError):
         pass
     if cores == 1:
         return 1, 1
     tried = {shape: probe(start(*shape)) for shape in layouts(cores)}
     workers, threads = min(tried, key=tried.__getitem__)
-    with contextlib.suppress(OSError):  # it will be tried again
+    with contextlib.suppress(OSError):  # it will be measured again
         note.write_text(json.dumps({"workers": workers, "threads": threads}), encoding="utf-8")
     return workers, threads
 
 
 def layouts(cores: int) -> list[tuple[int, int]]:
-    """Ways to divide cores among workers, those with one thread each first."""
+    """List ways to divide cores among workers, those with one thread each first."""
     return [(cores // threads, threads) for threads in sorted({1, 2, cores}) if cores // threads]
 
 
 def probe(translator: Any, *, sentences: int = 24, length: int = 12) -> float:
-    """Seconds for sentences of nothing in particular, as long as each other; the better of two tries."""
+    """Return the seconds for sentences of unknown words, all of one length; the better of two runs."""
     rows = [["<unk>"] * length] * sentences
     taken = []
     for _ in range(2):

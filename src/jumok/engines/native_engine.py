@@ -1,28 +1,29 @@
 """Our own engine: ids to hypotheses with the C kernels, encoder and search in one call; no torch.
 
-It reads the bundle's own weights, in floats, and finds what the torch engine finds, hypothesis by hypothesis.  With a
-shortlist it chooses among the tokens that the source may turn into, probabilities are shares of what is on the list,
-and hypotheses that are far behind are given up.  `unsupported` says what it cannot do; the torch engine can.
+It reads the bundle's weights in float32 and finds the same hypotheses as the torch engine.  With a shortlist it chooses
+among the tokens that the source may turn into, probabilities are relative to the shortlist, and hypotheses that are far
+behind are given up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from math import inf
 
 import numpy as np
 
 from jumok.config.search import SearchOptions, TokenConstraints
-from jumok.config.sections import ModelConfig, transformer
+from jumok.config.sections import TransformerConfig
 from jumok.decoding.hypothesis import NEVER, Hypothesis, rank
-from jumok.engines.options import AT_ONCE, LONGEST_SOURCE, Count, Feature, Ids, check_support, features, silent
+from jumok.engines.options import AT_ONCE, LONGEST_SOURCE, Count, Feature, Ids, check_support, silent
 from jumok.errors import Unsupported, UsageError
 from jumok.kernels import library
 from jumok.kernels.layout import find_obstacle
 from jumok.kernels.pack import Packed
 from jumok.kernels.searching import Marks, Shortlist, at
-from jumok.storage import tensors as stored
+from jumok.storage import tensors
 from jumok.storage.bundle import Bundle
 from jumok.text.vocabulary import END, START
 
@@ -32,33 +33,49 @@ MARKS = Marks(START, END, NEVER)
 MARGIN = 2.0
 
 
-def obstacle(model: ModelConfig) -> str | None:
-    """Say why a model cannot run here; None if it can."""
-    return find_obstacle(model) or ("there is no compiler for the kernels" if library.load() is None else None)
-
-
 class NativeEngine:
     """Decodes with the kernels."""
 
     name = "native"
+    supported = frozenset({Feature.EXACT})
 
-    def __init__(self, found: Bundle, *, shortlist: bool = False) -> None:
-        if (reason := obstacle(found.recipe.model)) is not None:
-            raise Unsupported(reason, where=f"in {found.folder}")
-        model = transformer(found.recipe.model, "the native engine")
-        self.packed = Packed(library.load(), model, found.sizes, stored.read(found))
-        self.lists = listed(self.packed.matrix, found) if shortlist else None
-        self.background = ThreadPoolExecutor(1)
+    def __init__(self, bundle: Bundle, *, shortlist: bool = False) -> None:
+        model, kernels = bundle.recipe.model, library.load()
+        reason = find_obstacle(model)
+        if reason is None and kernels is None:
+            reason = "there is no compiler for the kernels"
+        if reason is not None:
+            raise Unsupported(reason, where=f"in {bundle.folder}")
+        assert isinstance(model, TransformerConfig)  # the kernels take no other
+        self.packed = Packed(kernels, model, bundle.sizes, tensors.read(bundle))
+        self.shortlist = read_shortlist(self.packed.matrix, bundle) if shortlist else None
 
     @property
     def description(self) -> str:
-        return "native" if self.lists is None else "native with shortlist"
+        return "native" if self.shortlist is None else "native with shortlist"
 
-    def unsupported(
-        self, options: SearchOptions, constraints: Sequence[TokenConstraints] | None = None
-    ) -> Feature | None:
-        """The first feature that only the torch engine has; None if this one can do all that is asked."""
-        return next((one for one in features(options, constraints) if one is not Feature.EXACT), None)
+    @cached_property
+    def _background(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(1)
+
+    def decode(
+        self,
+        sources: Sequence[Ids],
+        options: SearchOptions,
+        *,
+        constraints: Sequence[TokenConstraints] | None = None,
+        numbers: Sequence[int] | None = None,
+        details: bool = True,
+        progress: Count = silent,
+    ) -> list[list[Hypothesis]]:
+        """Return the hypotheses of every source (ids without END), best first, in the order given.
+
+        `constraints` must be empty.  There is no sampling, so `numbers` change nothing, and `details` are always given.
+        """
+        check_support(self, options, constraints)
+        hypotheses = self._search(sources, options)
+        progress(len(hypotheses))
+        return hypotheses
 
     def submit(
         self,
@@ -70,44 +87,39 @@ class NativeEngine:
         details: bool = True,
         progress: Count = silent,
     ) -> Callable[[], list[list[Hypothesis]]]:
-        """Begin to decode in the background; the function waits for the hypotheses.
-
-        `constraints` must be empty.  Nothing is drawn, so `numbers` change nothing, and `details` are always there.
-        """
+        """Begin to decode in the background; the function waits for what `decode` returns."""
         check_support(self, options, constraints)
-        waiting = self.background.submit(self.decode, sources, options)
+        running = self._background.submit(self._search, sources, options)
 
         def collect() -> list[list[Hypothesis]]:
-            found = waiting.result()
-            progress(len(found))
-            return found
+            hypotheses = running.result()
+            progress(len(hypotheses))
+            return hypotheses
 
         return collect
 
-    def decode(self, sources: Sequence[Ids], options: SearchOptions) -> list[list[Hypothesis]]:
-        """Hypotheses of every source (ids without END), best first, in the order given."""
-        check_support(self, options)
+    def _search(self, sources: Sequence[Ids], options: SearchOptions) -> list[list[Hypothesis]]:
         read = [[*ids[:LONGEST_SOURCE], END] for ids in sources]
         limits = [len(ids) - 1 + options.extra_length for ids in read]
-        margin = MARGIN if self.lists is not None and not options.exact and options.n_best == 1 else inf
-        some = max(1, AT_ONCE // (options.n_best * max(limits, default=1)))
+        margin = MARGIN if self.shortlist is not None and not options.exact and options.n_best == 1 else inf
+        size = max(1, AT_ONCE // (options.n_best * max(limits, default=1)))
         results: list[list[Hypothesis]] = []
-        for start in range(0, len(read), some):
-            block = slice(start, start + some)
+        for start in range(0, len(read), size):
+            block = slice(start, start + size)
             hypotheses = self.packed.search(
-                read[block], limits[block], options, marks=MARKS, margin=margin, shortlist=self.lists
+                read[block], limits[block], options, marks=MARKS, margin=margin, shortlist=self.shortlist
             )
-            results += [rank(one, options.length_penalty) for one in hypotheses]
+            results += [rank(several, options.length_penalty) for several in hypotheses]
         return results
 
 
-def listed(matrix: np.ndarray, found: Bundle) -> Shortlist:
-    """The bundle's shortlist as the search reads it; a token that both sides know may turn into itself."""
-    from jumok.data.lexicon import shortlist_of  # with all that makes one, which most models are loaded without
+def read_shortlist(matrix: np.ndarray, bundle: Bundle) -> Shortlist:
+    """Return the bundle's shortlist as the kernels read it; a token of both vocabularies may turn into itself."""
+    from jumok.data.lexicon import shortlist_of  # with all that learns one, which translating does not need
 
-    lexicon = shortlist_of(found)
+    lexicon = shortlist_of(bundle)
     if lexicon is None:
         hint = "try: jumok model shortlist RUN"
-        raise UsageError("this model has no shortlist", where=f"in {found.folder}", hint=hint)
+        raise UsageError("this model has no shortlist", where=f"in {bundle.folder}", hint=hint)
     arrays = (np.ascontiguousarray(one, np.int64) for one in (lexicon.begins, lexicon.targets, lexicon.common))
-    return Shortlist(at(matrix), found.vocabularies.joint, *arrays)
+    return Shortlist(at(matrix), bundle.vocabularies.joint, *arrays)

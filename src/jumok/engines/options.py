@@ -1,6 +1,6 @@
-"""What all engines have in common: how they are called, how one is chosen, and what not every one of them can do.
+"""What all engines have in common: how they are called, how one is chosen, and which features not all of them have.
 
-How to search and what a translation must say is in config/search.py.  No torch.
+How to search and what a translation must contain is in config/search.py.  No torch.
 """
 
 from __future__ import annotations
@@ -8,22 +8,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, TypedDict
+from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
 
 from jumok.config.search import SearchOptions, TokenConstraints
-from jumok.decoding.hypothesis import Hypothesis
-from jumok.errors import UnknownName, Unsupported
+from jumok.errors import UnknownName, Unsupported, check_names
 
-LONGEST_SOURCE = 2_048  # subwords; what is beyond is cut, so that an absurd line cannot take the machine down
-AT_ONCE = 1 << 23  # tokens of output that one call of the kernels has space for
+if TYPE_CHECKING:
+    from jumok.decoding.hypothesis import Hypothesis
+
+LONGEST_SOURCE = 2_048  # subwords; longer sources are cut, so that an absurd line cannot take the machine down
+AT_ONCE = 1 << 23  # tokens of output in one call of the kernels, at most
 ENGINES = ("auto", "native", "ctranslate2", "torch")
 
 Ids = Sequence[int]
-Count = Callable[[int], None]  # is told of so many sentences more
+Count = Callable[[int], None]  # is called with the number of sentences that were just translated
 
 
 def silent(sentences: int) -> None:
-    """Count for nobody."""
+    """Count nothing."""
 
 
 class EngineKeywords(TypedDict, total=False):
@@ -40,7 +42,7 @@ class EngineKeywords(TypedDict, total=False):
 class EngineOptions:
     """Which engine translates, and how."""
 
-    engine: str = "auto"  # native where it can do what is asked, else torch; or native, ctranslate2, torch
+    engine: str = "auto"  # native where it has what is asked for, else torch; or native, ctranslate2, torch
     device: str = "cpu"
     precision: str | None = None  # of ctranslate2: int8, which is the default, or float32
     shortlist: bool = False  # choose among likely words only; native and ctranslate2
@@ -50,9 +52,33 @@ class EngineOptions:
         if self.engine not in ENGINES:
             raise UnknownName("engine", self.engine, ENGINES, where="in --engine")
 
+    @classmethod
+    def of(cls, **choices: Unpack[EngineKeywords]) -> EngineOptions:
+        """Return the options that keywords choose; a misspelt one gets a proposal."""
+        check_names("choice", choices, {*EngineKeywords.__annotations__, "others", "say"})
+        return cls(**choices)
+
 
 class Engine(Protocol):
     """Ids to hypotheses."""
+
+    def decode(
+        self,
+        sources: Sequence[Ids],
+        options: SearchOptions,
+        *,
+        constraints: Sequence[TokenConstraints] | None = None,
+        numbers: Sequence[int] | None = None,
+        details: bool = True,
+        progress: Count = silent,
+    ) -> list[list[Hypothesis]]:
+        """Return the hypotheses of every source (ids without END), best first, in the order given.
+
+        `constraints` are those of each source.  `numbers` are those of the sources in the user's file: sampling
+        depends on them.  Without `details` an engine may leave out scores.  An engine raises `Unsupported` where it
+        lacks a feature that is asked for.
+        """
+        ...
 
     def submit(
         self,
@@ -64,17 +90,12 @@ class Engine(Protocol):
         details: bool = True,
         progress: Count = silent,
     ) -> Callable[[], list[list[Hypothesis]]]:
-        """Begin to decode sources (ids without END); the function waits for the hypotheses, best first.
-
-        `constraints` are those of each source.  `numbers` are those of the sources in the user's file: what is drawn
-        for a sentence depends on its number.  Without `details` an engine may leave out scores.  An engine raises
-        `Unsupported` where it cannot do what is asked.
-        """
+        """Begin to decode, in the background where the engine can; the function waits for what `decode` returns."""
         ...
 
 
 class Feature(StrEnum):
-    """What may be asked beyond greedy and beam search."""
+    """What may be asked for beyond greedy and beam search."""
 
     SAMPLING = "drawing"
     EXACT = "exact search"
@@ -87,8 +108,8 @@ class Feature(StrEnum):
     FORBID = "words that must not be said"
 
 
-def features(options: SearchOptions, constraints: Sequence[TokenConstraints] | None = None) -> list[Feature]:
-    """The features that are asked for."""
+def list_features(options: SearchOptions, constraints: Sequence[TokenConstraints] | None = None) -> list[Feature]:
+    """List the features that are asked for."""
     each = constraints or ()
     asked = {
         Feature.SAMPLING: options.sample,
@@ -105,11 +126,16 @@ def features(options: SearchOptions, constraints: Sequence[TokenConstraints] | N
 
 
 class FastEngine(Engine, Protocol):
-    """An engine that can do a part of what the torch engine can, without torch."""
+    """An engine without torch, which has some of the torch engine's features."""
 
     @property
     def name(self) -> str:
-        """What it is called in messages."""
+        """Its name in messages."""
+        ...
+
+    @property
+    def supported(self) -> frozenset[Feature]:
+        """The features it has."""
         ...
 
     @property
@@ -117,16 +143,11 @@ class FastEngine(Engine, Protocol):
         """The engine and how it runs, in a few words."""
         ...
 
-    def unsupported(
-        self, options: SearchOptions, constraints: Sequence[TokenConstraints] | None = None
-    ) -> Feature | None:
-        """The first feature that only the torch engine has; None if this one can do all that is asked."""
-        ...
-
 
 def check_support(
     engine: FastEngine, options: SearchOptions, constraints: Sequence[TokenConstraints] | None = None
 ) -> None:
-    """Raise `Unsupported` where an engine lacks something that is asked for."""
-    if (missing := engine.unsupported(options, constraints)) is not None:
-        raise Unsupported(f"the {engine.name} engine has no {missing}")
+    """Raise `Unsupported` where an engine lacks a feature that is asked for."""
+    for feature in list_features(options, constraints):
+        if feature not in engine.supported:
+            raise Unsupported(f"the {engine.name} engine has no {feature}")

@@ -20,13 +20,13 @@ from torch import Tensor, nn
 
 from jumok.config.search import UNCONSTRAINED, SearchOptions, TokenConstraints
 from jumok.data.batches import pad
-from jumok.decoding.constraints import constrained
+from jumok.decoding.constraints import search_with_phrases
 from jumok.decoding.ensemble import Ensemble
 from jumok.decoding.graph import Expansion
 from jumok.decoding.hypothesis import NEVER, Hypothesis, rank
 from jumok.decoding.rules import Moment, Rule, Ruling, Words, at_least, begin_with, no_repeats, of_copies
-from jumok.decoding.search import Choose, beam, candidates, drawn, greedy, keep_apart, tokens_one_by_one
-from jumok.engines.options import AT_ONCE, LONGEST_SOURCE, Count, Feature, Ids, features, silent
+from jumok.decoding.search import Choose, beam, candidates, greedy, keep_apart, sample_by, tokens_one_by_one
+from jumok.engines.options import AT_ONCE, LONGEST_SOURCE, Count, Feature, Ids, list_features, silent
 from jumok.errors import UsageError
 from jumok.kernels.modules import FastTransformer, accelerate
 from jumok.kernels.searching import Marks
@@ -38,13 +38,13 @@ ROWS = 64  # pairs whose attention is held at once
 
 @dataclass(frozen=True)
 class Part:
-    """Sentences that are decoded together, and what is known of each of them."""
+    """Sentences that are decoded together."""
 
     sources: list[list[int]]
-    limits: list[int]  # the longest that each may become
-    numbers: list[int]  # what its draws depend on
+    limits: list[int]  # the longest output of each
+    numbers: list[int]  # that sampling depends on
     constraints: list[TokenConstraints]
-    rule: Rule | None  # somebody's own
+    rule: Rule | None  # the caller's
 
 
 class TorchEngine:
@@ -59,9 +59,9 @@ class TorchEngine:
         surfaces: Callable[[], Sequence[str]] = tuple,
         deterministic: bool = False,
     ) -> None:
-        """`surfaces` gives the tokens as text; only words that must or must not be said need it.
+        """`surfaces` returns the tokens as text; only constraints need it.
 
-        `deterministic`: the same source gives the same hypotheses, whatever is beside it and wherever it stands.
+        `deterministic`: the same source gives the same hypotheses, whatever is in its batch and wherever it stands.
         """
         self.device = torch.device(device)
         self.model: Seq2Seq = model
@@ -78,33 +78,31 @@ class TorchEngine:
 
     @cached_property
     def inner(self) -> Tensor | None:
-        """(V,) True for tokens that go on with a word; None where nobody said how tokens are spelt."""
-        return (
-            None
-            if not self.words.surfaces
-            else torch.tensor([text[:1].isalnum() for text in self.words.surfaces], device=self.device)
-        )
+        """(V,) True for tokens that continue a word; None where the spelling of tokens is unknown."""
+        if not self.words.surfaces:
+            return None
+        return torch.tensor([text[:1].isalnum() for text in self.words.surfaces], device=self.device)
 
     def decode(
         self,
         sources: Sequence[Ids],
         options: SearchOptions,
         *,
-        numbers: Sequence[int] | None = None,
-        limits: Sequence[int] | None = None,
         constraints: Sequence[TokenConstraints] | None = None,
-        ruling: Ruling | None = None,
+        numbers: Sequence[int] | None = None,
+        details: bool = True,
         progress: Count = silent,
+        limits: Sequence[int] | None = None,
+        ruling: Ruling | None = None,
     ) -> list[list[Hypothesis]]:
-        """Hypotheses of every source (ids without END), best first, in the order given.
+        """Return the hypotheses of every source (ids without END), best first, in the order given.
 
-        `numbers` are those of the sources in the user's file (0, 1, … unless given): what is drawn for a sentence
-        depends on its number, not on the batch, and where the engine is deterministic, on the sentence itself.
-        `limits` are the longest outputs, where they are to be shorter than the options allow; `constraints` say what
-        each translation must and must not have.  `ruling` makes a rule of one's own for the sources that are decoded
-        together, from their places among all and the longest that each may become.
+        `numbers` are those of the sources in the user's file (0, 1, … unless given): the samples of a sentence depend
+        on its number, not on the batch, and where the engine is deterministic, on the sentence itself.  `details` are
+        always given.  `limits` are the longest outputs, where the options allow longer ones.  `ruling` makes the
+        caller's own rule for sources that are decoded together, from their indices and their limits.
         """
-        free_of_rules = ruling is None and plain(options, constraints)
+        free_of_rules = ruling is None and is_plain(options, constraints)
         if free_of_rules and (at_once := self._at_once(sources, options, limits, progress)) is not None:
             return at_once
         results: list[list[Hypothesis]] = [[] for _ in sources]
@@ -113,7 +111,7 @@ class TorchEngine:
         free = [row for row, one in enumerate(asked) if not one.require]
         for kind in filter(None, (free, bound)):
             for batch in self.batches([sources[row] for row in kind], options):
-                rows = [kind[place] for place in batch]
+                rows = [kind[index] for index in batch]
                 cut = [list(sources[row])[:LONGEST_SOURCE] for row in rows]
                 more = [len(asked[row].prefix) + options.extra_length for row in rows]
                 longest = [len(ids) + extra for ids, extra in zip(cut, more, strict=True)]
@@ -122,14 +120,15 @@ class TorchEngine:
                 own = None if ruling is None else ruling(rows, longest)
                 numbered = self._numbers(sources, numbers, rows)
                 with self._threads():
-                    found = self._search(Part(cut, longest, numbered, [asked[row] for row in rows], own), options)
-                for row, hypotheses in zip(rows, found, strict=True):
+                    part = Part(cut, longest, numbered, [asked[row] for row in rows], own)
+                    decoded = self._search(part, options)
+                for row, hypotheses in zip(rows, decoded, strict=True):
                     results[row] = hypotheses
                 progress(len(rows))
         return results
 
     def _numbers(self, sources: Sequence[Ids], given: Sequence[int] | None, rows: list[int]) -> list[int]:
-        """What the draws of these rows depend on, beside the seed."""
+        """Return the numbers that the samples of these rows depend on, besides the seed."""
         if self.deterministic:
             return [key(0, "sentence", *sources[row]) for row in rows]
         return rows if given is None else [given[row] for row in rows]
@@ -138,7 +137,7 @@ class TorchEngine:
     def _at_once(
         self, sources: Sequence[Ids], options: SearchOptions, limits: Sequence[int] | None, progress: Count
     ) -> list[list[Hypothesis]] | None:
-        """The same as search step by step, by a model that can search by itself; None where it cannot."""
+        """Search in one call of the kernels, with the same result as step by step; return None where there are none."""
         if not isinstance(self.fast, FastTransformer):
             return None
         read = [[*ids[:LONGEST_SOURCE], END] for ids in sources]
@@ -146,12 +145,12 @@ class TorchEngine:
         if limits is not None:
             longest = [min(pair) for pair in zip(longest, limits, strict=True)]
         results: list[list[Hypothesis]] = []
-        some = max(1, AT_ONCE // (options.n_best * max(longest, default=1)))
-        for start in range(0, len(read), some):
-            block = slice(start, start + some)
-            found = self.fast.search(read[block], longest[block], options, marks=Marks(START, END, NEVER))
-            results += [rank(one, options.length_penalty) for one in found]
-            progress(len(found))
+        size = max(1, AT_ONCE // (options.n_best * max(longest, default=1)))
+        for start in range(0, len(read), size):
+            block = slice(start, start + size)
+            hypotheses = self.fast.search(read[block], longest[block], options, marks=Marks(START, END, NEVER))
+            results += [rank(several, options.length_penalty) for several in hypotheses]
+            progress(len(hypotheses))
         return results
 
     def submit(
@@ -164,11 +163,11 @@ class TorchEngine:
         details: bool = True,
         progress: Count = silent,
     ) -> Callable[[], list[list[Hypothesis]]]:
-        """`decode` when the function is called; `details` are always there."""
+        """Decode when the function is called: there is nothing to gain in the background."""
         return lambda: self.decode(sources, options, numbers=numbers, constraints=constraints, progress=progress)
 
     def batches(self, sources: Sequence[Ids], options: SearchOptions) -> Iterator[list[int]]:
-        """Rows of like length together, at most `batch_tokens` source tokens times the beam's share at once."""
+        """Yield rows of similar length together, the fewer the wider the beam."""
         if self.deterministic:
             yield from ([row] for row in range(len(sources)))
             return
@@ -183,7 +182,7 @@ class TorchEngine:
 
     @contextmanager
     def _threads(self) -> Iterator[None]:
-        """One, where the engine is deterministic: how torch divides a sum among threads shows in its last bits."""
+        """Use one thread where the engine is deterministic: how torch divides a sum shows in its last bits."""
         before = torch.get_num_threads()
         try:
             if self.deterministic:
@@ -198,23 +197,25 @@ class TorchEngine:
             read = pad(part.sources, after=END).to(self.device)
             state = self.fast.start(read)
         if options.sample:
-            return self._sampled(state, part, options)
+            return self._sample(state, part, options)
         step, limits, phrases = self.fast.step, part.limits, [one.require for one in part.constraints]
         wide = replace(options, n_best=options.beam) if options.coverage else options
         if any(phrases):
             rules, inner = self._rules(options, part.constraints, part.rule), self.inner
-            found = constrained(step, state, limits, phrases, wide, rules=rules, inner=inner, device=self.device)
+            hypotheses = search_with_phrases(
+                step, state, limits, phrases, wide, rules=rules, inner=inner, device=self.device
+            )
         elif options.groups > 1:
-            found = self._diverse(state, part, wide)
+            hypotheses = self._search_diversely(state, part, wide)
         else:
             rules = self._rules(options, part.constraints, part.rule)
-            found = beam(step, state, limits, wide, rules=rules, device=self.device)
-        return self._covered(part.sources, found, options) if options.coverage else found
+            hypotheses = beam(step, state, limits, wide, rules=rules, device=self.device)
+        return self._penalize_coverage(part.sources, hypotheses, options) if options.coverage else hypotheses
 
     def _rules(
         self, options: SearchOptions, constraints: Sequence[TokenConstraints], own: Rule | None = None
     ) -> list[Rule]:
-        """What these options and constraints forbid, and what somebody's own rule does."""
+        """Return the rules of these options and constraints, after the caller's own."""
         rules: list[Rule] = [] if own is None else [own]
         if options.min_length:
             rules.append(at_least(options.min_length, END))
@@ -222,59 +223,59 @@ class TorchEngine:
             rules.append(no_repeats(options.no_repeat))
         if any(one.forbid for one in constraints):
             rules.append(self.words.rule([one.forbid for one in constraints]))
-        if any(one.prefix for one in constraints):  # last: what a prefix says is said
+        if any(one.prefix for one in constraints):  # last: no other rule overrules a prefix
             rules.append(begin_with([one.prefix for one in constraints]))
         return rules
 
-    def _sampled(self, state: State, part: Part, options: SearchOptions) -> list[list[Hypothesis]]:
+    def _sample(self, state: State, part: Part, options: SearchOptions) -> list[list[Hypothesis]]:
         each = options.n_best
         copies = torch.arange(len(part.limits), device=self.device).repeat_interleave(each)
-        choose = self.draws(options, part.numbers, max(part.limits))
-        limits, rules = self._copied(part, options, copies)
+        choose = self.sampler(options, part.numbers, max(part.limits))
+        limits, rules = self._copy(part, options, copies)
         made = greedy(
             self.fast.step, state.select(copies), limits, options, choose=choose, rules=rules, device=self.device
         )
         return [sorted(made[i : i + each], key=lambda h: -h.score) for i in range(0, len(made), each)]
 
-    def _copied(self, part: Part, options: SearchOptions, origin: Tensor) -> tuple[list[int], list[Rule]]:
-        """Limits and rules of copies: copy b is of sentence origin[b]."""
+    def _copy(self, part: Part, options: SearchOptions, origin: Tensor) -> tuple[list[int], list[Rule]]:
+        """Return limits and rules of copies of sentences: copy b is of sentence origin[b]."""
         rows = origin.tolist()
         own = None if part.rule is None else of_copies(part.rule, origin)
         return [part.limits[i] for i in rows], self._rules(options, [part.constraints[i] for i in rows], own)
 
-    def _diverse(self, state: State, part: Part, options: SearchOptions) -> list[list[Hypothesis]]:
-        """Groups of the beam, each a beam of its own that keeps away from the tokens of those before it."""
+    def _search_diversely(self, state: State, part: Part, options: SearchOptions) -> list[list[Hypothesis]]:
+        """Search with groups, each a separate beam that avoids the tokens of the groups before it."""
         groups, width = options.groups, options.beam // options.groups
         blocks = torch.arange(len(part.limits), device=self.device).repeat_interleave(groups)
-        limits, rules = self._copied(part, options, blocks)
+        limits, rules = self._copy(part, options, blocks)
         ranking = keep_apart(groups, options.diversity, spare=options.beam)
         narrow = replace(options, beam=width, n_best=width, groups=1)
-        found = beam(
+        hypotheses = beam(
             self.fast.step, state.select(blocks), limits, narrow, rules=rules, ranking=ranking, device=self.device
         )
         merged = []
-        for start in range(0, len(found), groups):
-            distinct = {h.ids: h for block in found[start : start + groups] for h in block}
+        for start in range(0, len(hypotheses), groups):
+            distinct = {h.ids: h for block in hypotheses[start : start + groups] for h in block}
             merged.append(sorted(distinct.values(), key=lambda h: -h.score)[: options.n_best])
         return merged
 
-    def _covered(
-        self, sources: list[list[int]], found: list[list[Hypothesis]], options: SearchOptions
+    def _penalize_coverage(
+        self, sources: list[list[int]], hypotheses: list[list[Hypothesis]], options: SearchOptions
     ) -> list[list[Hypothesis]]:
-        """Ranked anew: a source token that all of the output together hardly looks at lowers the score."""
-        pairs = [(source, one.body) for source, several in zip(sources, found, strict=True) for one in several]
-        looks = iter(self.aligned(pairs))
+        """Rank again: a source token that hardly any attention goes to lowers the score."""
+        pairs = [(source, one.body) for source, several in zip(sources, hypotheses, strict=True) for one in several]
+        weights = iter(self.align(pairs))
         ranked = []
-        for hypotheses in found:
-            judged = []
-            for one in hypotheses:
-                seen = next(looks)[:, :-1].sum(dim=0).clamp(1e-9, 1.0)  # (S,) END left out
-                judged.append(replace(one, score=one.score + options.coverage * float(seen.log().sum())))
-            ranked.append(sorted(judged, key=lambda h: -h.score)[: options.n_best])
+        for several in hypotheses:
+            scored = []
+            for one in several:
+                covered = next(weights)[:, :-1].sum(dim=0).clamp(1e-9, 1.0)  # (S,) END left out
+                scored.append(replace(one, score=one.score + options.coverage * float(covered.log().sum())))
+            ranked.append(sorted(scored, key=lambda h: -h.score)[: options.n_best])
         return ranked
 
     def watch(self, source: Ids, options: SearchOptions, watch: Callable[[Expansion], None]) -> None:
-        """Search one sentence and tell of every step."""
+        """Search one sentence and pass every step to `watch`."""
         ids = list(source)[:LONGEST_SOURCE]
         with torch.inference_mode():
             state = self.fast.start(pad([ids], after=END).to(self.device))
@@ -282,56 +283,59 @@ class TorchEngine:
         beam(self.fast.step, state, limits, options, rules=rules, watch=watch, device=self.device)
 
     @torch.inference_mode()
-    def aligned(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Tensor]:
-        """How each output looks at its source (T, S), END included: the mean of all heads in the last layer but one."""
-        looks: list[Tensor] = []
+    def align(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Tensor]:
+        """Return the attention of each output over its source (T, S), END included.
+
+        It is the mean of all heads in the last layer but one.
+        """
+        results: list[Tensor] = []
         for start in range(0, len(pairs), ROWS):
             some = pairs[start : start + ROWS]
-            source, target, _ = self._forced(some)
+            source, target, _ = self._force(some)
             cross = self.model.attention(source, target).cross  # (B, L, H, T, S)
             if cross.shape[1] == 0:
                 what = "this model has no attention over the source, so nobody knows which word comes from which"
                 raise UsageError(what, where="in model.kind", hint="try: the same without --align and --coverage")
             means = cross[:, max(0, cross.shape[1] - 2)].mean(dim=1)  # (B, T, S)
-            looks += [
+            results += [
                 weights[: len(body) + 1, : min(len(read), LONGEST_SOURCE) + 1]
                 for weights, (read, body) in zip(means, some, strict=True)
             ]
-        return looks
+        return results
 
     def alternatives(self, source: Ids, prefix: Ids, count: int, options: SearchOptions) -> list[Hypothesis]:
-        """The best translations that go on behind a prefix with each of the `count` likeliest tokens, best first."""
+        """Return the best translations that continue a prefix with each of the `count` likeliest tokens, best first."""
         history, sentence = (torch.tensor(ids, dtype=torch.long, device=self.device) for ids in ([list(prefix)], [0]))
         now = Moment(len(prefix), history, sentence)
         with torch.inference_mode():
-            read, fed, _ = self._forced([(source, prefix)])
+            read, fed, _ = self._force([(source, prefix)])
             logits = self.fast.project(self.fast.hidden(read, fed)[:, len(prefix)])  # (1, V)
             _, tokens = candidates(logits, count, self._rules(options, [UNCONSTRAINED]), now)
         each = [TokenConstraints(prefix=(*prefix, token)) for token in tokens[0].tolist() if token != END]
-        found = self.decode([source] * len(each), replace(options, n_best=1), constraints=each)
-        return sorted((hypotheses[0] for hypotheses in found), key=lambda h: -h.score)
+        hypotheses = self.decode([source] * len(each), replace(options, n_best=1), constraints=each)
+        return sorted((several[0] for several in hypotheses), key=lambda h: -h.score)
 
-    def draws(self, options: SearchOptions, numbers: list[int], limit: int) -> Choose:
-        """Choose by chance, for `n_best` copies of every sentence, by its number in the user's file."""
+    def sampler(self, options: SearchOptions, numbers: list[int], limit: int) -> Choose:
+        """Return what samples tokens for `n_best` copies of every sentence, by its number in the user's file."""
         rows = [
             generator(options.seed, "sample", number, copy).random(limit, dtype=np.float32)
             for number in numbers
             for copy in range(options.n_best)
         ]
         uniforms = torch.from_numpy(np.stack(rows)).to(self.device)
-        return drawn(uniforms, temperature=options.temperature, top_k=options.top_k, top_p=options.top_p)
+        return sample_by(uniforms, temperature=options.temperature, top_k=options.top_k, top_p=options.top_p)
 
     def stream(
         self, source: Ids, options: SearchOptions, *, prefix: Ids = (), never: Sequence[int] = NEVER
     ) -> Iterator[int]:
-        """Tokens of one translation as they are made, greedily or sampled, behind a prefix; END is not given out."""
+        """Yield the tokens of one translation after a prefix, greedily or sampled, as they are decoded; not the END."""
         ids = list(source)[:LONGEST_SOURCE]
         limits = [len(ids) + len(prefix) + options.extra_length]
         rules = self._rules(options, [TokenConstraints(prefix=tuple(prefix))])
         with torch.inference_mode():
             state = self.fast.start(pad([ids], after=END).to(self.device))
         temperature = options.temperature if options.sample else 0.0
-        choose = self.draws(replace(options, temperature=temperature, n_best=1), [0], limits[0])
+        choose = self.sampler(replace(options, temperature=temperature, n_best=1), [0], limits[0])
         made = tokens_one_by_one(self.fast.step, state, limits, choose, rules=rules, never=never, device=self.device)
         for extended in islice(made, len(prefix), None):
             token = extended[0][1]
@@ -340,7 +344,7 @@ class TorchEngine:
 
     @torch.inference_mode()
     def score(self, pairs: Sequence[tuple[Ids, Ids]], *, length_penalty: float = 0.6) -> list[Hypothesis]:
-        """The model's own score of given translations (force-decoding), in the order given."""
+        """Return the model's scores of given translations (force-scoring), in the order given."""
         if self.deterministic and len(pairs) > 1:
             return [one for pair in pairs for one in self.score([pair], length_penalty=length_penalty)]
         results: list[Hypothesis | None] = [None] * len(pairs)
@@ -349,7 +353,7 @@ class TorchEngine:
         while start < len(order):
             longest = max(map(len, pairs[order[start]])) + 1
             rows = order[start : start + max(1, self.batch_tokens // longest)]
-            source, target, labels = self._forced([pairs[row] for row in rows])
+            source, target, labels = self._force([pairs[row] for row in rows])
             with self._threads():
                 logits = self.fast.project(self.fast.hidden(source, target))  # (B, T, V)
                 gains = logits.log_softmax(dim=-1).gather(2, labels[:, :, None]).squeeze(2)  # (B, T)
@@ -361,13 +365,14 @@ class TorchEngine:
 
     @torch.inference_mode()
     def attention(self, source: Ids, target: Ids) -> Attention:
-        """All maps of one sentence and its translation (ids with or without END): (L, H, ·, ·) each."""
+        """Return all maps of one sentence and its translation (ids with or without END): (L, H, ·, ·) each."""
         body = [i for i in target if i != END]
-        read, fed, _ = self._forced([(source, body)])
+        read, fed, _ = self._force([(source, body)])
         maps = self.model.attention(read, fed)
         return Attention(maps.encoder[0], maps.decoder[0], maps.cross[0])
 
-    def _forced(self, pairs: Sequence[tuple[Ids, Ids]]) -> tuple[Tensor, Tensor, Tensor]:
+    def _force(self, pairs: Sequence[tuple[Ids, Ids]]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return source, decoder input and labels of given translations."""
         source = pad([list(s)[:LONGEST_SOURCE] for s, _ in pairs], after=END)
         labels = pad([t for _, t in pairs], after=END)
         target = torch.full_like(labels, PAD)
@@ -376,6 +381,6 @@ class TorchEngine:
         return source.to(self.device), target.to(self.device), labels.to(self.device)
 
 
-def plain(options: SearchOptions, constraints: Sequence[TokenConstraints] | None) -> bool:
-    """Whether all that is asked for is greedy or beam search, without rules."""
-    return not set(features(options, constraints)) - {Feature.EXACT}
+def is_plain(options: SearchOptions, constraints: Sequence[TokenConstraints] | None) -> bool:
+    """Return whether all that is asked for is greedy or beam search, without rules."""
+    return not set(list_features(options, constraints)) - {Feature.EXACT}

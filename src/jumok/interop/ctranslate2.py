@@ -19,13 +19,13 @@ from jumok.config.sections import TransformerConfig, transformer
 from jumok.data.lexicon import Lexicon, shortlist_of
 from jumok.errors import DiskError, UsageError
 from jumok.interop.ctranslate2_library import VOCABULARY_MAP, library, obstacle
-from jumok.kernels.positions import added
-from jumok.storage import tensors as stored
+from jumok.kernels.pack import compute_positions
+from jumok.storage import tensors
 from jumok.storage.bundle import Bundle
 from jumok.storage.tensors import Tensors
 from jumok.text.vocabulary import SPECIALS, Vocabularies
 
-LONGEST = 2_048 + 64  # positions of a table; what is beyond, the engine would refuse
+LONGEST = 2_048 + 64  # positions of a table; the engine refuses longer sources
 PRECISIONS = ("float32", "int8", "int16")
 
 
@@ -46,41 +46,41 @@ def export(
     spec = specification(weights if isinstance(weights, Tensors) else Tensors.of(weights), model, vocabularies)
     spec.validate()
     spec.optimize(quantization=None if precision == "float32" else precision)
-    place = Path(out)
+    folder = Path(out)
     try:
-        place.mkdir(parents=True, exist_ok=True)
-        spec.save(str(place))
+        folder.mkdir(parents=True, exist_ok=True)
+        spec.save(str(folder))
         if shortlist is not None:
-            (place / VOCABULARY_MAP).write_text("".join(vocabulary_map(shortlist, vocabularies)), encoding="utf-8")
+            (folder / VOCABULARY_MAP).write_text("".join(vocabulary_map(shortlist, vocabularies)), encoding="utf-8")
     except OSError as error:
-        raise DiskError(f"cannot write the model: {error.strerror or error}", where=f"in {place}") from error
-    return place
+        raise DiskError(f"cannot write the model: {error.strerror or error}", where=f"in {folder}") from error
+    return folder
 
 
-def export_bundle(found: Bundle, out: str | Path, *, precision: str = "float32") -> Path:
+def export_bundle(bundle: Bundle, out: str | Path, *, precision: str = "float32") -> Path:
     """Export a bundle's model and its shortlist."""
-    weights, shortlist = stored.read(found), shortlist_of(found)
-    model = transformer(found.recipe.model, "export to CTranslate2")
-    return export(weights, model, found.vocabularies, out, precision=precision, shortlist=shortlist)
+    weights, shortlist = tensors.read(bundle), shortlist_of(bundle)
+    model = transformer(bundle.recipe.model, "export to CTranslate2")
+    return export(weights, model, bundle.vocabularies, out, precision=precision, shortlist=shortlist)
 
 
 def vocabulary_map(lexicon: Lexicon, vocabularies: Vocabularies) -> Iterator[str]:
-    """A line for every source subword: a tab, and what it may turn into; the first line is for all of them.
+    """Yield a line for every source subword: itself, a tab, its target subwords; the first line is for all of them.
 
-    A subword that both sides know may turn into itself: names and numbers are copied.
+    A subword of both vocabularies may turn into itself: names and numbers are copied.
     """
     source, target = (side.pieces(range(len(side))) for side in (vocabularies.source, vocabularies.target))
     known = {piece: number for number, piece in enumerate(target)}
     yield "\t" + " ".join(target[number] for number in lexicon.common) + "\n"
     for number, piece in enumerate(source[SPECIALS:], start=SPECIALS):
         itself = [known[piece]] if piece in known else []
-        found = dict.fromkeys([*lexicon.of(number), *itself])
-        if found:
-            yield f"{piece}\t" + " ".join(target[one] for one in found) + "\n"
+        targets = dict.fromkeys([*lexicon.of(number), *itself])
+        if targets:
+            yield f"{piece}\t" + " ".join(target[one] for one in targets) + "\n"
 
 
 def specification(weights: Tensors, model: TransformerConfig, vocabularies: Vocabularies) -> Any:
-    """The model as CTranslate2 describes one."""
+    """Return the model in CTranslate2's terms."""
     package = library("specs")
     specs, kinds = package.specs.transformer_spec, package.specs.common_spec.Activation
     rotary = model.key_width if model.positions == "rotary" else None
@@ -108,7 +108,7 @@ def specification(weights: Tensors, model: TransformerConfig, vocabularies: Voca
         if rotary:
             side.__dict__.pop("position_encodings", None)
         else:
-            table = added(weights, model, name, LONGEST)
+            table = compute_positions(weights, model, name, LONGEST)
             side.position_encodings.encodings = np.zeros((LONGEST, width), np.float32) if table is None else table
     spec = specs.TransformerSpec(encoder, decoder)
     for register, vocabulary in (
@@ -121,7 +121,7 @@ def specification(weights: Tensors, model: TransformerConfig, vocabularies: Voca
 
 
 class Writer:
-    """Puts weights where CTranslate2 looks for them."""
+    """Copies weights into a specification."""
 
     def __init__(self, weights: Tensors, model: TransformerConfig) -> None:
         self.weights, self.width, self.inner = weights, model.d_model, model.d_ff

@@ -1,6 +1,6 @@
-"""The package ctranslate2, loaded without the toolkits that it knows, and the recipes it has a counterpart for.
+"""The package ctranslate2, loaded without the toolkits that it would import, and the recipes it supports.
 
-No torch and no numpy: translating a sentence waits for neither.
+No torch and no numpy, so that translating starts fast.
 """
 
 import sys
@@ -15,10 +15,10 @@ VOCABULARY_MAP = "vmap.txt"
 
 
 def library(*submodules: str) -> Any:
-    """The package ctranslate2, and parts of it that it loads only when they are asked for.
+    """Return the package ctranslate2, with these submodules imported.
 
-    Importing it looks for other toolkits, and where torch is installed that takes two seconds: here it finds none of
-    those that are not loaded already.
+    Importing it tries other toolkits, and where torch is installed that takes two seconds; here it finds only those
+    that are loaded already.
     """
     hidden = [name for name in ("torch", "transformers", "huggingface_hub") if name not in sys.modules]
     try:
@@ -39,7 +39,7 @@ def library(*submodules: str) -> Any:
 
 
 def obstacle(model: ModelConfig) -> str | None:
-    """Why a model cannot be exported; None if it can."""
+    """Return why a model cannot be exported; None if it can."""
     if not isinstance(model, TransformerConfig):
         return f"{model.kind} models are not exported to CTranslate2"
     width = model.d_model // model.heads

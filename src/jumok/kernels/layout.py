@@ -15,22 +15,6 @@ EMBEDDINGS = {"encoder": "source", "decoder": "target"}
 EPS = 1e-5  # of every norm
 
 
-def find_obstacle(config: ModelConfig, *, training: bool = False) -> str | None:
-    """Say what of a model the kernels do not have; None if they can run all of it."""
-    if not isinstance(config, TransformerConfig):
-        return f"there are no kernels for {config.kind} models"
-    reasons = {
-        f"norm={config.norm!r}": config.norm != "layer",
-        f"join={config.join!r}": config.join != "add",
-        f"score={config.score!r}": config.score == "additive",
-        f"activation={config.activation!r}": config.activation != "relu",
-        "residual=false": not config.residual,
-        "d_k or d_v that is not a multiple of 8": config.key_width % 8 != 0 or config.value_width % 8 != 0,
-        f"positions={config.positions!r} in training": training and config.positions == "learned",
-    }
-    return next((f"the kernels have no {name}" for name, true in reasons.items() if true), None)
-
-
 class Matrix(NamedTuple):
     """A matrix of a layer: its field in the structure of the kernels, its name in the model, its shape."""
 
@@ -40,9 +24,54 @@ class Matrix(NamedTuple):
     columns: int
 
 
+class Layout(NamedTuple):
+    """The sizes of a Transformer, and the weights of one layer of each side."""
+
+    d_k: int
+    d_v: int
+    factor: float  # of the scores of attention
+    layers: dict[str, int]
+    matrices: dict[str, list[Matrix]]
+    norms: dict[str, list[str]]
+
+
+def find_obstacle(config: ModelConfig, *, training: bool = False) -> str | None:
+    """Return what of a model the kernels do not have; None if they can run all of it."""
+    if not isinstance(config, TransformerConfig):
+        return f"there are no kernels for {config.kind} models"
+    reasons = {
+        f"norm={config.norm!r}": config.norm != "layer",
+        f"join={config.join!r}": config.join != "add",
+        f"score={config.score!r}": config.score == "additive",
+        f"activation={config.activation!r}": config.activation != "relu",
+        "residual=false": not config.residual,
+        "d_k or d_v that is not a multiple of 8": any(width % 8 != 0 for width in head_widths(config)),
+        f"positions={config.positions!r} in training": training and config.positions == "learned",
+    }
+    return next((f"the kernels have no {name}" for name, true in reasons.items() if true), None)
+
+
+def describe(config: TransformerConfig) -> Layout:
+    """Describe a model to whoever packs its weights."""
+    d_k, d_v = head_widths(config)
+    return Layout(
+        d_k=d_k,
+        d_v=d_v,
+        factor=scale_of_scores(config),
+        layers={side: count_layers(config, side) for side in SIDES},
+        matrices={side: list_matrices(config, decoder=side == "decoder") for side in SIDES},
+        norms={side: list_norms(decoder=side == "decoder") for side in SIDES},
+    )
+
+
+def head_widths(config: TransformerConfig) -> tuple[int, int]:
+    """Return the width of a head's keys and of its values."""
+    return config.key_width, config.value_width
+
+
 def list_matrices(config: TransformerConfig, *, decoder: bool) -> list[Matrix]:
     """List the matrices of one layer in the order in which they are used."""
-    width, keys, values = config.d_model, config.heads * config.key_width, config.heads * config.value_width
+    width, (keys, values) = config.d_model, (config.heads * each for each in head_widths(config))
     attention = [Matrix("qkv", "attention.qkv", 2 * keys + values, width)]
     attention += [Matrix("self_output", "attention.output", width, values)]
     cross = [Matrix("query", "cross.query", keys, width), Matrix("key_value", "cross.memory", keys + values, width)]
@@ -58,6 +87,7 @@ def list_norms(*, decoder: bool) -> list[str]:
 
 
 def count_layers(config: TransformerConfig, side: str) -> int:
+    """Return how many layers a side has."""
     return config.encoder_layers if side == "encoder" else config.decoder_layers
 
 
@@ -88,4 +118,5 @@ def list_dropouts(config: TransformerConfig) -> list[str]:
 
 
 def scale_of_scores(config: TransformerConfig) -> float:
-    return 1.0 if config.score == "dot" else config.key_width**-0.5
+    """Return the factor of the scores of attention: 1 / √d_k, or 1 where they are not scaled."""
+    return 1.0 if config.score == "dot" else head_widths(config)[0] ** -0.5

@@ -1,8 +1,8 @@
-"""Kernels in C for what torch does in many passes: compiled on the machine they run on, once, and loaded by ctypes.
+"""Kernels in C for what torch does in many passes: compiled once per machine, and loaded with ctypes.
 
-`load()` gives them, or None where there is no compiler; every caller then takes its plain torch path, which gives
-the same numbers up to rounding, and `problem()` says why.  The compiled file lives in the user's cache under a name
-made of the source, the compiler's flags and the processor, so that it is never stale and never the wrong one.
+`load()` returns them, or None where there is no compiler, and `problem()` then says why; callers fall back to plain
+torch, which gives the same numbers up to rounding.  The compiled file lives in the user's cache under a name made of
+the sources, the compiler's flags and the processor, so that it is never stale and never another machine's.
 
 Not here the functions that call the kernels (kernels/ops.py).
 """
@@ -15,7 +15,6 @@ import platform
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -77,17 +76,17 @@ class Unavailable(Exception):
 
 
 def load() -> ctypes.CDLL | None:
-    """The compiled kernels, or None: switched off, or not to be had on this machine."""
+    """Return the compiled kernels, or None where they are switched off or cannot be compiled."""
     return _open()[0] if _Switch.on else None
 
 
 def problem() -> str | None:
-    """Why this machine has no kernels, in a few words; None where it has them."""
+    """Return why this machine has no kernels, in a few words; None where it has them."""
     return _open()[1]
 
 
 def build_id() -> str | None:
-    """A digest of the compiled code and of the C library it calls; None where kernels are switched off or absent.
+    """Return a digest of the compiled code and of the C library it calls; None without kernels.
 
     Two builds with one id compute the same bits.  It changes with the sources, the flags, the compiler and the
     instruction set, but not with a comment in the sources.
@@ -97,7 +96,7 @@ def build_id() -> str | None:
 
 @contextmanager
 def without() -> Iterator[None]:
-    """Plain torch inside: how the kernels are compared with what they replace."""
+    """Use plain torch inside, as tests do that compare the kernels with what they replace."""
     before, _Switch.on = _Switch.on, False
     try:
         yield
@@ -107,7 +106,7 @@ def without() -> Iterator[None]:
 
 @cache
 def _open() -> tuple[ctypes.CDLL | None, str | None]:
-    """The kernels, or why there are none."""
+    """Return the kernels, or why there are none."""
     try:
         kernels = ctypes.CDLL(str(_compile()))
         for name, (result, arguments) in SIGNATURES.items():
@@ -127,7 +126,7 @@ def _hash_build() -> str:
 
 
 def compiled() -> Path | None:
-    """The compiled file, made now if it is not there yet; None where that cannot be done."""
+    """Return the compiled file, compiled now if need be; None where that is impossible."""
     try:
         return _compile()
     except Unavailable:
@@ -135,8 +134,7 @@ def compiled() -> Path | None:
 
 
 def _compile() -> Path:
-    """The compiled file, made now if it is not there yet."""
-    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+    """Return the compiled file, compiled now if need be."""
     folder = user_cache.own("native")
     name = f"kernels-{_digest()}.so"
     if platform.system() != "Linux":
@@ -145,13 +143,16 @@ def _compile() -> Path:
         raise Unavailable("there is no cache folder to compile them into")
     if _trusted(folder / name):
         return folder / name
+    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
     if compiler is None:
         raise Unavailable("no C compiler was found (cc, gcc or clang)")
+    from tempfile import TemporaryDirectory  # here, because nearly always the file is there
+
     try:
-        with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            made = Path(scratch) / name
-            _run([compiler, *FLAGS, *map(str, SOURCES), "-o", str(made), "-lm"])
-            made.replace(folder / name)
+        with TemporaryDirectory(dir=folder) as scratch:
+            path = Path(scratch) / name
+            _run([compiler, *FLAGS, *map(str, SOURCES), "-o", str(path), "-lm"])
+            path.replace(folder / name)
     except OSError as error:
         raise Unavailable(f"they could not be compiled ({error.strerror or error})") from None
     return folder / name
@@ -163,14 +164,14 @@ def _run(command: list[str]) -> None:
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
     ) as process:
         try:
-            _, said = process.communicate(timeout=PATIENCE)
+            _, errors = process.communicate(timeout=PATIENCE)
         except BaseException as error:
             os.killpg(process.pid, signal.SIGKILL)
             if isinstance(error, subprocess.TimeoutExpired):
                 raise Unavailable(f"compiling them took more than {PATIENCE / 60:g} minutes") from None
             raise
     if process.returncode != 0:
-        lines = said.decode(errors="replace").split("\n")
+        lines = errors.decode(errors="replace").split("\n")
         first = next((line.strip() for line in lines if "error" in line), f"exit code {process.returncode}")
         raise Unavailable(f"{Path(command[0]).name} could not compile them: {first[:200]}")
 
@@ -183,7 +184,7 @@ def _trusted(path: Path) -> bool:
 
 
 def _digest() -> str:
-    """Changes with the source, the flags and the processor."""
+    """Return a name that changes with the sources, the flags and the processor."""
     texts = [path.read_text(encoding="utf-8") for path in (*HEADERS, *SOURCES)]
     seed = [*texts, *FLAGS, platform.machine(), platform.libc_ver()[1]]
     try:

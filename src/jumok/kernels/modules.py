@@ -21,7 +21,7 @@ from jumok.config.search import SearchOptions
 from jumok.kernels import ops, output, stepping
 from jumok.kernels.layout import find_obstacle, scale_of_scores
 from jumok.kernels.pack import Packed
-from jumok.kernels.searching import Found, Marks
+from jumok.kernels.searching import Marks, RawHypothesis
 from jumok.kernels.training import Whole
 from jumok.models import bert, gpt, transformer
 from jumok.models.base import State
@@ -272,7 +272,7 @@ class FastTransformer(Fast, transformer.Transformer):
 
     def search(
         self, sources: Sequence[Sequence[int]], limits: Sequence[int], options: SearchOptions, *, marks: Marks
-    ) -> list[list[Found]]:
+    ) -> list[list[RawHypothesis]]:
         """From sources to translations in one call."""
         return self.packed().search(sources, limits, options, marks=marks)
 

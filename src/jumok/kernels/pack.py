@@ -1,7 +1,8 @@
-"""A Transformer packed for translating: its weights as the kernels read them; no torch.
+"""A Transformer packed for translating: its weights and positions as the kernels read them; no torch.
 
-The weights are a copy, but for the embeddings, which are read where they are.  What comes out for a hypothesis does not
-depend on what else is in the batch, to the last bit.
+The weights are a copy, but for the embeddings, which are read from the arrays given.  What comes out for a hypothesis
+does not depend on what else is in the batch, to the last bit.  Positions are the numbers of nn/positions.py, computed
+without torch.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import numpy as np
 
 from jumok.config.search import SearchOptions
 from jumok.config.sections import TransformerConfig
-from jumok.kernels import layout, positions
-from jumok.kernels.searching import Found, Marks, Placed, Shortlist, at, search
+from jumok.kernels import layout
+from jumok.kernels.searching import Marks, PlacedModel, RawHypothesis, Shortlist, search
 from jumok.kernels.structs import Dense, LayerWeights, NormWeights, Stack
 
 
@@ -34,12 +35,13 @@ class Packed:
 
     def __init__(self, library: Any, config: TransformerConfig, symbols: tuple[int, int], weights: Weights) -> None:
         self.library, self.config, self.symbols, self.weights = library, config, symbols, weights
-        self.width = config.heads * (config.key_width + config.value_width)  # of keys and values
+        self.layout = layout.describe(config)
+        self.width = config.heads * (self.layout.d_k + self.layout.d_v)  # of keys and values
         self._tables: dict[str, np.ndarray | None] = {}
-        self.kept: list[Any] = []  # what the structures have addresses of
-        self.matrix = weights.take("matrix", symbols[1], config.d_model)
+        self._alive: list[Any] = []  # the structures hold addresses of these
+        self.matrix = self._take("matrix", symbols[1], config.d_model)
         self.encoder, self.decoder = (
-            self._stack(side, self._table(side, count)) for side, count in zip(layout.SIDES, symbols, strict=True)
+            self._stack(side, self._embeddings(side, count)) for side, count in zip(layout.SIDES, symbols, strict=True)
         )
         self.decoder.output = self._dense(self.matrix, None)
 
@@ -52,85 +54,120 @@ class Packed:
         marks: Marks,
         margin: float = inf,
         shortlist: Shortlist | None = None,
-    ) -> list[list[Found]]:
+    ) -> list[list[RawHypothesis]]:
         """Translate sources (with their END) in one call; see `searching.search`."""
         for ids in sources:
             if min(ids) < 0 or max(ids) >= self.symbols[0]:
                 raise IndexError(f"ids from {min(ids)} to {max(ids)} do not fit {self.symbols[0]} symbols")
         lengths = max(map(len, sources), default=0), max(limits, default=0)
+        turns = self.turns(max(lengths))
+        encoder, decoder = (self.place(stack, turns) for stack in (self.encoder, self.decoder))
         sides = zip(layout.EMBEDDINGS.values(), lengths, strict=True)
-        tables = self.turns(max(lengths)), *(self.positions(side, length) for side, length in sides)
-        encoder, decoder = (self.place(stack, tables[0]) for stack in (self.encoder, self.decoder))
-        first, second = (None if table is None else at(table) for table in tables[1:])
-        model = Placed(self.library, encoder, decoder, first, second)
+        vectors = [self.positions(side, length) for side, length in sides]
+        addresses = [None if table is None else table.ctypes.data for table in vectors]
+        model = PlacedModel(self.library, encoder, decoder, *addresses)
         return search(model, sources, limits, options, marks=marks, margin=margin, shortlist=shortlist)
 
     def turns(self, length: int) -> np.ndarray | None:
-        """Angles of at least the first positions, where positions are rotary."""
-        return self._grown("turns", length, lambda room: positions.turns(self.config, room))
+        """Return the angles of at least the first positions, where positions are rotary."""
+        if self.config.positions != "rotary":
+            return None
+        return self._grow("turns", length, lambda size: compute_turns(size, self.layout.d_k))
 
     def positions(self, side: str, length: int) -> np.ndarray | None:
-        """Vectors (·, D) that are added to the embeddings of at least the first positions of a side, or None."""
-        return self._grown(side, length, lambda room: positions.added(self.weights, self.config, side, room))
+        """Return vectors (·, D) to add to the embeddings of at least the first positions of a side, or None."""
+        return self._grow(side, length, lambda size: compute_positions(self.weights, self.config, side, size))
 
-    def _grown(self, name: str, length: int, make: Callable[[int], np.ndarray | None]) -> np.ndarray | None:
-        """A table of positions, made once and again when it is too short."""
+    def _grow(self, name: str, length: int, compute: Callable[[int], np.ndarray | None]) -> np.ndarray | None:
+        """Return a table of positions, computed once, and again when it is too short."""
         table = self._tables.get(name)
         if name not in self._tables or (table is not None and len(table) < length):
-            table = self._tables[name] = make(max(64, 2 * length))
+            table = self._tables[name] = compute(max(64, 2 * length))
         return table
 
     def place(
         self, stack: Stack, turns: np.ndarray | None, caches: Sequence[int] = (), memories: Sequence[int] = ()
     ) -> Stack:
-        """Return a stack that works on the caches and memories at these addresses, and nobody else's."""
+        """Return a copy of a stack that works on the caches and memories at these addresses."""
         layers = (LayerWeights * stack.layers)(*stack.each[: stack.layers])
         for layer, cache in zip(layers, caches, strict=False):
             layer.cache = cache
         for layer, memory in zip(layers, memories, strict=False):
             layer.memory = memory
         placed = Stack.from_buffer_copy(stack)
-        placed.each, placed.rotary = layers, None if turns is None else at(turns)
+        placed.each, placed.rotary = layers, None if turns is None else turns.ctypes.data
         return placed
 
-    def _table(self, side: str, symbols: int) -> np.ndarray:
-        """The embeddings of a side, which may be the output matrix."""
-        name = f"{layout.EMBEDDINGS[side]}.weight"
-        return self.weights.take(name, symbols, self.config.d_model) if name in self.weights else self.matrix
+    def _take(self, name: str, *shape: int) -> np.ndarray:
+        return self.weights.take(name, *shape)
+
+    def _take_if_present(self, name: str, *shape: int) -> np.ndarray | None:
+        return self._take(name, *shape) if name in self.weights else None
+
+    def _embeddings(self, side: str, symbols: int) -> np.ndarray:
+        """Return the embeddings of a side, which may be the output matrix."""
+        table = self._take_if_present(f"{layout.EMBEDDINGS[side]}.weight", symbols, self.config.d_model)
+        return self.matrix if table is None else table
 
     def _dense(self, weight: np.ndarray, bias: np.ndarray | None) -> Dense:
         height, width = weight.shape
         packed = np.empty(self.library.jk_packed_size(width, height), np.float32)
-        self.library.jk_pack_weight(at(packed), at(weight), width, height)
-        self.kept += [packed, bias]
-        return Dense(at(packed), None if bias is None else at(bias), width, height)
+        self.library.jk_pack_weight(packed.ctypes.data, weight.ctypes.data, width, height)
+        self._alive += [packed, bias]
+        return Dense(packed.ctypes.data, None if bias is None else bias.ctypes.data, width, height)
 
     def _linear(self, name: str, rows: int, columns: int) -> Dense:
-        bias = self.weights.take(f"{name}.bias", rows) if f"{name}.bias" in self.weights else None
-        return self._dense(self.weights.take(f"{name}.weight", rows, columns), bias)
+        bias = self._take_if_present(f"{name}.bias", rows)
+        return self._dense(self._take(f"{name}.weight", rows, columns), bias)
 
     def _norm(self, name: str) -> NormWeights:
-        parts = [self.weights.take(f"{name}.{part}", self.config.d_model) for part in ("weight", "bias")]
-        self.kept += parts
-        return NormWeights(*map(at, parts))
+        gain, shift = (self._take(f"{name}.{part}", self.config.d_model) for part in ("weight", "bias"))
+        self._alive += [gain, shift]
+        return NormWeights(gain.ctypes.data, shift.ctypes.data)
 
-    def _layer(self, name: str, *, decoder: bool) -> LayerWeights:
+    def _layer(self, side: str, number: int) -> LayerWeights:
+        name = f"{side}.{number}"
         matrices = {
-            field: self._linear(f"{name}.{where}", rows, columns)
-            for field, where, rows, columns in layout.list_matrices(self.config, decoder=decoder)
+            field: self._linear(f"{name}.{part}", rows, columns)
+            for field, part, rows, columns in self.layout.matrices[side]
         }
-        norms = [self._norm(f"{name}.{path}.norm") for path in layout.list_norms(decoder=decoder)]
-        if not decoder:
-            norms.insert(1, NormWeights())  # an encoder's layer has no attention over the source
+        norms = [self._norm(f"{name}.{path}.norm") for path in self.layout.norms[side]]
+        if side == "encoder":
+            norms.insert(1, NormWeights())  # its layers have no attention over the source
         return LayerWeights(**matrices, norms=(NormWeights * 3)(*norms))
 
     def _stack(self, side: str, table: np.ndarray) -> Stack:
-        config, count = self.config, layout.count_layers(self.config, side)
-        each = (LayerWeights * count)(*(self._layer(f"{side}.{n}", decoder=side == "decoder") for n in range(count)))
-        self.kept += [each, table]
+        config, sizes, count = self.config, self.layout, self.layout.layers[side]
+        each = (LayerWeights * count)(*(self._layer(side, number) for number in range(count)))
+        self._alive += [each, table]
         return Stack(
-            layers=count, d_model=config.d_model, heads=config.heads, d_k=config.key_width, d_v=config.value_width,
-            pre=config.norm_place == "pre", table=at(table), each=each, factor=layout.scale_of_scores(config),
+            layers=count, d_model=config.d_model, heads=config.heads, d_k=sizes.d_k, d_v=sizes.d_v,
+            pre=config.norm_place == "pre", table=table.ctypes.data, each=each, factor=sizes.factor,
             scale=config.d_model**0.5, eps=layout.EPS,
             last=self._norm(f"{side}_norm") if config.norm_place == "pre" else NormWeights(),
         )  # fmt: skip
+
+
+def compute_positions(weights: Weights, model: TransformerConfig, side: str, length: int) -> np.ndarray | None:
+    """Return the vectors (length, D) that are added to the embeddings of a side, or None."""
+    if model.positions in ("rotary", "none"):
+        return None
+    if model.positions == "learned":
+        table = weights.take(f"{side}.positions.weight", model.longest, model.d_model)
+        return np.ascontiguousarray(table[np.minimum(np.arange(length), len(table) - 1)])  # the last one repeats
+    return compute_sinusoids(length, model.d_model)
+
+
+def compute_sinusoids(length: int, width: int) -> np.ndarray:
+    """Return the paper's sinusoids (length, width), computed in double precision, then rounded."""
+    angle = np.arange(length)[:, None] / 10_000.0 ** (np.arange(0, width, 2) / width)
+    table = np.stack([np.sin(angle), np.cos(angle)], axis=-1).reshape(length, -1)[:, :width]
+    return np.ascontiguousarray(table, dtype=np.float32)
+
+
+def compute_turns(length: int, width: int) -> np.ndarray:
+    """Return the cosine and the signed sine (length, 2, K) by which rotary positions turn queries and keys."""
+    pairs = compute_sinusoids(length, width).reshape(length, -1, 2)
+    sin, cos = pairs[:, :, 0], pairs[:, :, 1]
+    both = [np.stack([cos, cos], axis=-1), np.stack([-sin, sin], axis=-1)]
+    return np.ascontiguousarray(np.stack([one.reshape(length, -1) for one in both], axis=1))

@@ -10,49 +10,49 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jumok import machine
 from jumok.config.search import SearchOptions
 from jumok.errors import UsageError
 from jumok.kernels.structs import SearchTask, Stack
+from jumok.machine import available_memory, cores
 
 GROUP = 48  # hypotheses that a core works on at once: GROUP_ROWS in search.c
 ROWS = 96  # rows whose logits are computed at once: ROWS_AT_ONCE in transformer.h
-SMALL = 1 << 26  # bytes of a search that need no look at how much memory is free
+SMALL = 1 << 26  # bytes of a search that is run without asking how much memory is free
 
 
 class Shortlist(NamedTuple):
-    """Tokens that each source token may turn into, those that any may, and whether it may turn into itself."""
+    """The target tokens that a source token may turn into."""
 
-    matrix: int  # where the output matrix (V, D) lies
-    same: bool
-    begins: np.ndarray
+    matrix: int  # address of the output matrix (V, D)
+    same: bool  # whether a token may also turn into itself
+    begins: np.ndarray  # where the tokens of each source token begin
     tokens: np.ndarray
-    common: np.ndarray
+    common: np.ndarray  # tokens that any source token may turn into
 
 
-class Placed(NamedTuple):
-    """A packed model, ready to search: where the position vectors of each side lie, None where there are none."""
+class PlacedModel(NamedTuple):
+    """A packed model, ready to search."""
 
     library: Any
     encoder: Stack
     decoder: Stack
-    sources: int | None = None
+    sources: int | None = None  # address of the position vectors of sources; None where there are none
     targets: int | None = None
 
 
 class Marks(NamedTuple):
-    """The first and the last token of an output, and those that no output holds."""
+    """The first and the last token of an output, and the tokens that no output holds."""
 
     start: int
     end: int
     never: Sequence[int]
 
 
-Found = tuple[tuple[int, ...], float, tuple[float, ...]]  # ids, log P, log-probability of each token
+RawHypothesis = tuple[tuple[int, ...], float, tuple[float, ...]]  # ids, log P, log-probability of each token
 
 
 def search(
-    model: Placed,
+    model: PlacedModel,
     sources: Sequence[Sequence[int]],
     limits: Sequence[int],
     options: SearchOptions,
@@ -60,8 +60,8 @@ def search(
     marks: Marks,
     margin: float = inf,
     shortlist: Shortlist | None = None,
-) -> list[list[Found]]:
-    """The n best translations of every source (with its END), in the order given; those of one source in no order.
+) -> list[list[RawHypothesis]]:
+    """Return the n best translations of every source (with its END), in the order given; those of one source unsorted.
 
     Of the options it reads beam, length_penalty, n_best and exact.  A hypothesis whose log P is more than `margin`
     below that of its sentence's best is given up.
@@ -83,17 +83,17 @@ def search(
         *map(at, (ids, sizes, gains, totals)),
     )  # fmt: skip
     model.library.jk_search(ctypes.byref(model.encoder), ctypes.byref(model.decoder), ctypes.byref(task))
-    found: list[list[Found]] = [[] for _ in sources]
-    for place, row in enumerate(order):
-        for k, size in enumerate(sizes[place].tolist()):
+    results: list[list[RawHypothesis]] = [[] for _ in sources]
+    for index, row in enumerate(order):
+        for k, size in enumerate(sizes[index].tolist()):
             if size:
-                said, each = ids[place, k, :size].tolist(), gains[place, k, :size].tolist()
-                found[row].append((tuple(said), float(totals[place, k]), tuple(each)))
-    return found
+                output, each = ids[index, k, :size].tolist(), gains[index, k, :size].tolist()
+                results[row].append((tuple(output), float(totals[index, k]), tuple(each)))
+    return results
 
 
 def group_bytes(decoder: Stack, sentences: int, source: int, target: int, beam: int) -> int:
-    """Memory that a core takes to search a group of sentences with at most so many source and target tokens."""
+    """Return the memory that a core needs to search a group of sentences of at most these lengths."""
     rows, width = sentences * beam, decoder.heads * (decoder.d_k + decoder.d_v)
     caches = 4 * decoder.layers * width * (sentences * source + rows * target)
     past, logits = 36 * rows * target, 4 * min(rows, ROWS) * decoder.output.height  # past: tokens, origins, gains
@@ -101,19 +101,19 @@ def group_bytes(decoder: Stack, sentences: int, source: int, target: int, beam: 
 
 
 def fitting_threads(decoder: Stack, lengths: Sequence[int], limits: Sequence[int], beam: int) -> int:
-    """How many groups may be searched at once so that they take at most half of the free memory.
+    """Return how many groups may be searched at once so that they take at most half of the free memory.
 
-    Sentences are in the order of the search.  Fewer threads change no translation; a group that does not fit by itself
-    is refused, because the kernels take the memory they need without asking.
+    Sentences are in the order of the search.  Fewer threads change no translation.  A group that does not fit by itself
+    is refused, because the kernels exit where memory runs out.
     """
     each = max(1, GROUP // beam)
     starts = range(0, len(lengths), each)
     parts = [(lengths[start : start + each], limits[start : start + each]) for start in starts]
     sizes = sorted((group_bytes(decoder, len(a), max(a), max(b), beam) for a, b in parts), reverse=True)
-    sizes = sizes[: machine.cores()]
+    sizes = sizes[: cores()]
     if sum(sizes) <= SMALL:
         return max(1, len(sizes))
-    budget = machine.available_memory() // 2
+    budget = available_memory() // 2
     if sizes[0] > budget:
         raise UsageError(
             f"a beam of {beam} over {max(limits):,} subwords takes {sizes[0] / 1e9:,.1f} GB, and "
@@ -125,5 +125,5 @@ def fitting_threads(decoder: Stack, lengths: Sequence[int], limits: Sequence[int
 
 
 def at(array: np.ndarray) -> int:
-    """Where an array lies."""
+    """Return the address of an array."""
     return int(array.ctypes.data)

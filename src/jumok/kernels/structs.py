@@ -1,6 +1,6 @@
 """Every structure that is handed to the kernels, field by field as in c/kernels.h; no torch.
 
-A test compares their sizes with C's.  Who fills one keeps what its pointers point to alive during the call.
+A test compares their sizes with C's.  Whoever fills one keeps the memory behind its pointers alive during the call.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Folders that are whole or ignored, and what they say of a model; no torch, no numpy.
+"""Folders that are complete or ignored, and the bundle of a finished model; no torch, no numpy.
 
     RUN/model/{recipe.toml, vocabulary.model, model.safetensors, shortlist.safetensors, card.json, MANIFEST.json}
 
-A folder is written beside its place, every file flushed, the manifest of sizes and hashes last, then renamed.
-Reading never runs code: sizes and hashes are compared first, what is left is TOML and JSON with closed schemas.  A file
+A folder is written under another name, every file flushed, the manifest of sizes and hashes last, then renamed.
+Reading never runs code: sizes and hashes are compared first, the rest is TOML and JSON with closed schemas.  A file
 that the manifest does not list is never read, nor one that is larger than the recipe implies, nor through a link.
 Weights are read as arrays in storage/tensors.py, as tensors in storage/checkpoint.py.
 """
@@ -40,24 +40,24 @@ OTHER = 64_000_000  # bytes of a file that this version does not read
 
 @dataclass(frozen=True, kw_only=True)
 class Bundle:
-    """All that translating needs, verified; the weights are still on the disk."""
+    """All that translating needs, verified; the weights are still on disk."""
 
     recipe: Recipe
     vocabularies: Vocabularies
     card: dict[str, Any]
     folder: Path
-
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """Symbols of the source and of the target."""
-        return len(self.vocabularies.source), len(self.vocabularies.target)
+    sizes: tuple[int, int]  # symbols of the source and of the target
 
 
 def read(path: str | Path) -> Bundle:
-    """The bundle of a run folder or of its own folder: every file is the one that was saved."""
+    """Return the bundle of a run folder or of its own folder: every file is the one that was saved."""
     folder = find(path)
     listed = manifest(folder)
-    first = ["card.json", "recipe.toml", *_vocabulary_files(folder, listed)]  # what the sizes of the others follow from
+    first = [
+        "card.json",
+        "recipe.toml",
+        *_vocabulary_files(folder, listed),
+    ]  # the sizes of the others follow from these
     for name in first:
         check(folder, listed, name, most=OTHER)
     card = read_json(folder / "card.json")
@@ -65,9 +65,9 @@ def read(path: str | Path) -> Bundle:
     recipe, vocabularies = (known := saved_recipe(folder)), Vocabularies.load(folder, breaks=known.vocabulary.breaks)
     if card.get("vocabulary") != vocabularies.digest:
         raise ModelFileError("the vocabulary is not the one this model was trained with", where=f"in {folder}")
-    found = Bundle(recipe=recipe, vocabularies=vocabularies, card=card, folder=folder)
-    weights = 4 * recipe.model.parameters(*found.sizes)
-    large = {WEIGHTS: HEADER + weights, SHORTLIST: HEADER + 2_048 * found.sizes[0]}
+    sizes = len(vocabularies.source), len(vocabularies.target)
+    weights = 4 * recipe.model.parameters(*sizes)
+    large = {WEIGHTS: HEADER + weights, SHORTLIST: HEADER + 2_048 * sizes[0]}
     optional = [SHORTLIST] if os.path.lexists(folder / SHORTLIST) else []
     for name in dict.fromkeys([WEIGHTS, *optional, *listed]):
         if name not in first:
@@ -75,17 +75,17 @@ def read(path: str | Path) -> Bundle:
     if (size := (folder / WEIGHTS).stat().st_size) < weights // 4:
         what = f"the weights do not fit the recipe: {WEIGHTS} has {size:,} bytes where it implies about {weights:,}"
         raise ModelFileError(what, where=f"in {folder}")
-    return found
+    return Bundle(recipe=recipe, vocabularies=vocabularies, card=card, folder=folder, sizes=sizes)
 
 
 def _vocabulary_files(folder: Path, listed: Collection[str]) -> Collection[str]:
-    """What `Vocabularies.load` will read, or would if it were there."""
+    """Return the files that `Vocabularies.load` reads."""
     joint = "vocabulary.model" in listed or os.path.lexists(folder / "vocabulary.model")
     return ["vocabulary.model"] if joint else ["vocabulary.source.model", "vocabulary.target.model"]
 
 
 def find(path: str | Path) -> Path:
-    """The bundle of a run or of a bundle's own folder."""
+    """Return the folder of a bundle, from a run folder or from itself."""
     path = Path(path)
     for folder in (path / "model", path, path / "model.before"):  # the last, if killed while the first was replaced
         if (folder / MANIFEST).exists() or (folder / WEIGHTS).exists():
@@ -101,18 +101,18 @@ def find(path: str | Path) -> Path:
 
 
 def checkpoints(run: Path) -> list[Path]:
-    """Folders of a run that look like checkpoints, oldest first."""
-    found = [path for path in (run / "checkpoints").glob("step-*") if re.fullmatch(r"step-[0-9]{8,}", path.name)]
-    return sorted(found, key=step_of)
+    """List the folders of a run that look like checkpoints, oldest first."""
+    folders = [path for path in (run / "checkpoints").glob("step-*") if re.fullmatch(r"step-[0-9]{8,}", path.name)]
+    return sorted(folders, key=step_of)
 
 
 def step_of(folder: Path) -> int:
-    """The step that a checkpoint's name tells."""
+    """Return the step in the name of a checkpoint."""
     return int(folder.name.removeprefix("step-"))
 
 
 def saved_recipe(folder: Path) -> Recipe:
-    """The recipe that a run or bundle was made with; a bad one is a bad model file, not bad usage."""
+    """Return the recipe that a run or bundle was made with; a bad one is a bad model file, not bad usage."""
     path = folder / "recipe.toml"
     try:
         _check_own(path)
@@ -124,7 +124,7 @@ def saved_recipe(folder: Path) -> Recipe:
 
 
 def is_older(folder: Path) -> bool:
-    """Whether a run was begun before pairs were cleaned; it goes on without."""
+    """Return whether a run began before pairs were cleaned; it continues without."""
     try:
         text = (folder / "recipe.toml").read_text(encoding="utf-8")
     except (OSError, ValueError):
@@ -143,7 +143,7 @@ def writing_whole(place: Path) -> Iterator[Path]:
         paths = sorted(beside.iterdir())
         for path in paths:
             sync(path)
-        ours = [path for path in paths if NAME.fullmatch(path.name)]  # what else was in a folder does no harm in it
+        ours = [path for path in paths if NAME.fullmatch(path.name)]  # other files stay, unlisted
         listed = {path.name: {"size": path.stat().st_size, "sha256": _sha256(path)} for path in ours}
         write_file(beside / MANIFEST, json.dumps(listed, indent=1).encode())
         sync(beside)
@@ -163,18 +163,18 @@ def writing_whole(place: Path) -> Iterator[Path]:
 
 
 def drop(folder: Path, names: Collection[str]) -> None:
-    """Remove these files from a whole folder, which stays whole: first the manifest forgets them, then they go."""
+    """Remove files from a complete folder, which stays complete: first from the manifest, then from the disk."""
     listed = manifest(folder)
-    kept = {name: told for name, told in listed.items() if name not in names}
-    if len(kept) < len(listed):
-        write_file(folder / MANIFEST, json.dumps(kept, indent=1).encode())
+    rest = {name: entry for name, entry in listed.items() if name not in names}
+    if len(rest) < len(listed):
+        write_file(folder / MANIFEST, json.dumps(rest, indent=1).encode())
         sync(folder)
     for name in names:
         (folder / name).unlink(missing_ok=True)
 
 
 def tidy(folder: Path) -> None:
-    """Put right what a process that was killed has left: a folder that was being replaced is there again."""
+    """Repair what a killed process left behind: a folder that was being replaced is restored."""
     for before in folder.glob("*.before"):
         place = before.with_name(before.name.removesuffix(".before"))
         if not place.exists():
@@ -193,7 +193,7 @@ def verify(folder: Path, needed: Collection[str] = ()) -> Mapping[str, Any]:
 
 
 def manifest(folder: Path) -> Mapping[str, Any]:
-    """What a folder's manifest lists: names of files in this folder, and no end of them."""
+    """Return a folder's manifest: at most 64 files, all in this folder."""
     listed = read_json(folder / MANIFEST)
     if len(listed) > FILES:
         raise ModelFileError(f"{MANIFEST} lists more files than jumok makes", where=f"in {folder}")
@@ -204,7 +204,7 @@ def manifest(folder: Path) -> Mapping[str, Any]:
 
 
 def check(folder: Path, listed: Mapping[str, Any], name: str, *, most: int | None = None) -> None:
-    """Refuse a file that is not the one that was listed, or larger than `most`, which is known before it is read."""
+    """Refuse a file that is not the one listed, or larger than `most`, before it is read."""
 
     def refuse(what: str) -> ModelFileError:
         return ModelFileError(what, where=f"in {folder}")
@@ -212,29 +212,29 @@ def check(folder: Path, listed: Mapping[str, Any], name: str, *, most: int | Non
     path = folder / name
     if name not in listed:
         raise refuse(f"{MANIFEST} does not list {name}")
-    told = listed[name]
-    if not isinstance(told, dict) or type(told.get("size")) is not int:
+    entry = listed[name]
+    if not isinstance(entry, dict) or type(entry.get("size")) is not int:
         raise refuse(f"{MANIFEST} does not say how large {name} is")
     try:
         _check_own(path)
         size = path.stat().st_size
-        if size != told["size"]:
-            raise refuse(f"{name} has {size:,} bytes, not {_number(told['size'])}")
+        if size != entry["size"]:
+            raise refuse(f"{name} has {size:,} bytes, not {_number(entry['size'])}")
         if most is not None and size > most:
             raise refuse(f"{name} is larger than any that fits the recipe: {size:,} bytes")
-        if _sha256(path) != told.get("sha256"):
+        if _sha256(path) != entry.get("sha256"):
             raise refuse(f"{name} is not the file that was saved")
     except OSError as error:
         raise refuse(f"cannot read {name}: {error.strerror}") from None
 
 
 def check_format(values: Mapping[str, Any], path: Path) -> None:
-    """Refuse what a later version made, by what its card.json or state.json says."""
-    told = values.get("format", FORMAT)
-    if type(told) is not int or told < 1:
+    """Refuse what a later version made, by the format in its card.json or state.json."""
+    version = values.get("format", FORMAT)
+    if type(version) is not int or version < 1:
         raise ModelFileError(f"{path.name} does not say which format it has", where=f"in {path.parent}")
-    if told > FORMAT:
-        what = f"made by a newer jumok: {path.name} has the format {_number(told)}, not {FORMAT}"
+    if version > FORMAT:
+        what = f"made by a newer jumok: {path.name} has the format {_number(version)}, not {FORMAT}"
         raise ModelFileError(what, where=f"in {path.parent}", hint="try: pip install -U jumok")
 
 
@@ -247,7 +247,7 @@ def check_header(path: Path) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file of at most 1 MB."""
+    """Return the object in a JSON file of at most 1 MB."""
     try:
         _check_own(path)
         if path.stat().st_size > JSON:
@@ -276,7 +276,7 @@ def _number(value: int) -> str:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """A file, whole or not at all."""
+    """Write a file, completely or not at all."""
     beside = path.with_name(path.name + ".tmp")
     with open(beside, "wb") as file:
         file.write(content)
@@ -286,7 +286,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def sync(path: Path) -> None:
-    """Have a file, or the names in a folder, on the disk."""
+    """Flush a file, or the names in a folder, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

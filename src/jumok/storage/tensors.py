@@ -13,7 +13,7 @@ from jumok.storage.bundle import WEIGHTS, Bundle, check_header
 
 
 class Tensors:
-    """Weights by name: outlines first, values when they are taken; one that does not fit is refused by name."""
+    """Weights by name: shapes at once, values when they are taken; a wrong shape is an error that names the tensor."""
 
     def __init__(self, shapes: Mapping[str, Sequence[int]], read: Callable[[str], np.ndarray]) -> None:
         self.shapes = {name: tuple(shape) for name, shape in shapes.items()}
@@ -21,7 +21,7 @@ class Tensors:
 
     @classmethod
     def of(cls, arrays: Mapping[str, np.ndarray]) -> "Tensors":
-        """Copies of arrays that are in memory."""
+        """Return copies of arrays in memory."""
         return cls(
             {name: array.shape for name, array in arrays.items()}, lambda name: np.array(arrays[name], dtype=np.float32)
         )
@@ -30,20 +30,20 @@ class Tensors:
         return name in self.shapes
 
     def take(self, name: str, *shape: int) -> np.ndarray:
-        """The tensor of this name, which must have this shape; nothing of another shape is read."""
+        """Return the tensor of this name, which must have this shape; nothing of another shape is read."""
         if self.shapes.get(name) != shape:
-            found = self.shapes.get(name, "missing")
-            raise ModelFileError(f"the weights do not fit the recipe: {name} is {found}, not {shape}")
+            saved = self.shapes.get(name, "missing")
+            raise ModelFileError(f"the weights do not fit the recipe: {name} is {saved}, not {shape}")
         return self.read(name)
 
 
-def read(found: Bundle) -> Tensors:
-    """The weights of a bundle; what the recipe does not imply is never read."""
-    path = found.folder / WEIGHTS
+def read(bundle: Bundle) -> Tensors:
+    """Return the weights of a bundle; tensors that the recipe does not imply are never read."""
+    path = bundle.folder / WEIGHTS
     try:
         check_header(path)
         file = safe_open(str(path), framework="np")
-        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
+        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (it is not a mapping)
         other = next((name for name, part in slices.items() if part.get_dtype() != "F32"), None)
     except (SafetensorError, OSError) as error:
         raise ModelFileError(f"cannot read the weights: {error}", where=f"in {path}") from None

@@ -1,0 +1,167 @@
+"""Texts that are translated together: their ids before the search, their translations after it; no torch.
+
+A `Block` encodes texts and divides them into groups that are searched alike.  The functions turn hypotheses into
+translations: text, words with probabilities, word alignment and attention.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jumok.config.search import ConstraintKeywords, Constraints, SearchOptions, TokenConstraints
+from jumok.decoding.hypothesis import Hypothesis
+from jumok.text.boundaries import says, words_of
+from jumok.text.vocabulary import END, START, Vocabularies, Vocabulary
+from jumok.translation import Contents, Translation, split_words
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from jumok.reports.attention import AttentionView
+
+
+class Group(NamedTuple):
+    """Texts of a block that are searched together."""
+
+    rows: list[int]
+    options: SearchOptions
+    constraints: list[TokenConstraints] | None
+
+
+class Block:
+    """Texts that are translated together; blank ones are in no group."""
+
+    def __init__(
+        self,
+        vocabularies: Vocabularies,
+        texts: Sequence[str],
+        options: SearchOptions,
+        constraints: ConstraintKeywords,
+        contents: Contents,
+        *,
+        first: int,
+    ) -> None:
+        """`constraints` are those of all texts or of each; `first` is the number of the first text in its file."""
+        self.vocabulary, self.options, self.contents, self.first = vocabularies.target, options, contents, first
+        self.texts = [_replace_surrogates(text) for text in texts]
+        self.sources = vocabularies.source.encode_all(self.texts)
+        rows = [row for row, ids in enumerate(self.sources) if ids]
+        self.constraints = Constraints.of(len(self.texts), **constraints) if constraints else None
+        if self.constraints is not None:
+            self.groups = self._divide(rows, self.constraints)
+        else:
+            self.groups = [Group(rows, _widen(options), None)] if rows else []
+
+    def _divide(self, rows: Sequence[int], constraints: Sequence[Constraints]) -> list[Group]:
+        """Divide rows by the kinds of their constraints: one text never decides how another is searched."""
+        encoded = {row: constraints[row].encode(self.vocabulary.encode) for row in rows}
+        groups = []
+        for kinds in sorted({one.kinds for one in encoded.values()}):
+            some = [row for row in rows if encoded[row].kinds == kinds]
+            bound = [encoded[row] for row in some] if any(kinds) else None
+            groups.append(Group(some, _widen(self.options, forbidding=kinds[2]), bound))
+        return groups
+
+    def arguments(self, group: Group, progress: Callable[[int], None]) -> dict[str, Any]:
+        """Return the arguments of an engine's `decode` and `submit`."""
+        return {
+            "sources": [self.sources[row] for row in group.rows],
+            "options": group.options,
+            "constraints": group.constraints,
+            "numbers": [self.first + row for row in group.rows],
+            "details": self.contents.details,
+            "progress": progress,
+        }
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether texts and scores are all that is asked for."""
+        return not (self.contents.details or self.options.mbr or self.constraints) and self.options.n_best == 1
+
+    def choose(self, row: int, hypotheses: Sequence[Hypothesis]) -> Sequence[Hypothesis]:
+        """Return the n best hypotheses of a text, without forbidden words where that is possible."""
+        forbidden = self.constraints[row].forbid if self.constraints else ()
+        allowed = [one for one in hypotheses if not contains(self.vocabulary, one, forbidden)] or hypotheses
+        ranked = rank_by_consensus(self.vocabulary, allowed) if self.options.mbr else allowed
+        return ranked[: self.options.n_best]
+
+
+def _widen(options: SearchOptions, *, forbidding: bool = False) -> SearchOptions:
+    """Return the engine's options: several hypotheses, where one of them is chosen afterwards."""
+    if options.mbr:
+        return replace(options, n_best=max(options.mbr, options.n_best))
+    return replace(options, n_best=options.beam) if forbidding and not options.sample else options
+
+
+def _replace_surrogates(text: str) -> str:
+    """Replace half characters (lone surrogates, which JSON lets through) by a mark."""
+    try:
+        text.encode()
+        return text
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def render(vocabulary: Vocabulary, text: str, hypothesis: Hypothesis, contents: Contents) -> Translation:
+    """Return the translation of a text; with details, its tokens and its words with their probabilities."""
+    body = list(hypothesis.body)
+    translation = Translation(text, vocabulary.decode(body), hypothesis.score, hypothesis.log_probability)
+    if not contents.details:
+        return translation
+    return replace(
+        translation,
+        tokens=tuple(vocabulary.pieces(hypothesis.ids)),
+        token_scores=hypothesis.token_scores,
+        words=split_words(body, hypothesis.token_scores, vocabulary),
+    )
+
+
+def contains(vocabulary: Vocabulary, hypothesis: Hypothesis, words: Sequence[str]) -> bool:
+    """Return whether a hypothesis contains one of these words."""
+    text = vocabulary.decode(hypothesis.body) if words else ""
+    return any(says(text, word) for word in words)
+
+
+def rank_by_consensus(vocabulary: Vocabulary, samples: Sequence[Hypothesis]) -> list[Hypothesis]:
+    """Minimum Bayes risk: return the distinct samples by their mean chrF against all samples, best first."""
+    from jumok.evaluation.metrics import chrf_matrix
+
+    texts = [vocabulary.decode(sample.body) for sample in samples]
+    counts = Counter(texts)
+    likeness = chrf_matrix(list(counts)) @ list(counts.values()) / len(texts)
+    means = dict(zip(counts, likeness.tolist(), strict=True))
+    first = dict(reversed(list(zip(texts, samples, strict=True))))
+    return [replace(first[text], score=means[text]) for text in sorted(first, key=lambda text: -means[text])]
+
+
+def link_words(
+    vocabularies: Vocabularies, weights: np.ndarray, source: Sequence[int], target: Sequence[int]
+) -> tuple[tuple[int, int], ...]:
+    """Return pairs of source word and target word, from 0, that attention (T, S) aligns; by target word."""
+    from jumok.evaluation.metrics import word_links
+
+    read = source[: weights.shape[1] - 1]  # engines cut an absurdly long one
+    sides = (vocabularies.source.pieces([*read, END]), vocabularies.target.pieces([*target, END]))
+    return tuple(sorted(word_links(weights, *(words_of(pieces) for pieces in sides)), key=lambda link: link[::-1]))
+
+
+def view_attention(
+    vocabularies: Vocabularies, maps: Sequence[np.ndarray], text: str, source: Sequence[int], target: Sequence[int]
+) -> AttentionView:
+    """Return the maps of encoder, decoder and cross-attention with the pieces that they are over."""
+    from jumok.reports.attention import AttentionView
+
+    vocabulary, (encoder, decoder, cross) = vocabularies.target, maps
+    return AttentionView(
+        source=tuple(vocabularies.source.pieces([*source, END])),
+        target=tuple(vocabulary.pieces([*target, END])),
+        encoder=encoder,
+        decoder=decoder,
+        cross=cross,
+        fed=tuple(vocabulary.pieces([START, *target])),
+        text=text,
+        translation=vocabulary.decode(target),
+    )

@@ -1,0 +1,45 @@
+"""One sentence is translated with few modules and without detours."""
+
+import subprocess
+import sys
+
+import jumok
+from jumok.engines.native_engine import NativeEngine
+
+FILES_AND_MORE = [
+    "torch", "jumok.text.lines", "jumok.text.files", "jumok.text.columnar", "jumok.text.check", "jumok.text.drafts",
+    "jumok.decoding.graph", "jumok.decoding.search", "jumok.evaluation.metrics", "jumok.training", "jumok.data",
+]  # fmt: skip
+
+
+def test_a_sentence_of_the_command_line_loads_nothing_that_reads_files_or_trains(micro):
+    code = (
+        "import sys\n"
+        "from jumok.cli.main import main\n"
+        f"sys.argv = ['jumok', 'translate', {str(micro)!r}, 'a b c']\n"
+        "try:\n    main()\nexcept SystemExit as left:\n    assert not left.code, left.code\n"
+        f"print([name for name in {FILES_AND_MORE!r} if name in sys.modules], file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert done.stderr == "[]\n"
+
+
+def test_a_sentence_alone_is_decoded_at_once_and_blocks_of_a_file_in_the_background(micro, monkeypatch):
+    calls = []
+    for name in ("decode", "submit"):
+        method = getattr(NativeEngine, name)
+
+        def watched(self, *given, method=method, name=name, **named):
+            calls.append(name)
+            return method(self, *given, **named)
+
+        monkeypatch.setattr(NativeEngine, name, watched)
+    model, texts = jumok.load(micro), ["a b c", "", "c b", "a"] * 5
+    alone = model.translate(texts)
+    assert calls == ["decode"]
+    assert list(model.lines(iter(texts), chunk=7)) == alone
+    assert calls == ["decode", "submit", "submit", "submit"]
+    assert list(model.lines(iter(texts), chunk=1)) == alone
+    assert set(calls[4:]) == {"decode"}
+    assert model.translate([]) == []
+    assert [one.text for one in model.translate(["", " "])] == ["", ""]

@@ -16,18 +16,25 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack
 import typer
 
 import jumok
+from jumok import messages
 from jumok.cli import verbs
-from jumok.cli.terminal import aside, check_device, chunks, clean_arguments, counted, dumps, terminal_width, watching
-from jumok.cli.verbs import (
-    HELP,
+from jumok.cli.options import (
+    SETTINGS,
+    Beam,
     Changes,
     Columns,
+    Corpus,
+    Deterministic,
+    Device,
+    Engine,
     Excluded,
     File,
     Json,
-    Made,
+    LengthPenalty,
     ModelPath,
+    Precision,
     Shares,
+    Shortlist,
     Sources,
     Steps,
     Tables,
@@ -37,12 +44,14 @@ from jumok.cli.verbs import (
     ValidSources,
     ValidTables,
     ValidTargets,
-    bench_app,
-    data_app,
-    export_app,
-    model_app,
+    Words,
+    argument,
+    flag,
     option,
+    verb,
 )
+from jumok.cli.terminal import aside, check_device, chunks, clean_arguments, counted, dumps, terminal_width, watching
+from jumok.cli.verbs import bench_app, data_app, export_app, model_app
 from jumok.errors import DiskError, JumokError, Resumable, UnknownName, UsageError
 
 if TYPE_CHECKING:
@@ -51,37 +60,26 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="jumok",
-    help="From two text files to a translator: the Transformer of 'Attention Is All You Need' on an ordinary CPU.",
-    epilog="Start here: jumok demo — then: jumok train --source train.en --target train.de",
+    help=messages.text("help.jumok"),
+    epilog=messages.text("help.jumok_epilog"),
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings=HELP,
+    context_settings=SETTINGS,
 )
-app.add_typer(export_app, name="export", short_help="Write a model for another engine: ctranslate2.")
-app.add_typer(bench_app, name="bench", short_help="Measure speed: train, decode.")
-app.add_typer(data_app, name="data", short_help="Text files: check, stats, prepare, dropped, pairs.")
-app.add_typer(model_app, name="model", short_help="Look at models: info, compare, average, shortlist.")
+app.add_typer(export_app, name="export")
+app.add_typer(bench_app, name="bench")
+app.add_typer(data_app, name="data")
+app.add_typer(model_app, name="model")
 
 
-app.command(short_help="Train several models alike and compare them.")(verbs.race)
-app.command(short_help="Try the claims of the paper.")(verbs.lab)
-app.command(short_help="Go on with a text.")(verbs.generate)
-app.command(short_help="Say which words are missing.")(verbs.fill)
+app.command(**verb("help.race"))(verbs.race)
+app.command(**verb("help.lab"))(verbs.lab)
+app.command(**verb("help.generate"))(verbs.generate)
+app.command(**verb("help.fill"))(verbs.fill)
 
 
-Device = Annotated[str, option("NAME", "cpu, cuda or mps.")]
-Beam = Annotated[int | None, option("N", "Hypotheses kept at each step; 1 is greedy. Default: the recipe's.")]
-Alpha = Annotated[float | None, option("A", "0 prefers short, 1 long. Paper: 0.6.", "--length-penalty")]
-Engine = Annotated[str, option("NAME", "native, ctranslate2, torch (every feature) or auto: native where it can.")]
-Precision = Annotated[str | None, option("NAME", "Of ctranslate2: int8 (default) or float32.")]
-Shortlist = Annotated[bool, typer.Option("--shortlist", help="Choose among likely words only: faster.")]
-Deterministic = Annotated[
-    bool, typer.Option("--deterministic", help="The same whatever is beside it, to the last bit; costs native nothing.")
-]
-Words = list[str] | None
-MODELS = "transformer, rnn, convs2s, bytenet, memory, gpt, bert, electra, classifier or tagger."
 MISUSE: type[Exception] = typer.BadParameter.__mro__[2]  # ClickException, of click or of the copy that typer may carry
 
 
@@ -92,26 +90,20 @@ def show_version(asked: bool) -> None:
 
 
 Version = Annotated[
-    bool, typer.Option("--version", help="Print the version and leave.", is_eager=True, callback=show_version)
+    bool, typer.Option("--version", help=messages.text("help.version"), is_eager=True, callback=show_version)
 ]
 
 
 @app.callback()
 def top(version: Version = False) -> None:
-    """What stands before the verbs."""
+    """Options before the verb."""
 
 
-@app.command(short_help="Train English to Korean in minutes and see it work.")
+@app.command(**verb("help.demo"))
 def demo(
-    out: Annotated[Path, option("FOLDER", "Folder of the run.")] = Path("runs/demo"),
-    minutes: Annotated[float | None, option("MINUTES", "Training time; default 5.")] = None,
+    out: Annotated[Path, option("FOLDER", "help.run_out")] = Path("runs/demo"),
+    minutes: Annotated[float | None, option("MINUTES", "help.demo_minutes")] = None,
 ) -> None:
-    """Train English to Korean on the embedded phrasebook, score it, show its attention.
-
-    \b
-    jumok demo
-    jumok demo --minutes 2 --out runs/quick
-    """
     from jumok.demo import run
 
     with watching() as (sinks, stop):
@@ -120,14 +112,14 @@ def demo(
     print(report.drawing(width=min(100, terminal_width()), color=sys.stdout.isatty()))
 
 
-@app.command(short_help="Train a translator, or another model; the same command continues it.")
+@app.command(**verb("help.train"))
 def train(
     source: Sources = None,
     target: Targets = None,
     table: Tables = None,
-    text: Annotated[File, option("FILE", "Or a text to be learnt itself (gpt, bert, electra, memory).")] = None,
-    corpus: Made = None,
-    data: Annotated[File, option("FOLDER", "Or a folder that `jumok data prepare` has made.")] = None,
+    text: Annotated[File, option("FILE", "help.train_text")] = None,
+    corpus: Corpus = None,
+    data: Annotated[File, option("FOLDER", "help.train_data")] = None,
     valid_source: ValidSources = None,
     valid_target: ValidTargets = None,
     valid_table: ValidTables = None,
@@ -135,38 +127,22 @@ def train(
     temperature: Temperature = None,
     columns: Columns = None,
     exclude: Excluded = None,
-    valid_text: Annotated[File, option("FILE", "Or a text; the last tenth of --text if not given.")] = None,
-    recipe: Annotated[str, option("NAME", "auto, demo, tiny, small, base, big, table3-… or a .toml file.")] = "auto",
-    model: Annotated[str | None, option("NAME", MODELS)] = None,
-    begin: Annotated[str | None, option("RUN", "Begin with what fits of a finished run's weights.", "--from")] = None,
-    out: Annotated[Path | None, option("FOLDER", "Folder of the run. Default: runs/RECIPE.")] = None,
-    minutes: Annotated[float | None, option("MINUTES", "Be done within this time; the schedule fits it.")] = None,
+    valid_text: Annotated[File, option("FILE", "help.train_valid_text")] = None,
+    recipe: Annotated[str, option("NAME", "help.train_recipe")] = "auto",
+    model: Annotated[str | None, option("NAME", "help.train_model")] = None,
+    begin: Annotated[str | None, option("RUN", "help.train_from", "--from")] = None,
+    out: Annotated[Path | None, option("FOLDER", "help.train_out")] = None,
+    minutes: Annotated[float | None, option("MINUTES", "help.train_minutes")] = None,
     steps: Steps = None,
-    epochs: Annotated[int | None, option("N", "Stop after this many passes over the data.")] = None,
+    epochs: Annotated[int | None, option("N", "help.train_epochs")] = None,
     tokens: Tokens = None,
-    until_bleu: Annotated[float | None, option("BLEU", "Stop when validation BLEU reaches this.")] = None,
-    compile: Annotated[bool, typer.Option("--compile", help="Compile the model with torch.compile.")] = False,
-    plan: Annotated[bool, typer.Option("--plan", help="Only probe, 20 seconds, and say what to expect.")] = False,
-    exact: Annotated[bool, typer.Option("--exact", help="Continue only if the result will be the same bytes.")] = False,
+    until_bleu: Annotated[float | None, option("BLEU", "help.train_until_bleu")] = None,
+    compile: Annotated[bool, flag("--compile", "help.train_compile")] = False,
+    plan: Annotated[bool, flag("--plan", "help.train_plan")] = False,
+    exact: Annotated[bool, flag("--exact", "help.train_exact")] = False,
     set_: Changes = None,
     device: Device = "cpu",
 ) -> None:
-    """Train a translator; the same command continues a run that was stopped.
-
-    With --minutes the finished model is there within this time, start included; a finished run trains so many more.
-    Ctrl-C or SIGTERM saves and ends with code 75.  However it ended, the run goes on as if it had not been interrupted.
-
-    \b
-    jumok train --source train.en --target train.de
-    jumok train --source train.en --target train.de --minutes 10 --plan
-    jumok train --source train.en.gz --target train.ko.gz --recipe small --minutes 60 --out runs/enko
-    jumok train --source news.en --target news.de --source ui.en --target ui.de --shares 3,1
-    jumok train --data prepared --recipe small --minutes 60
-    jumok train --source train.en --target train.de --model rnn
-    jumok train --text shakespeare.txt --model gpt --set vocabulary.kind=byte --minutes 15
-    cat pairs.tsv | jumok train --table - --set model.dropout=0.3 --set vocabulary.size=4000
-    torchrun --nproc-per-node 2 --max-restarts 3 -m jumok train --source train.en --target train.de
-    """
     from jumok.config.recipe import parse_assignment
 
     changes = dict(map(parse_assignment, set_ or []))
@@ -205,23 +181,17 @@ def train(
         print(run.folder)
 
 
-@app.command(short_help="Train a student: as good as its teacher, several times as fast.")
+@app.command(**verb("help.distill"))
 def distill(
     model: ModelPath,
-    out: Annotated[Path | None, option("FOLDER", "Folder of the student's run. Default: MODEL-student.")] = None,
-    minutes: Annotated[float | None, option("MINUTES", "Training time. Default: as long as the teacher.")] = None,
-    encoder_layers: Annotated[int | None, option("N", "Default: half as many again as the teacher.")] = None,
-    decoder_layers: Annotated[int, option("N", "Of the student.")] = 2,
-    source: Annotated[File, option("FILE", "Text to translate from, if the teacher's is gone.")] = None,
-    target: Annotated[File, option("FILE", "Its translation, line by line.")] = None,
-    set_: Annotated[list[str] | None, option("KEY=VALUE", "Change the student's recipe; repeatable.", "--set")] = None,
+    out: Annotated[Path | None, option("FOLDER", "help.distill_out")] = None,
+    minutes: Annotated[float | None, option("MINUTES", "help.distill_minutes")] = None,
+    encoder_layers: Annotated[int | None, option("N", "help.distill_encoder_layers")] = None,
+    decoder_layers: Annotated[int, option("N", "help.distill_decoder_layers")] = 2,
+    source: Annotated[File, option("FILE", "help.distill_source")] = None,
+    target: Annotated[File, option("FILE", "help.target")] = None,
+    set_: Annotated[list[str] | None, option("KEY=VALUE", "help.distill_set", "--set")] = None,
 ) -> None:
-    """Train a student with a deep encoder and a short decoder on what its teacher says; then search is not needed.
-
-    \b
-    jumok distill runs/tiny
-    jumok distill runs/tiny --minutes 30 --decoder-layers 1 --out runs/quick
-    """
     from jumok import distillation, machine
     from jumok.config.recipe import parse_assignment
 
@@ -243,34 +213,34 @@ def loaded(path: str, *, others: Sequence[str] = (), **choices: "Unpack[EngineKe
     return Translator.load(path, others=others, say=aside, **choices)
 
 
-@app.command(short_help="Translate sentences, a file, or standard input.")
+@app.command(**verb("help.translate"))
 def translate(
     model: ModelPath,
-    text: Annotated[list[str] | None, typer.Argument(help="Sentences; without them, --input or stdin.")] = None,
-    input: Annotated[File, option("FILE", "One sentence a line; - is stdin.", "--input", "-i")] = None,
-    output: Annotated[File, option("FILE", "Write there instead of stdout.", "--output", "-o")] = None,
+    text: Annotated[list[str] | None, argument("help.translate_text")] = None,
+    input: Annotated[File, option("FILE", "help.input", "--input", "-i")] = None,
+    output: Annotated[File, option("FILE", "help.output", "--output", "-o")] = None,
     beam: Beam = None,
-    length_penalty: Alpha = None,
-    n_best: Annotated[int | None, option("N", "How many translations of each sentence.")] = None,
-    sample: Annotated[bool, typer.Option("--sample", help="Draw instead of searching.")] = False,
-    temperature: Annotated[float | None, option("T", "With --sample: 0 is greedy, 1 the model's own.")] = None,
-    top_k: Annotated[int | None, option("K", "With --sample: only the k likeliest tokens; 0 is all.")] = None,
-    top_p: Annotated[float | None, option("P", "With --sample: only the share p of the probability.")] = None,
-    seed: Annotated[int | None, option("N", "With --sample: the same seed draws the same.")] = None,
-    others: Annotated[Words, option("MODEL", "Another model over the same vocabulary; repeatable.", "--with")] = None,
-    mbr: Annotated[int | None, option("N", "Draw N (temperature 0.5), take the one most like the others.")] = None,
-    prefix: Annotated[str | None, option("TEXT", "How the translation begins.")] = None,
-    require: Annotated[Words, option("WORD", "A word or phrase that must be in it; repeatable.")] = None,
-    forbid_words: Annotated[Words, option("WORD", "One that must not; repeatable.", "--forbid")] = None,
-    alternatives: Annotated[int | None, option("N", "N ways to go on, at the first word or behind --prefix.")] = None,
-    min_length: Annotated[int | None, option("N", "Tokens before the end.")] = None,
-    no_repeat: Annotated[int | None, option("N", "No N tokens in a row twice.")] = None,
-    groups: Annotated[int | None, option("N", "Divide the beam into N parts that keep away from each other.")] = None,
-    diversity: Annotated[float | None, option("D", "With --groups: how far they keep away.")] = None,
-    coverage: Annotated[float | None, option("B", "What a source word costs that nobody looks at.")] = None,
-    align: Annotated[bool, typer.Option("--align", help="Also print which word comes from which: 0-0 1-2.")] = False,
-    stream: Annotated[bool, typer.Option("--stream", help="Print each word as soon as it is made (greedy).")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with an --output that was interrupted.")] = False,
+    length_penalty: LengthPenalty = None,
+    n_best: Annotated[int | None, option("N", "help.n_best")] = None,
+    sample: Annotated[bool, flag("--sample", "help.sample")] = False,
+    temperature: Annotated[float | None, option("T", "help.temperature")] = None,
+    top_k: Annotated[int | None, option("K", "help.top_k")] = None,
+    top_p: Annotated[float | None, option("P", "help.top_p")] = None,
+    seed: Annotated[int | None, option("N", "help.seed")] = None,
+    others: Annotated[Words, option("MODEL", "help.with", "--with")] = None,
+    mbr: Annotated[int | None, option("N", "help.mbr")] = None,
+    prefix: Annotated[str | None, option("TEXT", "help.prefix")] = None,
+    require: Annotated[Words, option("WORD", "help.require")] = None,
+    forbid_words: Annotated[Words, option("WORD", "help.forbid", "--forbid")] = None,
+    alternatives: Annotated[int | None, option("N", "help.alternatives")] = None,
+    min_length: Annotated[int | None, option("N", "help.min_length")] = None,
+    no_repeat: Annotated[int | None, option("N", "help.no_repeat")] = None,
+    groups: Annotated[int | None, option("N", "help.groups")] = None,
+    diversity: Annotated[float | None, option("D", "help.diversity")] = None,
+    coverage: Annotated[float | None, option("B", "help.coverage")] = None,
+    align: Annotated[bool, flag("--align", "help.align")] = False,
+    stream: Annotated[bool, flag("--stream", "help.stream")] = False,
+    resume: Annotated[bool, flag("--resume", "help.resume")] = False,
     engine: Engine = "auto",
     precision: Precision = None,
     shortlist: Shortlist = False,
@@ -278,15 +248,6 @@ def translate(
     as_json: Json = False,
     device: Device = "cpu",
 ) -> None:
-    """Translate sentences, a file, or standard input.
-
-    \b
-    jumok translate runs/tiny "A man rides a bike."
-    jumok translate runs/tiny --beam 5 --input test.en --output test.de
-    jumok translate runs/tiny --input huge.en --output huge.de --resume
-    jumok translate runs/tiny "A man rides a bike." --require Fahrrad --forbid Mann
-    echo "Good morning!" | jumok translate runs/demo --n-best 3 --json
-    """
     from jumok.cli.translate import Command
     from jumok.config.search import Constraints, SearchKeywords
 
@@ -308,19 +269,14 @@ def translate(
     command.run(translator, translator.options(**search), constraints)
 
 
-@app.command(short_help="The model's score of given translations.")
+@app.command(**verb("help.score"))
 def score(
     model: ModelPath,
-    source: Annotated[str, option("FILE", "Source sentences.")],
-    target: Annotated[str, option("FILE", "Translations to score.")],
+    source: Annotated[str, option("FILE", "help.score_source")],
+    target: Annotated[str, option("FILE", "help.score_target")],
     as_json: Json = False,
     device: Device = "cpu",
 ) -> None:
-    """The model's score of given translations: log-probability and score with length penalty, a line each.
-
-    \b
-    jumok score runs/tiny --source test.en --target test.de
-    """
     from jumok.text.lines import read_pairs
 
     translator = loaded(model, device=device)
@@ -329,19 +285,19 @@ def score(
             print(dumps(scored.to_json()) if as_json else f"{scored.log_probability:.4f}\t{scored.score:.4f}")
 
 
-@app.command(short_help="BLEU and chrF on a test set; TER and perplexity if asked.")
+@app.command(**verb("help.evaluate"))
 def evaluate(
     model: ModelPath,
-    source: Annotated[File, option("FILE", "Test sentences.")] = None,
-    target: Annotated[File, option("FILE", "Their reference translations.")] = None,
-    table: Annotated[File, option("FILE", "Or one .tsv or .jsonl with both.")] = None,
-    compare: Annotated[File, option("FILE", "Another system's output, for a significance test.")] = None,
-    output: Annotated[File, option("FILE", "Write the translations there.", "--output", "-o")] = None,
-    tokenize: Annotated[str, option("NAME", "sacreBLEU's tokenizer; auto fits the script.")] = "auto",
+    source: Annotated[File, option("FILE", "help.evaluate_source")] = None,
+    target: Annotated[File, option("FILE", "help.references")] = None,
+    table: Annotated[File, option("FILE", "help.valid_table")] = None,
+    compare: Annotated[File, option("FILE", "help.evaluate_compare")] = None,
+    output: Annotated[File, option("FILE", "help.evaluate_output", "--output", "-o")] = None,
+    tokenize: Annotated[str, option("NAME", "help.evaluate_tokenize")] = "auto",
     beam: Beam = None,
-    length_penalty: Alpha = None,
-    ter: Annotated[bool, typer.Option("--ter", help="Also the translation edit rate, which takes longer.")] = False,
-    perplexity: Annotated[bool, typer.Option("--perplexity", help="Also that of the references; loads torch.")] = False,
+    length_penalty: LengthPenalty = None,
+    ter: Annotated[bool, flag("--ter", "help.evaluate_ter")] = False,
+    perplexity: Annotated[bool, flag("--perplexity", "help.evaluate_perplexity")] = False,
     engine: Engine = "auto",
     precision: Precision = None,
     shortlist: Shortlist = False,
@@ -349,13 +305,6 @@ def evaluate(
     as_json: Json = False,
     device: Device = "cpu",
 ) -> None:
-    """Score a model on a test set: BLEU and chrF with their signatures, TER and perplexity if asked.
-
-    \b
-    jumok evaluate runs/tiny --source test.en --target test.de --beam 5
-    jumok evaluate runs/tiny --source test.en --target test.de --ter --perplexity
-    jumok evaluate runs/tiny --source test.en --target test.de --compare other-system.de
-    """
     from jumok.cli.translate import counting
     from jumok.data.corpora import test_set
     from jumok.evaluation.evaluate import evaluate as run
@@ -374,24 +323,18 @@ def evaluate(
     print(dumps(result.to_json()) if as_json else "\n".join(result.lines()))
 
 
-@app.command(short_help="Draw attention in the terminal and as a page.")
+@app.command(**verb("help.look"))
 def look(
     model: ModelPath,
-    text: Annotated[str, typer.Argument(help="A sentence.")],
-    translation: Annotated[str | None, option("TEXT", "Look at this one, not the model's own.")] = None,
-    kind: Annotated[str, option("KIND", "cross, encoder or decoder.")] = "cross",
-    layer: Annotated[int | None, option("N", "From 1; without it, the mean of all.")] = None,
-    head: Annotated[int | None, option("N", "From 1; without it, the mean of all.")] = None,
-    html: Annotated[File, option("FILE", "Also write a page with every layer and head.")] = None,
-    lang: Annotated[str, option("LANGUAGE", "Language of the page: en or ko.")] = "en",
+    text: Annotated[str, argument("help.look_text")],
+    translation: Annotated[str | None, option("TEXT", "help.look_translation")] = None,
+    kind: Annotated[str, option("KIND", "help.look_kind")] = "cross",
+    layer: Annotated[int | None, option("N", "help.look_layer")] = None,
+    head: Annotated[int | None, option("N", "help.look_head")] = None,
+    html: Annotated[File, option("FILE", "help.look_html")] = None,
+    lang: Annotated[str, option("LANGUAGE", "help.look_lang")] = "en",
     device: Device = "cpu",
 ) -> None:
-    """Draw the attention of a sentence and its translation in the terminal, and as a one-file page.
-
-    \b
-    jumok look runs/demo "My friend drank two cups of coffee yesterday."
-    jumok look runs/tiny "A man rides a bike." --layer 3 --head 2 --html attention.html
-    """
     from jumok.reports.attention import attention_page, terminal
     from jumok.text.lines import write_lines
 
@@ -409,15 +352,8 @@ def look(
         print(f"written: {html}", file=sys.stderr)
 
 
-@app.command(short_help="Check this installation and machine.")
+@app.command(**verb("help.doctor"))
 def doctor(as_json: Json = False) -> None:
-    """Check this installation and machine: versions, cores, memory, speed, what is missing.
-
-    Exit code 1 if something that jumok needs is not there.
-
-    \b
-    jumok doctor
-    """
     from jumok.doctor import examine
 
     findings = examine()

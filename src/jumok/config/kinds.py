@@ -1,7 +1,7 @@
 """The closed table of the models that a recipe may name.
 
-A model is one file, with its section of a recipe, and one line here.  Both are named, not imported: reading the recipe
-of a Transformer does not load torch.
+A model is one file, which also has its section of a recipe, and one line here.  The line names both without importing
+them: reading the recipe of a Transformer does not load torch.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ KINDS = {
 }
 
 
-def find_section(kind: str, *, where: str = "") -> type[ModelConfig]:
-    """Return the section of a recipe that describes such a model."""
+def find_section(kind: str, *, origin: str = "model.kind") -> type[ModelConfig]:
+    """Return the section of a recipe that describes such a model; `origin` is the file or key that named it."""
     if kind not in KINDS:
-        raise UnknownName("model", kind, KINDS, where=where, hint="try: --set model.kind=transformer, the default")
+        raise UnknownName("config.unknown_model", kind, KINDS, origin=origin)
     section: type[ModelConfig] = load(KINDS[kind].section)
     return section
 

@@ -253,7 +253,7 @@ class Translator:
 
     def _most_like_the_others(self, samples: Sequence[Hypothesis]) -> list[Hypothesis]:
         """Minimum Bayes risk: samples by their mean chrF against all samples, best first, each once."""
-        from jumok.evaluation.metrics import chrf_matrix
+        from jumok.evaluation.ngrams import chrf_matrix
 
         texts = [self.vocabularies.target.decode(h.body) for h in samples]
         times = Counter(texts)
@@ -279,7 +279,7 @@ class Translator:
         )
 
     def _links(self, source: list[int], target: list[int]) -> tuple[tuple[int, int], ...]:
-        from jumok.evaluation.metrics import word_links
+        from jumok.evaluation.alignment import word_links
 
         weights = self.engine.aligned([(source, target)])[0].float().cpu().numpy()
         read = source[: weights.shape[1] - 1]  # an absurdly long one is cut

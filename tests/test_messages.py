@@ -21,7 +21,16 @@ CLASSES = {
 } | {"check_names", "NotFinite"}
 POSITION = {"option": 1, "flag": 1}  # of the key among the arguments, where it is not the first
 ASKS = CLASSES | {"text", "Message", "verb", "option", "flag", "argument"}
-DONE: set[str] = {"config", "disk", "errors", "evaluation"}  # transitional: rooms whose messages are in the catalogue
+DONE: set[str] = {
+    "config",
+    "disk",
+    "errors",
+    "evaluation",
+    "events",
+    "keys",
+    "machine",
+    "processes",
+}  # transitional: rooms whose messages are in the catalogue
 
 
 @dataclass(frozen=True)

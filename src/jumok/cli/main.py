@@ -50,7 +50,7 @@ from jumok.cli.options import (
     option,
     verb,
 )
-from jumok.cli.terminal import aside, check_device, chunks, clean_arguments, counted, dumps, terminal_width, watching
+from jumok.cli.terminal import aside, check_device, chunks, clean_arguments, dumps, terminal_width, to_index, watching
 from jumok.cli.verbs import bench_app, data_app, export_app, model_app
 from jumok.errors import DiskError, JumokError, Resumable, UnknownName, UsageError
 
@@ -80,11 +80,12 @@ app.command(**verb("help.generate"))(verbs.generate)
 app.command(**verb("help.fill"))(verbs.fill)
 
 
-MISUSE: type[Exception] = typer.BadParameter.__mro__[2]  # ClickException, of click or of the copy that typer may carry
+MISUSE: type[Exception] = typer.BadParameter.__mro__[2]  # ClickException, of click or of typer's copy of it
 
 
-def show_version(asked: bool) -> None:
-    if asked:
+def show_version(requested: bool) -> None:
+    """Print the version and exit."""
+    if requested:
         print(f"jumok {jumok.__version__}")
         raise typer.Exit
 
@@ -204,8 +205,8 @@ def distill(
     print(run.folder)
 
 
-def loaded(path: str, *, others: Sequence[str] = (), **choices: "Unpack[EngineKeywords]") -> "Translator":
-    """The translator of a model; torch is asked about devices only where it will be needed anyway."""
+def load_translator(path: str, *, others: Sequence[str] = (), **choices: "Unpack[EngineKeywords]") -> "Translator":
+    """The translator of a model; torch is imported to check the device only if that is not the CPU."""
     from jumok.translator import Translator
 
     if (device := choices.get("device", "cpu")) != "cpu":
@@ -262,7 +263,7 @@ def translate(
     }  # fmt: skip
     constraints = Constraints(prefix or "", tuple(require or ()), tuple(forbid_words or ()))
     command.check(search, constraints)
-    translator = loaded(
+    translator = load_translator(
         model, others=others or (), device=device, engine=engine, precision=precision, shortlist=shortlist,
         deterministic=deterministic,
     )  # fmt: skip
@@ -279,7 +280,7 @@ def score(
 ) -> None:
     from jumok.text.lines import read_pairs
 
-    translator = loaded(model, device=device)
+    translator = load_translator(model, device=device)
     for chunk in chunks(read_pairs(source, target), 1_024):
         for scored in translator.score([s for s, _ in chunk], [t for _, t in chunk]):
             print(dumps(scored.to_json()) if as_json else f"{scored.log_probability:.4f}\t{scored.score:.4f}")
@@ -310,7 +311,7 @@ def evaluate(
     from jumok.evaluation.evaluate import evaluate as run
     from jumok.text.lines import write_lines
 
-    translator = loaded(
+    translator = load_translator(
         model, device=device, engine=engine, precision=precision, shortlist=shortlist, deterministic=deterministic
     )
     with counting() as progress:
@@ -339,12 +340,12 @@ def look(
     from jumok.text.lines import write_lines
 
     [text] = clean_arguments([text])
-    view = loaded(model, device=device).attention(text, translation)
+    view = load_translator(model, device=device).attention(text, translation)
     if kind not in view.kinds:
-        raise UnknownName("kind of attention", kind, view.kinds, where="in --kind")
+        raise UnknownName("cli.unknown_kind_of_attention", kind, view.kinds)
     layers, heads = getattr(view, kind).shape[:2]
-    places = counted(layer, layers, "layer"), counted(head, heads, "head")
-    print(terminal(view, kind, layer=places[0], head=places[1], width=terminal_width(), color=sys.stdout.isatty()))
+    layer, head = to_index(layer, layers, "layer"), to_index(head, heads, "head")
+    print(terminal(view, kind, layer=layer, head=head, width=terminal_width(), color=sys.stdout.isatty()))
     print(f"{view.text} → {view.translation}")
     if html is not None:
         page = attention_page([view], title=view.text, language=lang)
@@ -369,23 +370,23 @@ def doctor(as_json: Json = False) -> None:
 
 
 def main() -> None:
-    """Run the command line; errors the user can put right are three lines and an exit code."""
-    atexit.register(gc.freeze)  # nothing is collected at the end: what torch leaves would take a second
-    os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # a busy neighbour on a core must not stall every other one
+    """Run the command line; an error that the user can repair is three lines and an exit code."""
+    atexit.register(gc.freeze)  # collecting the objects of torch at exit would take a second
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # a thread that waits for a busy core must not stall the others
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # whatever the locale says
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # in every locale
     try:
         code = run()
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader has seen enough, as `head` does
+    except BrokenPipeError:  # the reader closed the pipe, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         code = 0
-    leave(code)
+    exit_with(code)
 
 
-def leave(code: int) -> None:
-    """End the process; one that was stopped waits for nobody: threads may still be busy with what nobody wants."""
+def exit_with(code: int) -> None:
+    """Exit the process; one that was stopped does not wait for threads whose results are no longer needed."""
     if code in (Resumable.code, 130):
         sys.stdout.flush()
         sys.stderr.flush()
@@ -394,7 +395,7 @@ def leave(code: int) -> None:
 
 
 def run() -> int:
-    """The exit code of what the arguments ask for; all complaints are printed."""
+    """Run the verb that the arguments name; returns its exit code and prints its errors."""
     try:
         result = app(prog_name="jumok", standalone_mode=False)
         code = result if isinstance(result, int) else 0
@@ -402,15 +403,14 @@ def run() -> int:
         code = complain(error)
     except (KeyboardInterrupt, typer.Abort):
         code = 130
-    except SystemExit as left:
-        if isinstance(left.__context__, BrokenPipeError):  # typer takes it for a failure
-            raise left.__context__ from None
+    except SystemExit as exit:
+        if isinstance(exit.__context__, BrokenPipeError):  # typer turns it into a failure
+            raise exit.__context__ from None
         raise
     except BrokenPipeError:
         raise
     except OSError as error:
-        where = f"in {error.filename}" if error.filename else ""
-        code = complain(DiskError(f"the system says: {error.strerror or error}", where=where, hint="try: df -h"))
+        code = complain(describe_system_error(error))
     except MISUSE as error:
         code = complain_of_usage(error)
     except Exception:
@@ -423,19 +423,28 @@ def run() -> int:
 
 
 def complain(error: JumokError) -> int:
+    """Print an error; returns its exit code."""
     print(f"jumok: {error}", file=sys.stderr)
     return error.code
 
 
+def describe_system_error(error: OSError) -> DiskError:
+    """An error of the system as one that the user can repair."""
+    reason = error.strerror or error
+    if error.filename:
+        return DiskError("cli.system_error_in_file", reason=reason, file=error.filename)
+    return DiskError("cli.system_error", reason=reason)
+
+
 def complain_of_usage(error: Any) -> int:
-    """What typer says of wrong options, in our three lines; no arguments at all get the help."""
+    """Print what typer reports about wrong options as an error of ours; without any arguments, print the help."""
     if type(error).__name__ == "NoArgsIsHelpError":
         print(error.format_message(), file=sys.stderr)
         return UsageError.code
-    message = error.format_message().rstrip(".").replace(". Did you", "; did you")
+    reason = error.format_message().rstrip(".").replace(". Did you", "; did you")
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "jumok"
-    return complain(UsageError(message[:1].lower() + message[1:], where=f"in {command}", hint=f"try: {command} --help"))
+    return complain(UsageError("cli.misuse", reason=reason[:1].lower() + reason[1:], command=command))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What `jumok translate` does: which options go together, where lines come from, how translations are shown and kept.
+"""The verb `jumok translate`: checks its options, reads lines, and prints or writes translations.
 
 torch is not imported here: the fast engine starts without it.
 """
@@ -14,12 +14,13 @@ from typing import Any
 from jumok.cli.terminal import clean_arguments, dumps, forbid
 from jumok.config.search import Constraints, SamplingKeywords, SearchKeywords, SearchOptions
 from jumok.errors import UsageError
+from jumok.messages import Message
 from jumok.text.drafts import Draft
 from jumok.text.lines import digest, read_lines, write_lines
 from jumok.translation import Translation
 from jumok.translator import Translator
 
-CHUNK = 1_024  # lines that are translated together, where nobody waits for each
+CHUNK = 1_024  # lines to translate together when input does not come from a terminal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,29 +37,28 @@ class Command:
     as_json: bool
 
     def check(self, search: SearchKeywords, constraints: Constraints) -> None:
-        """Refuse options that would be ignored; a model need not be loaded for that."""
+        """Refuse options that would be ignored, before a model is loaded."""
         n_best, alternatives = search.get("n_best"), self.alternatives
         if not (search.get("sample") or search.get("mbr")):
             sampling = {name: search.get(name) for name in SamplingKeywords.__annotations__}
-            forbid("without --sample or --mbr there is nothing to draw", sampling)
+            forbid(Message("cli.no_sampling"), sampling)
         prefix, bound = {"prefix": constraints.prefix or None}, self._given(search, constraints)
         if self.stream:
             others = {"beam": search.get("beam"), "n_best": n_best, "json": self.as_json or None, "output": self.output}
-            why = "--stream gives out one greedy translation as it is made"
-            forbid(why, others | {"alternatives": alternatives} | prefix | bound)
+            forbid(Message("cli.stream_is_greedy"), others | {"alternatives": alternatives} | prefix | bound)
         if alternatives is not None:
-            forbid("--alternatives shows ways to go on", bound | {"n_best": n_best, "output": self.output})
+            forbid(Message("cli.alternatives_continue"), bound | {"n_best": n_best, "output": self.output})
         if self.text:
-            forbid("the sentences are given already", {"input": self.input})
+            forbid(Message("cli.sentences_given"), {"input": self.input})
         if self.resume:
-            ranked = n_best if not self.as_json else None
-            others = {"n_best": ranked, "alternatives": alternatives, "stream": self.stream or None}
-            forbid("--resume goes on with a file made from a file", others)
+            several = n_best if not self.as_json else None
+            others = {"n_best": several, "alternatives": alternatives, "stream": self.stream or None}
+            forbid(Message("cli.resume_continues_a_file"), others)
             if self.output is None or self.input in (None, "-"):
-                raise UsageError("--resume needs --input and --output files", where="in --resume")
+                raise UsageError("cli.resume_needs_files")
 
     def _given(self, search: SearchKeywords, constraints: Constraints) -> dict[str, Any]:
-        """What else only an ordinary translation takes, by name; None where it was not given."""
+        """Other options of ordinary translations only, by name; None where one was not given."""
         return {
             "require": constraints.require or None, "forbid": constraints.forbid or None, "mbr": search.get("mbr"),
             "align": self.align or None,
@@ -71,8 +71,10 @@ class Command:
             stream_lines(translator, lines, options)
         elif self.alternatives is not None:
             for number, line in enumerate(lines):
-                for one in translator.alternatives(line, constraints.prefix, count=self.alternatives, options=options):
-                    print(dumps(one.to_json()) if self.as_json else f"{number}\t{ranked(one)}", flush=True)
+                prefix, count = constraints.prefix, self.alternatives
+                for hypothesis in translator.alternatives(line, prefix, count=count, options=options):
+                    shown = dumps(hypothesis.to_json()) if self.as_json else f"{number}\t{with_score(hypothesis)}"
+                    print(shown, flush=True)
         elif self.output is not None:
             self.write(translator, lines, options, constraints)
         else:
@@ -90,7 +92,7 @@ class Command:
         first: int = 0,
         progress: Callable[[int], None] = lambda sentences: None,
     ) -> Iterator[str]:
-        """Translations as lines: JSON, or the text; several of a sentence with its number and their scores."""
+        """Translations as lines: JSON or text; if there are several per sentence, with its number and their scores."""
         translations = translator.lines(
             lines, options=options, constraints=constraints, chunk=chunk, first=first, progress=progress,
             align=self.align, details=self.as_json,
@@ -100,14 +102,14 @@ class Command:
                 yield dumps(translation.to_json())
                 continue
             several = options.n_best > 1
-            for one in (translation, *translation.alternatives) if several else (translation,):
-                links = f"\t{one.pharaoh}" if self.align else ""
-                yield (f"{number}\t{ranked(one)}" if several else one.text) + links
+            for hypothesis in (translation, *translation.alternatives) if several else (translation,):
+                links = f"\t{hypothesis.pharaoh}" if self.align else ""
+                yield (f"{number}\t{with_score(hypothesis)}" if several else hypothesis.text) + links
 
     def write(
         self, translator: Translator, lines: Iterator[str], options: SearchOptions, constraints: Constraints
     ) -> None:
-        """Into a file that is there whole or not at all; with `resume`, one that goes on where it was interrupted."""
+        """Write a file that appears only when it is complete; with `resume`, continue an interrupted one."""
         assert self.output is not None
         with counting() as progress:
             if not self.resume:
@@ -120,22 +122,22 @@ class Command:
             draft.finish()
 
     def about(self, translator: Translator, options: SearchOptions, constraints: Constraints) -> dict[str, Any]:
-        """What a translation depends on: another of these, and a draft is not continued."""
+        """Everything that a translation depends on: an interrupted file is continued only if all of it is the same."""
         weights = [folder / "model.safetensors" for folder in translator.folders]
-        how = {"align": self.align, "json": self.as_json, "engine": translator.engine_name}
-        how["deterministic"] = translator.deterministic
-        option = asdict(options) | asdict(constraints) | how
+        form = {"align": self.align, "json": self.as_json, "engine": translator.engine_name}
+        form["deterministic"] = translator.deterministic
+        option = asdict(options) | asdict(constraints) | form
         return {"model": digest(weights), "input": digest([self.input or "-"]), "option": option}
 
 
-def ranked(translation: Translation) -> str:
-    """A translation with its score."""
+def with_score(translation: Translation) -> str:
+    """A score and its translation, as a line shows them."""
     return f"{translation.score:.4f}\t{translation.text}"
 
 
 @contextmanager
 def counting() -> Iterator[Callable[[int], None]]:
-    """Count sentences, and how many a second, on a terminal's stderr; elsewhere in silence."""
+    """Show sentences and sentences per second on stderr if that is a terminal."""
     if not sys.stderr.isatty():
         yield lambda sentences: None
         return
@@ -155,16 +157,17 @@ def counting() -> Iterator[Callable[[int], None]]:
 
 
 def source_lines(text: list[str] | None, path: str | None) -> tuple[Iterator[str], bool]:
-    """The lines to translate, and whether they come one by one from a person who waits for each answer."""
+    """The lines to translate, and whether a person types them and waits for each translation."""
     if text:
         return iter(clean_arguments(text)), False
     typed = path in (None, "-") and sys.stdin is not None and sys.stdin.isatty()
     if typed:
-        print("type a sentence and Enter; Ctrl-D ends", file=sys.stderr)
+        print("type a sentence and press Enter; Ctrl-D ends", file=sys.stderr)
     return read_lines(path or "-"), typed
 
 
 def stream_lines(translator: Translator, lines: Iterator[str], options: SearchOptions) -> None:
+    """Print each translation word by word."""
     for line in lines:
         for piece in translator.stream(line, options=options):
             print(piece, end="", flush=True)

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Any
 
-os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # looking for them takes longer than a translation
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # searching for plugins takes longer than a translation
 
 import typer
 
@@ -47,8 +47,17 @@ from jumok.cli.options import (
     option,
     verb,
 )
-from jumok.cli.terminal import aside, clean_arguments, dumps, forbid, listed, numbers, place
+from jumok.cli.terminal import (
+    aside,
+    clean_arguments,
+    describe_position,
+    dumps,
+    forbid,
+    list_values,
+    parse_numbers,
+)
 from jumok.errors import UsageError
+from jumok.messages import Message
 
 data_app = typer.Typer(**verb("help.data"), no_args_is_help=True, rich_markup_mode=None, context_settings=SETTINGS)
 model_app = typer.Typer(
@@ -73,13 +82,13 @@ def data_check(
         made = repair(files, out)
         print(dumps(made.to_json()) if as_json else "\n".join([*made.lines(), *made.verdict()]))
         return
-    forbid("only --fix writes files", {"out": out})
+    forbid(Message("cli.only_fix_writes"), {"out": out})
     findings = check(files)
     for finding in findings:
         print(
             dumps(vars(finding))
             if as_json
-            else f"{place(finding)}: {finding.severity}: {finding.problem}; {finding.hint}"
+            else f"{describe_position(finding)}: {finding.severity}: {finding.problem}; {finding.hint}"
         )
     if any(finding.severity == "error" for finding in findings):
         raise typer.Exit(64)
@@ -95,8 +104,8 @@ def data_stats(
     from jumok.data.corpora import table_or_files
     from jumok.data.quality.survey import stats
 
-    found = stats(table_or_files(files))
-    print(dumps(found.to_json()) if as_json else "\n".join(found.lines()))
+    counts = stats(table_or_files(files))
+    print(dumps(counts.to_json()) if as_json else "\n".join(counts.lines()))
 
 
 @data_app.command("pairs", **verb("help.data_pairs"))
@@ -108,8 +117,8 @@ def data_pairs(
     from jumok.runs.preparation import stored
 
     for row, pair in zip(rows, stored(run, rows), strict=True):
-        told = {"pair": row, "line": pair.line, "source": pair.source, "target": pair.target}
-        print(dumps(told) if as_json else f"{row}\tline {pair.line}\t{pair.source}\t{pair.target}")
+        values = {"pair": row, "line": pair.line, "source": pair.source, "target": pair.target}
+        print(dumps(values) if as_json else f"{row}\tline {pair.line}\t{pair.source}\t{pair.target}")
 
 
 @data_app.command("prepare", **verb("help.data_prepare"))
@@ -191,9 +200,9 @@ def fill(
     translator = Translator.load(model)
     for sentence in clean_arguments(text):
         for number, words in enumerate(translator.fill(sentence, n_best=n_best), start=1):
-            found = [{"word": word.text, "probability": word.probability} for word in words]
+            candidates = [{"word": word.text, "probability": word.probability} for word in words]
             line = "  ".join(f"{word.text} {word.probability:.3f}" for word in words)
-            print(dumps({"text": sentence, "mask": number, "words": found}) if as_json else line)
+            print(dumps({"text": sentence, "mask": number, "words": candidates}) if as_json else line)
 
 
 def race(
@@ -226,7 +235,7 @@ def race(
         from jumok.race import report, run
         from jumok.race.display import RaceDisplay
 
-        names, numbered = [name.strip() for name in models.split(",")], numbers(seeds, "seeds")
+        names, numbered = [name.strip() for name in models.split(",")], parse_numbers(seeds, "seeds")
         lanes = names if len(numbered) == 1 else [f"{name}-{seed}" for seed in numbered for name in names]
         with RaceDisplay(lanes) as display:
             result = run.run(
@@ -240,8 +249,8 @@ def race(
 def model_info(model: ModelPath, as_json: Json = False) -> None:
     from jumok.storage.checkpoint import describe
 
-    found = describe(model)
-    print(dumps(found) if as_json else "\n".join(listed(found)))
+    card = describe(model)
+    print(dumps(card) if as_json else "\n".join(list_values(card)))
 
 
 def lab(
@@ -260,7 +269,7 @@ def lab(
     from jumok.cli.lab import conduct, listing
 
     if name is None:
-        forbid("without a name the claims are listed", {"out": out, "book": book, "data": data, "set": set_})
+        forbid(Message("cli.claims_are_listed"), {"out": out, "book": book, "data": data, "set": set_})
         print("\n".join(listing(language)))
         return
     conduct(
@@ -278,7 +287,7 @@ def model_average(
     from jumok.storage.checkpoint import average_run
 
     if last < 1:
-        raise UsageError(f"there is no mean of {last} checkpoints", where="in --last", hint="try: --last 5")
+        raise UsageError("cli.too_few_checkpoints", checkpoints=last)
     print(average_run(run, last=last, out=out))
 
 
@@ -309,7 +318,7 @@ def model_compare(
     from jumok.text.lines import write_lines
 
     figures = compare(
-        models, source=source, target=target, engines=engines.split(","), beams=numbers(beams, "beams"),
+        models, source=source, target=target, engines=engines.split(","), beams=parse_numbers(beams, "beams"),
         rounds=rounds, sentences=sentences, say=aside,
     )  # fmt: skip
     if out is not None:
@@ -365,7 +374,7 @@ def bench_decode(
     from jumok.bench.decode import measure, table
 
     figures = measure(
-        model, source=source, target=target, engines=engines.split(","), beams=numbers(beams, "beams"),
+        model, source=source, target=target, engines=engines.split(","), beams=parse_numbers(beams, "beams"),
         rounds=rounds, sentences=sentences, say=aside,
     )  # fmt: skip
     print(dumps(figures) if as_json else "\n".join(table(figures)))

@@ -114,7 +114,7 @@ TABLE_3: dict[str, dict[str, object]] = {
 
 
 def table_3(row: str) -> Recipe:
-    """A row of table 3: base with one thing changed, and no checkpoint averaging."""
+    """A row of table 3: base with one change, and no checkpoint averaging."""
     return base().change({"name": f"table3-{row}", "training.average": 1, **TABLE_3[row]})
 
 

@@ -1,4 +1,4 @@
-"""Recipe: everything one can choose about a run, as one frozen, closed and bounded value.
+"""Recipe: all settings of a run as one frozen, closed and bounded value.
 
 Read from TOML, changed with `--set training.steps=500`, saved with every run.  An unknown key, a wrong type or a
 value out of bounds is a `UsageError` that names the key, the value it got and the values it takes.  The keys of the

@@ -94,7 +94,7 @@ class Tally:
     def add(self, hypotheses: Sequence[str], sets: Sequence[Sequence[str]]) -> None:
         """Count a block of hypotheses and its references, one list for each reference set."""
         for block in cut_blocks(hypotheses, sets):
-            for row in _statistics(self.metric, *block):
+            for row in _count(self.metric, *block):
                 self.counts = [a + b for a, b in zip(self.counts, row, strict=True)] if self.counts else list(row)
 
     def score(self) -> Score:
@@ -113,7 +113,7 @@ def cut_blocks(hypotheses: Sequence[str], sets: Sequence[Sequence[str]]) -> Iter
             start, size = stop, 0
 
 
-def _statistics(metric: Any, hypotheses: Sequence[str], sets: Sequence[Sequence[str]]) -> list[list[float]]:
+def _count(metric: Any, hypotheses: Sequence[str], sets: Sequence[Sequence[str]]) -> list[list[float]]:
     """sacreBLEU's counts, in rows to be added up: one row for all sentences (ngrams.py), or one for each sentence."""
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF

@@ -23,7 +23,7 @@ def count_for_bleu(hypotheses: Sequence[Sequence[str]], references: Sequence[Seq
     numbers = np.array([known.setdefault(token, len(known)) for text in both for token in text], np.int64)
     ours, theirs = (np.array([len(text) for text in side]) for side in (hypotheses, references))
     totals = [int(np.maximum(ours - n, 0).sum()) for n in range(BLEU_ORDER)]
-    return [int(ours.sum()), int(theirs.sum()), *_matches(numbers, ours, theirs, order=BLEU_ORDER), *totals]
+    return [int(ours.sum()), int(theirs.sum()), *_count_matches(numbers, ours, theirs, order=BLEU_ORDER), *totals]
 
 
 def count_for_chrf(hypotheses: Sequence[str], references: Sequence[str], *, order: int) -> list[float]:
@@ -32,7 +32,7 @@ def count_for_chrf(hypotheses: Sequence[str], references: Sequence[str], *, orde
 
     characters = "".join([*hypotheses, *references]).encode("utf-32-le", "surrogatepass")
     ours, theirs = (np.array([len(text) for text in side]) for side in (hypotheses, references))
-    matches = _matches(np.frombuffer(characters, "<u4").astype(np.int64), ours, theirs, order=order)
+    matches = _count_matches(np.frombuffer(characters, "<u4").astype(np.int64), ours, theirs, order=order)
     counts: list[float] = []
     for n, match in enumerate(matches):
         long_enough = theirs > n  # sacreBLEU ignores a hypothesis whose reference has no such n-gram
@@ -40,7 +40,7 @@ def count_for_chrf(hypotheses: Sequence[str], references: Sequence[str], *, orde
     return counts
 
 
-def _matches(symbols: "np.ndarray", ours: "np.ndarray", theirs: "np.ndarray", *, order: int) -> list[int]:
+def _count_matches(symbols: "np.ndarray", ours: "np.ndarray", theirs: "np.ndarray", *, order: int) -> list[int]:
     """How many n-grams of each order the hypotheses share with their references, with multiplicity.
 
     `symbols` (N,) are all hypotheses and then all references, with these lengths, as numbers from 0.  An n-gram is

@@ -31,8 +31,8 @@ def significance(
 ) -> Significance:
     """Paired bootstrap resampling (Koehn 2004): could the difference between a and b be chance?
 
-    Sentences are rows with replacement, both systems are scored on the same draw.  Draws and p-value are those of
-    `sacrebleu --paired-bs` with that seed and a as the baseline, but for one thing: a sample that ties with the
+    Sentences are sampled with replacement, both systems are scored on the same sample.  Samples and p-value are those
+    of `sacrebleu --paired-bs` with that seed and a as the baseline, with one exception: a sample that ties with the
     observed difference counts as chance, so a system does not differ from itself (p = 1; sacreBLEU says 1 / 1001).
     """
     import numpy as np

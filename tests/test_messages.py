@@ -125,6 +125,27 @@ def test_every_key_in_the_code_exists_with_the_values_it_is_given():
     assert wrong == []
 
 
+def test_errors_texts_and_verbs_name_entries_of_their_kind():
+    for use in USES:
+        if use.key in ENGLISH:
+            entry = ENGLISH[use.key]
+            if use.function == "verb":
+                assert isinstance(entry, dict), use
+                assert "short" in entry, use
+            elif use.function in CLASSES:
+                assert isinstance(entry, dict), use
+                assert "what" in entry, use
+            else:
+                assert isinstance(entry, str), use
+
+
+def test_no_help_is_written_in_the_code():
+    for path in sorted((ROOT / "cli").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.keyword) and node.arg in ("help", "short_help", "epilog"):
+                assert not isinstance(node.value, ast.Constant | ast.JoinedStr), f"{path.name}:{node.value.lineno}"
+
+
 def test_every_entry_is_used():
     used = {use.key for use in USES}
     assert sorted(key for key in ENGLISH if key not in used) == []

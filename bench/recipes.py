@@ -75,7 +75,8 @@ def main() -> None:
     for size, minutes in product(map(int, options.sizes.split(",")), map(float, options.minutes.split(","))):
         trained = [thin(text / f"train.{one}.gz", size, options.out / f"{size}.{one}") for one in languages]
         texts = [*trained, *(text / f"val.{one}.gz" for one in languages)]
-        row: dict[str, Any] = {"pairs": size, "minutes": minutes, "auto": presets.fitting(size, minutes, options.cores)}
+        auto = presets.recommend(size, minutes, options.cores)
+        row: dict[str, Any] = {"pairs": size, "minutes": minutes, "auto": auto}
         for recipe in recipes:
             if recipe not in rates:
                 rates[recipe] = measure_rate(python, recipe, *trained)

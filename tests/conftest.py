@@ -132,7 +132,7 @@ def jumok(capsys, monkeypatch) -> Callable[..., Answer]:
 
     def run(*arguments: object, stdin: bytes = b"") -> Answer:
         monkeypatch.setattr(sys, "argv", ["jumok", *map(str, arguments)])
-        monkeypatch.setattr("jumok.cli.main.leave", sys.exit)
+        monkeypatch.setattr("jumok.cli.main.exit_with", sys.exit)
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
         capsys.readouterr()
         with pytest.raises(SystemExit) as left:

@@ -20,7 +20,7 @@ from typing import Any
 from bench.places import ROOT, Absent, environment, peer_python, peers, say
 from jumok.bench.decode import USUAL, Contender, at_least_one, cells, check_beams, contest, notes, ours, ratio, test_set
 from jumok.bench.measure import named
-from jumok.cli.terminal import numbers
+from jumok.cli.terminal import parse_numbers
 from jumok.errors import JumokError
 
 PEERS = ("ct2-int8", "ct2-float32", "hf")
@@ -132,7 +132,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = options(arguments)
     try:
         pairs = test_set(given.source, given.target, given.sentences)
-        beams, rounds = check_beams(numbers(given.beams, "beams")), at_least_one("rounds", given.rounds)
+        beams, rounds = check_beams(parse_numbers(given.beams, "beams")), at_least_one("rounds", given.rounds)
         with tempfile.TemporaryDirectory(prefix="jumok-decode-") as folder:
             arena = Arena(given.model, Path(folder), peers(given.folder), given.threads)
             contenders = ours(given.model, given.engines.split(","), arena.environment)

@@ -42,7 +42,7 @@ def __getattr__(name: str) -> Any:
         if (module := extras.find_missing(error)) is None:
             raise
         what = f"jumok.{name} needs {module}, which is not installed"
-        raise MissingPackage(what, hint=extras.hint(module)) from error
+        raise MissingPackage(what, hint=str(extras.hint(module))) from error
 
 
 def __dir__() -> list[str]:

@@ -127,7 +127,7 @@ def contains(vocabulary: Vocabulary, hypothesis: Hypothesis, words: Sequence[str
 
 def rank_by_consensus(vocabulary: Vocabulary, samples: Sequence[Hypothesis]) -> list[Hypothesis]:
     """Minimum Bayes risk: return the distinct samples by their mean chrF against all samples, best first."""
-    from jumok.evaluation.metrics import chrf_matrix
+    from jumok.evaluation.ngrams import chrf_matrix
 
     texts = [vocabulary.decode(sample.body) for sample in samples]
     counts = Counter(texts)
@@ -141,7 +141,7 @@ def link_words(
     vocabularies: Vocabularies, weights: np.ndarray, source: Sequence[int], target: Sequence[int]
 ) -> tuple[tuple[int, int], ...]:
     """Return pairs of source word and target word, from 0, that attention (T, S) aligns; by target word."""
-    from jumok.evaluation.metrics import word_links
+    from jumok.evaluation.alignment import word_links
 
     read = source[: weights.shape[1] - 1]  # engines cut an absurdly long one
     sides = (vocabularies.source.pieces([*read, END]), vocabularies.target.pieces([*target, END]))

@@ -9,7 +9,7 @@ import numpy as np
 
 from jumok.data.made import phrasebook
 from jumok.evaluation import metrics
-from jumok.evaluation.evaluate import alignment_errors
+from jumok.evaluation.alignment import alignment_errors
 from jumok.events import Sink
 from jumok.reports.attention import AttentionView, attention_page, heatmap_svg, terminal
 from jumok.runs.experiment import train

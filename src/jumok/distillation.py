@@ -27,7 +27,7 @@ from jumok.data import corpora
 from jumok.data.corpora import Corpus, Pair
 from jumok.data.prepare import folder as prepared_folder
 from jumok.errors import ModelFileError, Resumable
-from jumok.evaluation.metrics import chrf_matrix
+from jumok.evaluation.ngrams import chrf_matrix
 from jumok.models.transformer import Transformer
 from jumok.runs import preparation
 from jumok.runs.context import Context, ContextKeywords

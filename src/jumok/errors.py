@@ -13,7 +13,7 @@ from typing import Any
 
 from jumok import messages
 
-LONGEST = 1_000  # characters of a line
+LONGEST = 1_000  # most characters of a line
 
 
 class JumokError(Exception):
@@ -39,14 +39,14 @@ class JumokError(Exception):
 
 
 def printable(text: str) -> str:
-    """Text that a terminal shows and does not obey, whatever a file had it say."""
+    """Text without control characters: a file cannot make a terminal do anything."""
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() else " " if one.isspace() else "\ufffd" for one in text)
+    return "".join(char if char.isprintable() else " " if char.isspace() else "\ufffd" for char in text)
 
 
 def _on_one_line(text: str) -> str:
-    """A line of at most 1,000 characters."""
+    """The text as one line of at most 1,000 characters."""
     line = printable(text[: 2 * LONGEST].strip())
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
 
@@ -82,7 +82,7 @@ class Resumable(JumokError):
 
 
 class Unsupported(UsageError):
-    """An engine that cannot run this model, or cannot do what it is asked; another engine may."""
+    """An engine that cannot run this model or this search; another engine may."""
 
 
 class MissingPackage(UsageError, ImportError):

@@ -1,9 +1,9 @@
-"""One JSON line per happening: the source of truth that bars, TensorBoard and the studio read.
+"""Logs of a run: one JSON line per event, which displays, TensorBoard and the studio read, and one line per update.
 
 An event is a dictionary with "event" (its kind), "time" (seconds since 1970) and plain values.  Kinds: begin, stage,
 note, corpus, disk, plan, step, validation, checkpoint, stopped, finished.
 
-Logs of long runs stay small: of the `step` events the files keep those of `recorded` updates, while sinks get all of
+Logs of long runs stay small: files have the `step` events of some updates only (`is_recorded`), while sinks get all of
 them; `losses.tsv` has every update in one short line.
 """
 
@@ -21,49 +21,49 @@ from jumok.extras import find_missing, hint
 
 Event = dict[str, Any]
 Sink = Callable[[Event], None]
-DENSE = 1_000  # updates: a log keeps so many for every doubling of the length of a run
-LINE, EVENT, OTHER = 72, 550, 1_000_000  # bytes: of the loss log, of an event here and in TensorBoard, of all the rest
+DENSE = 1_000  # updates in a log for every doubling of the length of a run
+LINE, EVENT, OTHER = 72, 550, 1_000_000  # bytes of a line of the loss log, of an event in both logs, of everything else
 
 
-def recorded(step: int) -> bool:
-    """Whether logs keep the event of an update: of the first 2,000 every one, then one in 2, from 4,000 on one in 4 …
+def is_recorded(step: int) -> bool:
+    """Whether logs have the event of an update: all of the first 2,000, then one in 2, from 4,000 on one in 4 …
 
-    It follows from the number alone, so an interrupted run has the log of one that was not.  A million updates leave
+    It depends on the number alone, so an interrupted run has the same log as one that was not.  A million updates make
     11,000 events.
     """
     return step % (1 << max(0, (step // DENSE).bit_length() - 1)) == 0
 
 
 def most_bytes(updates: int, validations: int = 0) -> int:
-    """Bytes that the logs of a run take at most; what further attempts repeat is not counted."""
-    kept = min(updates, DENSE * (1 + (updates // DENSE).bit_length()))
-    return LINE * updates + EVENT * (kept + 10 * validations) + OTHER
+    """Most bytes that the logs of a run take, not counting what resumed attempts repeat."""
+    recorded = min(updates, DENSE * (1 + (updates // DENSE).bit_length()))
+    return LINE * updates + EVENT * (recorded + 10 * validations) + OTHER
 
 
 class Journal:
-    """A file that only grows.  What the disk does not take waits in memory and is tried again: nobody stops for it.
+    """A file that only grows.  Bytes that the disk refuses wait in memory and are tried again; no error stops the run.
 
-    A full disk may leave half a write behind; the other half is the first thing that is written when there is room.
+    A full disk may accept half of a write; the other half is written first as soon as there is space.
     """
 
-    MOST = 1 << 26  # bytes that wait; a disk that has been full for so long loses what comes after
+    MOST = 1 << 26  # bytes that may wait; what comes after is lost
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self.problem = ""  # why something waits
+        self.problem = ""  # why bytes are waiting
         self._file = -1
         self._waiting = bytearray()
         self._tried = 0.0
 
     def write(self, content: bytes, *, within: float = 1.0) -> None:
-        """Add to the end, on the disk within so many seconds if anything else is written meanwhile."""
+        """Append; the bytes reach the disk with the first write after `within` seconds."""
         if len(self._waiting) < self.MOST:
             self._waiting += content
         if time.monotonic() - self._tried >= within:
             self.flush()
 
     def flush(self) -> bool:
-        """Hand over all that waits; whether the disk took it."""
+        """Write all waiting bytes; whether the disk took them."""
         self._tried = time.monotonic()
         try:
             if self._waiting and self._file < 0:
@@ -78,16 +78,16 @@ class Journal:
         return not self._waiting
 
     def sync(self) -> int:
-        """Bytes of the file, all of which are safe on the disk; a `DiskError` if they are not."""
+        """The size of the file after all of it has reached the disk; a `DiskError` if that fails."""
         if not self.flush():
-            raise refused(self.path, self.problem)
+            raise _cannot_write(self.path, self.problem)
         if self._file < 0:
             return 0
         try:
             os.fsync(self._file)
             return os.fstat(self._file).st_size
         except OSError as error:
-            raise refused(self.path, error.strerror) from None
+            raise _cannot_write(self.path, error.strerror) from None
 
     def close(self) -> None:
         self.flush()
@@ -96,12 +96,12 @@ class Journal:
             self._file = -1
 
 
-def refused(path: Path, why: str | None) -> DiskError:
-    return DiskError(f"cannot write {path.name}: {why}", where=f"in {path.parent}", hint="try: df -h; free some space")
+def _cannot_write(path: Path, reason: str | None) -> DiskError:
+    return DiskError("events.cannot_write", file=path.name, folder=path.parent, reason=reason)
 
 
 class EventLog:
-    """Appends events to a file and hands each to the sinks; flushed at most once a second, and at every rare event."""
+    """Appends events to a file and passes each to the sinks; updates are flushed once a second, others at once."""
 
     def __init__(self, path: str | Path, sinks: list[Sink] | None = None) -> None:
         self.path, self.sinks = Path(path), sinks or []
@@ -109,27 +109,29 @@ class EventLog:
         self._begun = False
 
     def __call__(self, event: str, **values: Any) -> None:
-        happening = {"event": event, "time": round(time.time(), 3), **values}
+        record = {"event": event, "time": round(time.time(), 3), **values}
         before = self._journal.problem
         if not self._begun:
             self._journal.write(b"" if _ends_whole(self.path) else b"\n")
             self._begun = True
-        line = b"" if _is_left_out(happening) else json.dumps(_plain(happening), ensure_ascii=False).encode() + b"\n"
+        line = b"" if _is_left_out(record) else json.dumps(_plain(record), ensure_ascii=False).encode() + b"\n"
         self._journal.write(line, within=1.0 if event == "step" else 0.0)
         for sink in self.sinks:
-            sink(happening)
+            sink(record)
         if bool(before) != bool(self._journal.problem):
-            now = "is whole again" if before else f"cannot be written ({self._journal.problem}); it waits in memory"
-            self("note", text=f"the event log {now}")
+            state = (
+                "is complete again" if before else f"cannot be written ({self._journal.problem}); it waits in memory"
+            )
+            self("note", text=f"the event log {state}")
 
     def close(self) -> None:
         self._journal.close()
 
 
 class LossLog:
-    """One line an update, the same bytes however often a run was interrupted: a resumed run cuts off what it repeats.
+    """One line per update, the same bytes however often a run was interrupted: a resumed run truncates the file first.
 
-    The loss is written exactly, rate and norm with nine digits: about 50 bytes a line, 18 MB for 350,000 updates.
+    The loss is written exactly, rate and norm with nine digits: about 50 bytes per line, 18 MB for 350,000 updates.
 
     >>> losses.begin(0); losses(step=1, epoch=0, loss=9.1, rate=1e-4, norm=1.0, tokens=900, skipped=0); losses.sync()
     """
@@ -142,23 +144,23 @@ class LossLog:
         self._journal = Journal(path)
 
     def begin(self, size: int) -> bool:
-        """Keep the first `size` bytes, which a checkpoint knows of; False if the file has fewer.  0 begins anew."""
+        """Cut the file to `size` bytes, as a checkpoint recorded it; False, and an empty file, if it has fewer."""
         try:
-            there = self.path.stat().st_size if self.path.exists() else 0
-            if there:
-                os.truncate(self.path, size if size <= there else 0)
+            present = self.path.stat().st_size if self.path.exists() else 0
+            if present:
+                os.truncate(self.path, size if size <= present else 0)
         except OSError as error:
-            raise refused(self.path, error.strerror) from None
-        if size == 0 or size > there:
+            raise _cannot_write(self.path, error.strerror) from None
+        if size == 0 or size > present:
             self._journal.write("\t".join(self.COLUMNS).encode() + b"\n")
-        return size <= there
+        return size <= present
 
     def __call__(self, **values: Any) -> None:
         short = {name: f"{values[name]:.9g}" for name in self.SHORT}
         self._journal.write("\t".join(short.get(name) or repr(values[name]) for name in self.COLUMNS).encode() + b"\n")
 
     def sync(self) -> int:
-        """Bytes of the log, safe on the disk."""
+        """The size of the log after all of it has reached the disk."""
         return self._journal.sync()
 
     def close(self) -> None:
@@ -172,7 +174,7 @@ def book(losses: Callable[..., None], report: Callable[..., None], **values: Any
 
 
 class Silence:
-    """No log at all, for a process that does not speak."""
+    """A log that records nothing, for processes other than the first."""
 
     def __init__(self) -> None:
         self.sinks: list[Sink] = []
@@ -189,7 +191,7 @@ class Silence:
 
 
 def read_events(path: str | Path) -> Iterator[Event]:
-    """The events of a log; a line that was cut off is left out."""
+    """The events of a log; incomplete lines are skipped."""
     with open(path, "rb") as file:
         for line in file:
             try:
@@ -201,9 +203,9 @@ def read_events(path: str | Path) -> Iterator[Event]:
 
 
 def history(path: str | Path) -> Iterator[Event]:
-    """The events of a run as if it had never been interrupted: what an attempt repeats replaces what was there.
+    """The events of a run as if it had never been interrupted: those that a later attempt repeats are left out.
 
-    The file is read twice and nothing of it is held: an event is left out if a later attempt began before its update.
+    The file is read twice and not held in memory: an event is left out if a later attempt began before its update.
     """
     begins: list[int] = []
     count = 0
@@ -211,16 +213,16 @@ def history(path: str | Path) -> Iterator[Event]:
         count += 1
         if event["event"] == "begin":
             begins.append(event.get("step", 0))
-    earliest = [math.inf, *accumulate(reversed(begins), min)][::-1]  # of the attempts that are still to come
+    earliest = [math.inf, *accumulate(reversed(begins), min)][::-1]  # first update of all later attempts
     attempt = 0
-    for event in islice(read_events(path), count):  # a run that is under way may have written more meanwhile
+    for event in islice(read_events(path), count):  # a running training may have written more since
         attempt += event["event"] == "begin"
         if event.get("step", 0) <= earliest[attempt]:
             yield event
 
 
 def read_losses(path: str | Path) -> Iterator[dict[str, float]]:
-    """Every update of a loss log, as its columns."""
+    """The updates of a loss log, by column."""
     with open(path, encoding="ascii") as file:
         names = file.readline().rstrip("\n").split("\t")
         for line in file:
@@ -228,7 +230,7 @@ def read_losses(path: str | Path) -> Iterator[dict[str, float]]:
 
 
 class TensorBoardSink:
-    """Writes the numbers of steps and validations for TensorBoard, in a file of its own for every attempt."""
+    """Writes the numbers of steps and validations for TensorBoard, in a separate file for every attempt."""
 
     def __init__(self, folder: str | Path) -> None:
         from tensorboard.compat.proto.event_pb2 import Event as Record
@@ -270,24 +272,24 @@ def open_board(folder: str | Path, note: Callable[[str], None]) -> TensorBoardSi
 
 
 def _is_left_out(event: Event) -> bool:
-    """Whether it is the event of an update that logs do not keep."""
+    """Whether this is the event of an update that logs do not have."""
     step = event.get("step")
-    return event["event"] == "step" and type(step) is int and not recorded(step)
+    return event["event"] == "step" and type(step) is int and not is_recorded(step)
 
 
 def _plain(value: Any) -> Any:
-    """JSON has no NaN and no infinity: they become null."""
+    """A value that JSON can write: NaN and infinity become null."""
     if isinstance(value, dict):
         return {name: _plain(part) for name, part in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _ends_whole(path: Path) -> bool:
-    """Whether the last line of a log was written to its end; a run that was killed may have left half a line."""
+    """Whether the last line of a log is complete; a run that was killed may have written half a line."""
     try:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - 1))
             return file.read() in (b"", b"\n")
-    except OSError:  # there is none yet
+    except OSError:  # the log does not exist yet
         return True

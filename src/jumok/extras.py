@@ -7,6 +7,8 @@ missing, the error names its extra.
 import sys
 from importlib.util import find_spec
 
+from jumok.messages import Message
+
 EXTRAS = {  # module -> extra
     "torch": "train",
     "tensorboard": "train",
@@ -33,9 +35,9 @@ PURPOSES = {  # extra -> what it is for
 }
 
 
-def hint(module: str) -> str:
+def hint(module: str) -> Message:
     """How to install a module of the table, as the last line of an error."""
-    return f"try: pip install 'jumok[{EXTRAS[module]}]'"
+    return Message("extras.install", {"extra": EXTRAS[module]})
 
 
 def find_missing(error: ImportError) -> str | None:

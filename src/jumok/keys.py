@@ -1,7 +1,7 @@
 """Randomness by name: everything random in jumok is drawn from a key made of (seed, purpose, numbers).
 
-No generator is carried along and none is saved: the dropout of step 1,200 is the same number whether the run came
-there at once or after a crash.
+No generator is passed around or saved: the dropout of update 1,200 is the same in an uninterrupted run and in one that
+was resumed after a crash.
 """
 
 from hashlib import blake2b
@@ -10,11 +10,11 @@ import numpy as np
 
 
 def key(seed: int, purpose: str, *numbers: int) -> int:
-    """A 63-bit number that depends on nothing but its arguments."""
+    """A 63-bit number that depends only on the arguments."""
     text = ":".join([str(seed), purpose, *map(str, numbers)])
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 
 
 def generator(seed: int, purpose: str, *numbers: int) -> np.random.Generator:
-    """NumPy's generator started from `key`."""
+    """A NumPy generator that is seeded with `key`."""
     return np.random.Generator(np.random.PCG64(key(seed, purpose, *numbers)))

@@ -1,4 +1,4 @@
-"""The computer under us: what it has, and the one setting of its allocator that training needs."""
+"""The computer: its cores, memory and speed, and the setting of its allocator that training needs."""
 
 import ctypes
 import os
@@ -15,7 +15,7 @@ IMPORTED = time.monotonic()
 
 @dataclass(frozen=True)
 class Machine:
-    """What `jumok doctor` prints and a checkpoint remembers."""
+    """The properties of a machine that `jumok doctor` prints and a checkpoint records."""
 
     system: str
     python: str
@@ -34,14 +34,16 @@ def describe() -> Machine:
 
 
 def cores() -> int:
-    """Cores this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def keep_memory() -> bool:
-    """Tell glibc to keep freed memory: without it every step hands its tensors back to the kernel and faults them
-    in again, a fifth of all time.  One arena serves all threads: what one gives back, another can take.  Returns
-    whether it was done (Linux with glibc only)."""
+    """Make glibc keep freed memory for later; returns whether that worked (Linux with glibc only).
+
+    Otherwise every update returns its tensors to the kernel and faults them in again, a fifth of the time.  One arena
+    serves all threads, so that a thread can use what another one has freed.
+    """
     if sys.platform != "linux":
         return False
     try:
@@ -62,12 +64,12 @@ def peak_memory() -> int:
         lines = Path("/proc/self/status").read_text().split("\n")
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
     except (OSError, ValueError, StopIteration):
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # on Linux also that of who started the process
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # on Linux possibly the parent's
         return peak if sys.platform == "darwin" else peak * 1024
 
 
 def process_began() -> float:
-    """When this process was started, on the clock of `time.monotonic`; where nobody knows, when jumok was imported."""
+    """When this process was started, on the clock of `time.monotonic`; if unknown, when jumok was imported."""
     try:
         started = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
         age = time.clock_gettime(time.CLOCK_BOOTTIME) - started
@@ -77,7 +79,7 @@ def process_began() -> float:
 
 
 def available_memory() -> int:
-    """Bytes that a program can take now without pushing others out; 0 where nobody knows."""
+    """Bytes that this process can allocate without swapping; 0 if unknown."""
     try:
         lines = Path("/proc/meminfo").read_text().split("\n")
         free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
@@ -92,12 +94,12 @@ def available_memory() -> int:
 
 
 def shape_name(shape: tuple[int, int, int]) -> str:
-    """(rows, inner, columns) as results name it."""
+    """The name of a shape (rows, inner, columns) in results."""
     return "x".join(map(str, shape))
 
 
 def sgemm(shapes: Iterable[tuple[int, int, int]], *, seconds: float = 0.3) -> dict[str, float]:
-    """GFLOPS of float32 products (rows, inner, columns), the best of the calls that fit into `seconds` each."""
+    """GFLOPS of float32 matrix products (rows, inner, columns): the fastest call within `seconds` for each shape."""
     import torch
 
     rates = {}

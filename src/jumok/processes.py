@@ -1,4 +1,4 @@
-"""Other processes of ours: how they are started, and that they end when their parent does."""
+"""Child processes: how to start one, and how it exits with its parent."""
 
 import ctypes
 import os
@@ -15,9 +15,9 @@ def module_command(module: str) -> tuple[list[str], dict[str, str]]:
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends (Linux); leave Ctrl-C to the parent."""
+    """Make the kernel kill this process when its parent exits (Linux), and ignore Ctrl-C, which the parent handles."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # it ended before we could ask
+        if os.getppid() != parent:  # the parent exited before prctl was called
             os._exit(1)

@@ -275,7 +275,7 @@ def test_a_model_is_measured_from_files_to_figures(jumok, micro, sentences, tmp_
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--beams", "1,x"], "'1,x' are not numbers"),
+        (["--beams", "1,x"], "'1,x' is not a list of whole numbers"),
         (["--beams", "0"], "--beams is at least 1"),
         (["--rounds", 0], "--rounds is at least 1"),
         (["--sentences", 0], "--sentences is at least 1"),

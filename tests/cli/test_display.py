@@ -14,7 +14,7 @@ from rich.console import Console
 
 from jumok.cli.display import TrainingDisplay, clock
 from jumok.errors import JumokError, UnknownName
-from jumok.events import EventLog, LossLog, TensorBoardSink, history, read_events, read_losses, recorded
+from jumok.events import EventLog, LossLog, TensorBoardSink, history, is_recorded, read_events, read_losses
 from jumok.keys import generator, key
 
 STEP = {"epoch": 0, "rate": 0.1, "norm": 1.0, "tokens": 50, "horizon": 100, "skipped": 0}
@@ -74,7 +74,7 @@ def test_what_the_disk_does_not_take_waits_and_is_written_when_there_is_room(tmp
     log.close()
     texts = [event.get("text", event.get("step")) for event in read_events(place / "events.jsonl")]
     assert [text if isinstance(text, int) else text.split(" (")[0] for text in texts] == [
-        "first", "the event log cannot be written", 1, "second", "the event log is whole again",
+        "first", "the event log cannot be written", 1, "second", "the event log is complete again",
     ]  # fmt: skip
     assert len(seen) == len(texts)
 
@@ -131,7 +131,7 @@ def test_logs_keep_a_thousand_updates_of_every_doubling_and_sinks_hear_all_of_th
     expected = [*range(1, 2_000), *range(2_000, 4_000, 2), *range(4_000, 8_000, 4), *range(8_000, 9_001, 8)]
     assert kept == expected
     assert sum(1 for event in read_events(tmp_path / "events.jsonl") if event["event"] == "validation") == 1
-    assert sum(map(recorded, range(1, 1_000_001))) < 12_000
+    assert sum(map(is_recorded, range(1, 1_000_001))) < 12_000
 
 
 def test_tensorboard_gets_the_updates_that_the_log_keeps(tmp_path):

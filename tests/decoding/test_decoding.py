@@ -16,7 +16,7 @@ from jumok.decoding.rules import Moment, Words, begin_with, no_repeats
 from jumok.decoding.search import beam
 from jumok.engines.torch_engine import TorchEngine
 from jumok.errors import UsageError
-from jumok.evaluation.metrics import chrf_matrix
+from jumok.evaluation.ngrams import chrf_matrix
 from jumok.models.base import END
 from jumok.text.boundaries import says
 from tests.decoding.test_search import GARDEN, A, B, C, Prefixes, table

@@ -10,8 +10,9 @@ import jumok
 from jumok.data.corpora import Pair
 from jumok.data.made import phrasebook
 from jumok.errors import DataError, UsageError
-from jumok.evaluation import metrics
-from jumok.evaluation.evaluate import alignment_errors, evaluate
+from jumok.evaluation import metrics, ngrams
+from jumok.evaluation.alignment import alignment_errors
+from jumok.evaluation.evaluate import evaluate
 from jumok.storage.info import describe
 from jumok.text.boundaries import words_of
 from jumok.training.validation import typical
@@ -167,7 +168,7 @@ def test_scores_and_perplexity_do_not_depend_on_the_blocks_they_are_counted_in(m
 def test_a_file_to_compare_with_that_does_not_fit_is_told_before_anything_is_translated(model, tmp_path, monkeypatch):
     (tmp_path / "other").write_text("a\n")
     monkeypatch.setattr(type(model), "lines", None)
-    with pytest.raises(DataError, match="1 lines to compare with 2"):
+    with pytest.raises(DataError, match="1 in the output to compare with, 2 in"):
         evaluate(model, [Pair("a", "b", 1)] * 2, compare=str(tmp_path / "other"))
 
 
@@ -179,7 +180,7 @@ def test_evaluation_against_another_output_says_whether_they_differ(model, tmp_p
     assert result.significance.b.value == pytest.approx(100.0)
     assert result.significance.difference < 0
     (tmp_path / "short").write_text("a\n")
-    with pytest.raises(DataError, match="1 lines to compare with 12"):
+    with pytest.raises(DataError, match="1 in the output to compare with, 12 in"):
         model.evaluate(paths[0], paths[1], compare=str(tmp_path / "short"))
 
 
@@ -296,7 +297,7 @@ def test_alignments_link_words_that_are_there(model):
 def test_the_risk_of_a_sample_is_least_where_it_is_most_like_the_others(model):
     drawn = model.translate("a b c d", sample=True, n_best=8, seed=3, temperature=0.5)
     texts = [drawn.text, *(other.text for other in drawn.alternatives)]
-    likeness = metrics.chrf_matrix(texts).mean(axis=1)
+    likeness = ngrams.chrf_matrix(texts).mean(axis=1)
     chosen = model.translate("a b c d", mbr=8, seed=3)
     assert chosen.text == texts[int(likeness.argmax())]
     assert chosen.score == pytest.approx(float(likeness.max()), abs=1e-3)

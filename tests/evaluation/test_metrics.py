@@ -20,19 +20,18 @@ from sacrebleu.significance import PairedTest
 
 from jumok.errors import DataError, UnknownName, UsageError
 from jumok.evaluation import metrics
+from jumok.evaluation.alignment import alignment_error_rate, word_links
 from jumok.evaluation.metrics import (
     Score,
-    alignment_error_rate,
     bleu,
     chrf,
     perplexity,
     scores,
     script,
-    significance,
     tallies,
     ter,
-    word_links,
 )
+from jumok.evaluation.significance import significance
 
 WORDS = ["the", "a", "man", "woman", "rides", "old", "red", "bike,", "down", "hill", "and", "sings", "softly", "."]
 KOREAN = ["한 남자가 자전거를 탄다.", "그녀는 노래를 부른다."]

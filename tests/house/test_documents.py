@@ -17,7 +17,7 @@ import pytest
 import typer
 
 import jumok as package
-from jumok import lab
+from jumok import lab, messages
 from jumok.cli.main import MISUSE, app
 from jumok.config import presets
 from jumok.config.kinds import KINDS
@@ -84,6 +84,15 @@ def commands_of_docstrings() -> Iterator[Written]:
                         yield Written(f"{path.relative_to(ROOT)}:{node.__class__.__name__}", command, whole=True)
 
 
+def commands_of_help() -> Iterator[Written]:
+    """Every example in the help of a verb, in every language."""
+    for path in sorted(messages.FOLDER.glob("*/help.toml")):
+        for name, entry in messages.read_room("help", path.parent.name).items():
+            for line in entry.get("examples", "").split("\n") if isinstance(entry, dict) else ():
+                if line:
+                    yield Written(f"{path.parent.name}/help.toml: {name}", BEFORE.sub("", line), whole=True)
+
+
 def all_commands() -> list[Written]:
     pages = [
         written
@@ -94,7 +103,12 @@ def all_commands() -> list[Written]:
         Written(path.name, json.loads(path.read_text(encoding="utf-8"))["command"], whole=True)
         for path in sorted((ROOT / "docs" / "results").glob("*.json"))
     ]
-    return [*pages, *commands_of_docstrings(), *(one for one in results if one.line.startswith("jumok "))]
+    return [
+        *pages,
+        *commands_of_docstrings(),
+        *commands_of_help(),
+        *(one for one in results if one.line.startswith("jumok ")),
+    ]
 
 
 def parse(written: Written) -> str | None:
@@ -131,7 +145,7 @@ COMMANDS = all_commands()
 def test_there_are_commands_to_read() -> None:
     """So that a pattern that finds nothing does not pass for a page without faults."""
     places = {written.where for written in COMMANDS}
-    assert {"README.md", "README.ko.md", "docs/guide/training.md", "src/jumok/cli/main.py:FunctionDef"} <= places
+    assert {"README.md", "README.ko.md", "docs/guide/training.md", "en/help.toml: train"} <= places
     assert len(COMMANDS) > 100
 
 

@@ -13,12 +13,24 @@ from jumok import errors, messages
 
 ROOT = Path(jumok.__file__).parent
 PARTS = {"what", "where", "hint"}
+HELP = {"short", "long", "examples"}  # of a verb; a group of verbs has no examples
 GIVEN = {"UnknownName": {"name", "guess"}, "check_names": {"name", "guess"}}  # values that the class itself adds
 LANGUAGES = sorted(path.name for path in messages.FOLDER.iterdir() if path.is_dir() and not path.name.startswith("_"))
 CLASSES = {
     name for name, one in vars(errors).items() if isinstance(one, type) and issubclass(one, errors.JumokError)
 } | {"check_names", "NotFinite"}
-DONE: set[str] = {"disk", "errors"}  # transitional: rooms whose messages are in the catalogue
+POSITION = {"option": 1, "flag": 1}  # of the key among the arguments, where it is not the first
+ASKS = CLASSES | {"text", "Message", "verb", "option", "flag", "argument"}
+DONE: set[str] = {
+    "config",
+    "disk",
+    "errors",
+    "evaluation",
+    "events",
+    "keys",
+    "machine",
+    "processes",
+}  # transitional: rooms whose messages are in the catalogue
 
 
 @dataclass(frozen=True)
@@ -37,11 +49,13 @@ def uses(path: Path) -> Iterator[Use]:
         if not isinstance(node, ast.Call):
             continue
         name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
-        if name not in CLASSES | {"text", "Message"} or (name == "text" and not _is_catalogue(node.func)):
+        if name not in ASKS or (name == "text" and not _is_catalogue(node.func)):
             continue
-        first = node.args[0] if node.args else None
+        first = node.args[POSITION.get(name, 0)] if len(node.args) > POSITION.get(name, 0) else None
         key = first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else None
         values: frozenset[str] | None = frozenset(word.arg for word in node.keywords if word.arg) - {"name", "known"}
+        if name in ("verb", "option", "flag", "argument"):
+            values = frozenset()
         if name == "Message":
             values = _keys(node.args[1]) if len(node.args) > 1 else frozenset()
         if any(word.arg is None for word in node.keywords):
@@ -82,12 +96,15 @@ def in_a_room_that_is_done(use: Use) -> bool:
     return use.place.split("/")[1].split(".py")[0] in DONE
 
 
-def test_an_entry_is_a_text_or_an_error_with_what_where_and_hint():
+def test_an_entry_is_a_text_an_error_with_what_where_and_hint_or_the_help_of_a_verb():
     for key, entry in ENGLISH.items():
         assert messages.is_key(key), key
         if isinstance(entry, dict):
-            assert "what" in entry, key
-            assert entry.keys() <= PARTS, key
+            if key.startswith("help."):
+                assert {"short", "long"} <= entry.keys() <= HELP, key
+            else:
+                assert "what" in entry, key
+                assert entry.keys() <= PARTS, key
             assert all(isinstance(line, str) and line.strip() == line and line for line in entry.values()), key
         else:
             assert isinstance(entry, str), key
@@ -96,7 +113,7 @@ def test_an_entry_is_a_text_or_an_error_with_what_where_and_hint():
 def test_every_key_in_the_code_exists_with_the_values_it_is_given():
     wrong = []
     for use in filter(in_a_room_that_is_done, USES):
-        if use.key is None and use.place.startswith("jumok/errors.py"):  # which hands a caller's key on
+        if use.key is None and use.place.startswith(("jumok/errors.py", "jumok/cli/options.py")):  # a caller's key
             continue
         if use.key is None or use.key not in ENGLISH:
             wrong.append(f"{use.place}: {use.function} names no entry of the catalogue")
@@ -106,6 +123,27 @@ def test_every_key_in_the_code_exists_with_the_values_it_is_given():
             if needed != use.values - GIVEN.get(use.function, set()):
                 wrong.append(f"{use.place}: {use.key} needs {sorted(needed)}, is given {sorted(use.values)}")
     assert wrong == []
+
+
+def test_errors_texts_and_verbs_name_entries_of_their_kind():
+    for use in USES:
+        if use.key in ENGLISH:
+            entry = ENGLISH[use.key]
+            if use.function == "verb":
+                assert isinstance(entry, dict), use
+                assert "short" in entry, use
+            elif use.function in CLASSES:
+                assert isinstance(entry, dict), use
+                assert "what" in entry, use
+            else:
+                assert isinstance(entry, str), use
+
+
+def test_no_help_is_written_in_the_code():
+    for path in sorted((ROOT / "cli").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.keyword) and node.arg in ("help", "short_help", "epilog"):
+                assert not isinstance(node.value, ast.Constant | ast.JoinedStr), f"{path.name}:{node.value.lineno}"
 
 
 def test_every_entry_is_used():

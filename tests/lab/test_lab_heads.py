@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from jumok.evaluation.evaluate import alignment_errors
+from jumok.evaluation.alignment import alignment_errors
 from jumok.lab.claim import Finding, lines
 from jumok.lab.claims import alignment, figures, forcing, heads, search
 from jumok.lab.conduct import write

@@ -382,13 +382,13 @@ def test_times_are_spelt_in_the_unit_that_fits(seconds, text):
 def test_the_recipe_that_fits_grows_with_the_corpus_and_with_the_time():
     from jumok.config import presets
 
-    assert presets.fitting(29_000, 15, 2) == "tiny"
-    assert presets.fitting(29_000, 10**5, 64) == "tiny"  # few pairs
-    assert presets.fitting(2_000_000, 30, 2) == "tiny"  # little time
-    assert presets.fitting(200_000, 600, 2) == "small"
-    assert presets.fitting(200_000, 60, 16) == "small"
-    assert presets.fitting(4_500_000, 10_000, 8) == "base"
-    assert presets.fitting(10**8, None, 2) == "tiny"
+    assert presets.recommend(29_000, 15, 2) == "tiny"
+    assert presets.recommend(29_000, 10**5, 64) == "tiny"  # few pairs
+    assert presets.recommend(2_000_000, 30, 2) == "tiny"  # little time
+    assert presets.recommend(200_000, 600, 2) == "small"
+    assert presets.recommend(200_000, 60, 16) == "small"
+    assert presets.recommend(4_500_000, 10_000, 8) == "base"
+    assert presets.recommend(10**8, None, 2) == "tiny"
 
 
 def test_pairs_are_estimated_from_the_first_megabyte(tmp_path):

@@ -1,7 +1,7 @@
-"""Training as a person sees it: stages, one live line with the time left, a table row and a sample per validation.
+"""The display of a training: stages, one live line with the time left, a table row and a sample per validation.
 
-Everything goes to standard error.  Without a terminal there is no live line; stages that take long then say every half
-minute how far they are, and everything else is what stays.
+Everything goes to standard error.  Without a terminal there is no live line; long stages then print their progress
+every half minute.
 """
 
 import math
@@ -13,26 +13,26 @@ from rich.text import Text
 
 from jumok.events import Event
 
-QUIET = 30.0  # seconds between two lines on a stage in a log
+QUIET = 30.0  # seconds between two lines about a stage without a terminal
 HEADER = f"{'step':>8} {'epoch':>6} {'time':>7} {'loss':>7} {'valid':>7} {'ppl':>8} {'BLEU':>6} {'tokens/s':>9}"
 
 
 def clock(seconds: float) -> str:
-    """1:02:03 or 4:05."""
+    """Seconds as 1:02:03 or 4:05."""
     minutes, rest = divmod(max(0, round(seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 def progress_words(event: Event) -> str:
-    """A stage, the share that is done, and the rate."""
+    """The name of a stage, the share that is done, and the rate."""
     rate = event["count"] / event["seconds"] if event["seconds"] > 0 else 0.0
-    told = f", {event['count']:,} {event['unit']}, {rate:,.0f}/s" if event["count"] else ""
-    return f"{event['text']}: {100 * event['share']:.0f} %{told}"
+    amount = f", {event['count']:,} {event['unit']}, {rate:,.0f}/s" if event["count"] else ""
+    return f"{event['text']}: {100 * event['share']:.0f} %{amount}"
 
 
 class TimeLeft(ProgressColumn):
-    """Time to the end: of the minutes, or of the steps at the pace so far."""
+    """The time left: of the minutes, or for the remaining updates at the speed so far."""
 
     def render(self, task: Task) -> Text:
         left = task.fields.get("left")
@@ -50,8 +50,8 @@ class TrainingDisplay:
         self.last = (0.0, 0)  # seconds and tokens when the speed was last measured
         self.tokens = 0
         self.shown = 0.0
-        self.logged = 0.0  # when a log was last told how far a stage is
-        self.until: float | None = None  # when a run limited by minutes will be over
+        self.logged = 0.0  # when the progress of a stage was last printed without a terminal
+        self.until: float | None = None  # when a run that is limited by minutes ends
 
     def __call__(self, event: Event) -> None:
         getattr(self, f"on_{event['event']}", lambda event: None)(event)
@@ -67,7 +67,7 @@ class TrainingDisplay:
         self.say(f"{event['text']}", "bold" if event.get("main") else "")
 
     def on_progress(self, event: Event) -> None:
-        """How far a stage is, that is longer than a moment: on the live line, or now and then in a log."""
+        """Show the progress of a stage of more than a second: on the live line, or every half minute in a log."""
         words = progress_words(event)
         if self.console.is_terminal:
             if event["seconds"] >= 1.0:
@@ -120,13 +120,15 @@ class TrainingDisplay:
         if not self.headed:
             self.say(HEADER if "accuracy" not in event else HEADER.replace(" BLEU", "right"), "dim")
             self.headed = True
-        worth = event.get("bleu", event.get("accuracy"))
-        bleu = f"{worth:6.2f}" if worth is not None else f"{'–':>6}"
-        perplexity = f"{event['perplexity']:.2f}" if event["perplexity"] < 100_000 else "–"  # no loss of words alone
+        quality = event.get("bleu", event.get("accuracy"))
+        bleu = f"{quality:6.2f}" if quality is not None else f"{'–':>6}"
+        perplexity = (
+            f"{event['perplexity']:.2f}" if event["perplexity"] < 100_000 else "–"
+        )  # the loss of such a model is not per token
         row = f"{event['step']:>8,} {event['epoch']:>6} {clock(event['seconds']):>7} {self.loss:>7.3f} "
         row += f"{event['loss']:>7.3f} {perplexity:>8} {bleu} {f'{self.speed:,.0f}' if self.speed else '–':>9}"
-        pairs, of = event.get("pairs"), event.get("of")
-        row += "" if pairs == of else f"  on {pairs:,} of {of:,} pairs"
+        pairs, total = event.get("pairs"), event.get("of")
+        row += "" if pairs == total else f"  on {pairs:,} of {total:,} pairs"
         self.say(row + ("  best" if event.get("better") else ""))
         parts = [f"{name.partition('/')[2]} {value:.2f}" for name, value in event.items() if "/" in name]
         if parts:

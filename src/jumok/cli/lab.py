@@ -1,4 +1,4 @@
-"""`jumok lab` in a terminal: claims listed, one tried, or all of them into a report."""
+"""The verb `jumok lab`: lists the claims, tests one, or tests all of them for a report."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ from jumok.lab.claim import VERDICTS, Finding, lines
 from jumok.lab.conduct import collect, find, publish, report, write
 from jumok.lab.laboratory import Lab
 from jumok.lab.wording import LANGUAGES, Words
+from jumok.messages import Message
 from jumok.reports.attention import fit
 
 
 def listing(language: str) -> list[str]:
-    """Every claim with what it says."""
-    known(language)
+    """Every claim, by name."""
+    check_language(language)
     return [f"{fit(name, 12)} {Words.read(name)('claim').of(language)}" for name in (*table.NAMES, *table.PAPER)]
 
 
-def known(language: str) -> None:
+def check_language(language: str) -> None:
+    """Refuse a language that the lab does not speak."""
     if language not in LANGUAGES:
-        raise UnknownName("language", language, LANGUAGES, where="in --lang")
+        raise UnknownName("cli.unknown_language", language, LANGUAGES)
 
 
 @dataclass(frozen=True)
@@ -49,23 +51,24 @@ class Request:
     @property
     def options(self) -> str:
         """Those that say what is measured, as each page names the command that made it."""
-        words = "".join(f" --set {one}" for one in self.changes) + f" --scale {self.scale}" * (self.scale != "quick")
+        words = "".join(f" --set {change}" for change in self.changes)
+        words += f" --scale {self.scale}" * (self.scale != "quick")
         return words + f" --seed {self.seed}" * (self.seed != 1) + " --data FOLDER" * bool(self.data)
 
 
 def conduct(name: str, request: Request) -> None:
-    """What the verb does; `name` is a claim, `all`, `paper`, or a folder of findings to be told again."""
+    """Test and report; `name` is a claim, `all`, `paper`, or a folder of findings to report again."""
     language, book, again = request.language, request.book, request.again
-    known(language)
+    check_language(language)
     if name not in (*table.NAMES, *table.PAPER) and Path(name).is_dir():
         ignored = {"set": request.changes or None, "again": again or None, "data": request.data}
-        forbid("what is in a folder is told, not measured", ignored)
+        forbid(Message("cli.findings_are_printed"), ignored)
         retell(Path(name), language=language, out=request.out, book=book, as_json=request.as_json)
         return
     several = {"all": table.NAMES, "paper": table.PAPER}.get(name)
     settings = dict(map(parse_assignment, request.changes))
     if several and settings:
-        raise UsageError("a knob belongs to one claim", where="in --set", hint=f"try: jumok lab {several[0]} --set …")
+        raise UsageError("cli.setting_of_several_claims", claim=several[0])
     data = request.data or (Path(folder) if (folder := os.environ.get("JUMOK_DATA")) else None)
     out, more = request.out or request.runs / "report", request.options
     with watching() as (_, stop):
@@ -79,36 +82,36 @@ def conduct(name: str, request: Request) -> None:
     made = [out / "index.html"] if several else write(findings[0], out, language=language)
     made += [bound(findings, book, language)] if book is not None else []
     if request.as_json:
-        print("\n".join(dumps(one.to_json()) for one in findings))
+        print("\n".join(dumps(finding.to_json()) for finding in findings))
         return
-    told = list(map(summary, findings)) if several else lines(findings[0], language)
-    print("\n".join([*told, "", *map(str, made)]))
+    result = list(map(summary, findings)) if several else lines(findings[0], language)
+    print("\n".join([*result, "", *map(str, made)]))
 
 
 def retell(folder: Path, *, language: str, out: Path | None, book: Path | None, as_json: bool) -> None:
-    """Pages or a book of findings that were made before, perhaps elsewhere, perhaps in another language."""
+    """Write pages or a book of existing findings, also of other machines, in any language."""
     findings = collect(folder)
     made = [publish(findings, out, language)] if out is not None else []
     made += [bound(findings, book, language)] if book is not None else []
-    print("\n".join(dumps(one.to_json()) if as_json else summary(one) for one in findings))
+    print("\n".join(dumps(finding.to_json()) if as_json else summary(finding) for finding in findings))
     print("\n".join(map(str, made)), end="\n" * bool(made))
 
 
 class Follower:
-    """Tells which claim is under way, and what came out."""
+    """Prints which claim is being tested, and its verdict."""
 
     def __init__(self, names: Sequence[str], language: str) -> None:
         self.names, self.language, self.began = names, language, time.monotonic()
 
     def __call__(self, number: int, name: str, finding: Finding | None) -> None:
-        place = f"[{number + 1}/{len(self.names)}] {name}"
+        progress = f"[{number + 1}/{len(self.names)}] {name}"
         if finding is None:
-            aside(f"{place} …")
+            aside(f"{progress} …")
             return
-        gone = (time.monotonic() - self.began) / 60
-        aside(f"{place}: {VERDICTS[finding.holds].of(self.language)} ({finding.seconds:.0f} s; {gone:.1f} min)")
+        minutes = (time.monotonic() - self.began) / 60
+        aside(f"{progress}: {VERDICTS[finding.holds].of(self.language)} ({finding.seconds:.0f} s; {minutes:.1f} min)")
 
 
 def summary(finding: Finding) -> str:
-    """A finding in a line."""
+    """A finding on one line."""
     return f"{'✓' if finding.holds else '✗'} {fit(finding.claim.name, 12)} {finding.claim.words('title').en}"

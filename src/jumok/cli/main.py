@@ -16,18 +16,25 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack
 import typer
 
 import jumok
+from jumok import messages
 from jumok.cli import verbs
-from jumok.cli.terminal import aside, check_device, chunks, clean_arguments, counted, dumps, terminal_width, watching
-from jumok.cli.verbs import (
-    HELP,
+from jumok.cli.options import (
+    SETTINGS,
+    Beam,
     Changes,
     Columns,
+    Corpus,
+    Deterministic,
+    Device,
+    Engine,
     Excluded,
     File,
     Json,
-    Made,
+    LengthPenalty,
     ModelPath,
+    Precision,
     Shares,
+    Shortlist,
     Sources,
     Steps,
     Tables,
@@ -37,12 +44,14 @@ from jumok.cli.verbs import (
     ValidSources,
     ValidTables,
     ValidTargets,
-    bench_app,
-    data_app,
-    export_app,
-    model_app,
+    Words,
+    argument,
+    flag,
     option,
+    verb,
 )
+from jumok.cli.terminal import aside, check_device, chunks, clean_arguments, dumps, terminal_width, to_index, watching
+from jumok.cli.verbs import bench_app, data_app, export_app, model_app
 from jumok.errors import DiskError, JumokError, MissingPackage, Resumable, UnknownName, UsageError
 from jumok.extras import find_missing, hint, is_installed
 
@@ -53,69 +62,51 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="jumok",
-    help="From two text files to a translator: the Transformer of 'Attention Is All You Need' on an ordinary CPU.",
-    epilog="Start here: jumok demo — then: jumok train --source train.en --target train.de",
+    help=messages.text("help.jumok"),
+    epilog=messages.text("help.jumok_epilog"),
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings=HELP,
+    context_settings=SETTINGS,
 )
-app.add_typer(export_app, name="export", short_help="Write a model for another engine: ctranslate2.")
-app.add_typer(bench_app, name="bench", short_help="Measure speed: train, decode.")
-app.add_typer(data_app, name="data", short_help="Text files: check, stats, prepare, dropped, pairs.")
-app.add_typer(model_app, name="model", short_help="Look at models: info, compare, average, shortlist.")
+app.add_typer(export_app, name="export")
+app.add_typer(bench_app, name="bench")
+app.add_typer(data_app, name="data")
+app.add_typer(model_app, name="model")
 
 
-app.command(short_help="Train several models alike and compare them.")(verbs.race)
-app.command(short_help="Try the claims of the paper.")(verbs.lab)
-app.command(short_help="Go on with a text.")(verbs.generate)
-app.command(short_help="Say which words are missing.")(verbs.fill)
+app.command(**verb("help.race"))(verbs.race)
+app.command(**verb("help.lab"))(verbs.lab)
+app.command(**verb("help.generate"))(verbs.generate)
+app.command(**verb("help.fill"))(verbs.fill)
 
 
-Device = Annotated[str, option("NAME", "cpu, cuda or mps.")]
-Beam = Annotated[int | None, option("N", "Width of the beam; 1 is greedy. Default: the recipe's.")]
-Alpha = Annotated[
-    float | None, option("A", "0 prefers short translations, 1 long ones. Paper: 0.6.", "--length-penalty")
-]
-Engine = Annotated[str, option("NAME", "native, ctranslate2, torch (every feature) or auto: native where it can.")]
-Precision = Annotated[str | None, option("NAME", "Of ctranslate2: int8 (default) or float32.")]
-Shortlist = Annotated[bool, typer.Option("--shortlist", help="Consider likely words only; faster.")]
-Deterministic = Annotated[
-    bool, typer.Option("--deterministic", help="Make results independent of the batch, bit for bit (free with native).")
-]
-Words = list[str] | None
-MODELS = "transformer, rnn, convs2s, bytenet, memory, gpt, bert, electra, classifier or tagger."
-MISUSE: type[Exception] = typer.BadParameter.__mro__[2]  # ClickException, of click or of the copy that typer may carry
+MISUSE: type[Exception] = typer.BadParameter.__mro__[2]  # ClickException, of click or of typer's copy of it
 
 
-def show_version(asked: bool) -> None:
-    if asked:
+def show_version(requested: bool) -> None:
+    """Print the version and exit."""
+    if requested:
         print(f"jumok {jumok.__version__}")
         raise typer.Exit
 
 
 Version = Annotated[
-    bool, typer.Option("--version", help="Print the version and leave.", is_eager=True, callback=show_version)
+    bool, typer.Option("--version", help=messages.text("help.version"), is_eager=True, callback=show_version)
 ]
 
 
 @app.callback()
 def top(version: Version = False) -> None:
-    """What stands before the verbs."""
+    """Options before the verb."""
 
 
-@app.command(short_help="Train English to Korean in minutes and see it work.")
+@app.command(**verb("help.demo"))
 def demo(
-    out: Annotated[Path, option("FOLDER", "Folder of the run.")] = Path("runs/demo"),
-    minutes: Annotated[float | None, option("MINUTES", "Training time; default 5.")] = None,
+    out: Annotated[Path, option("FOLDER", "help.run_out")] = Path("runs/demo"),
+    minutes: Annotated[float | None, option("MINUTES", "help.demo_minutes")] = None,
 ) -> None:
-    """Train English to Korean on the embedded phrasebook, score it, show its attention.
-
-    \b
-    jumok demo
-    jumok demo --minutes 2 --out runs/quick
-    """
     from jumok.demo import run
 
     with watching() as (sinks, stop):
@@ -124,14 +115,14 @@ def demo(
     print(report.drawing(width=min(100, terminal_width()), color=sys.stdout.isatty()))
 
 
-@app.command(short_help="Train a translator, or another model; the same command continues it.")
+@app.command(**verb("help.train"))
 def train(
     source: Sources = None,
     target: Targets = None,
     table: Tables = None,
-    text: Annotated[File, option("FILE", "Or a text to be learnt itself (gpt, bert, electra, memory).")] = None,
-    corpus: Made = None,
-    data: Annotated[File, option("FOLDER", "Or a folder that `jumok data prepare` has made.")] = None,
+    text: Annotated[File, option("FILE", "help.train_text")] = None,
+    corpus: Corpus = None,
+    data: Annotated[File, option("FOLDER", "help.train_data")] = None,
     valid_source: ValidSources = None,
     valid_target: ValidTargets = None,
     valid_table: ValidTables = None,
@@ -139,38 +130,22 @@ def train(
     temperature: Temperature = None,
     columns: Columns = None,
     exclude: Excluded = None,
-    valid_text: Annotated[File, option("FILE", "Or a text; the last tenth of --text if not given.")] = None,
-    recipe: Annotated[str, option("NAME", "auto, demo, tiny, small, base, big, table3-… or a .toml file.")] = "auto",
-    model: Annotated[str | None, option("NAME", MODELS)] = None,
-    begin: Annotated[str | None, option("RUN", "Begin with what fits of a finished run's weights.", "--from")] = None,
-    out: Annotated[Path | None, option("FOLDER", "Folder of the run. Default: runs/RECIPE.")] = None,
-    minutes: Annotated[float | None, option("MINUTES", "Be done within this time; the schedule fits it.")] = None,
+    valid_text: Annotated[File, option("FILE", "help.train_valid_text")] = None,
+    recipe: Annotated[str, option("NAME", "help.train_recipe")] = "auto",
+    model: Annotated[str | None, option("NAME", "help.train_model")] = None,
+    begin: Annotated[str | None, option("RUN", "help.train_from", "--from")] = None,
+    out: Annotated[Path | None, option("FOLDER", "help.train_out")] = None,
+    minutes: Annotated[float | None, option("MINUTES", "help.train_minutes")] = None,
     steps: Steps = None,
-    epochs: Annotated[int | None, option("N", "Stop after this many passes over the data.")] = None,
+    epochs: Annotated[int | None, option("N", "help.train_epochs")] = None,
     tokens: Tokens = None,
-    until_bleu: Annotated[float | None, option("BLEU", "Stop when validation BLEU reaches this.")] = None,
-    compile: Annotated[bool, typer.Option("--compile", help="Compile the model with torch.compile.")] = False,
-    plan: Annotated[bool, typer.Option("--plan", help="Only probe, 20 seconds, and say what to expect.")] = False,
-    exact: Annotated[bool, typer.Option("--exact", help="Continue only if the result will be the same bytes.")] = False,
+    until_bleu: Annotated[float | None, option("BLEU", "help.train_until_bleu")] = None,
+    compile: Annotated[bool, flag("--compile", "help.train_compile")] = False,
+    plan: Annotated[bool, flag("--plan", "help.train_plan")] = False,
+    exact: Annotated[bool, flag("--exact", "help.train_exact")] = False,
     set_: Changes = None,
     device: Device = "cpu",
 ) -> None:
-    """Train a translator; the same command continues a run that was stopped.
-
-    With --minutes the finished model is there within this time, start included; a finished run trains so many more.
-    Ctrl-C or SIGTERM saves and ends with code 75.  However it ended, the run goes on as if it had not been interrupted.
-
-    \b
-    jumok train --source train.en --target train.de
-    jumok train --source train.en --target train.de --minutes 10 --plan
-    jumok train --source train.en.gz --target train.ko.gz --recipe small --minutes 60 --out runs/enko
-    jumok train --source news.en --target news.de --source ui.en --target ui.de --shares 3,1
-    jumok train --data prepared --recipe small --minutes 60
-    jumok train --source train.en --target train.de --model rnn
-    jumok train --text shakespeare.txt --model gpt --set vocabulary.kind=byte --minutes 15
-    cat pairs.tsv | jumok train --table - --set model.dropout=0.3 --set vocabulary.size=4000
-    torchrun --nproc-per-node 2 --max-restarts 3 -m jumok train --source train.en --target train.de
-    """
     choices: dict[str, Any] = {
         "text": text, "corpus": corpus, "prepared": data, "valid_text": valid_text, "recipe": recipe, "model": model,
         "begin": begin, "minutes": minutes, "steps": steps, "epochs": epochs, "tokens": tokens,
@@ -187,23 +162,17 @@ def train(
         return verb.train(choices, out=out, device=device, exact=exact, sinks=sinks, stop=stop)
 
 
-@app.command(short_help="Train a student: as good as its teacher, several times as fast.")
+@app.command(**verb("help.distill"))
 def distill(
     model: ModelPath,
-    out: Annotated[Path | None, option("FOLDER", "Folder of the student's run. Default: MODEL-student.")] = None,
-    minutes: Annotated[float | None, option("MINUTES", "Training time. Default: as long as the teacher.")] = None,
-    encoder_layers: Annotated[int | None, option("N", "Default: half as many again as the teacher.")] = None,
-    decoder_layers: Annotated[int, option("N", "Of the student.")] = 2,
-    source: Annotated[File, option("FILE", "Text to translate from, if the teacher's is gone.")] = None,
-    target: Annotated[File, option("FILE", "Its translation, line by line.")] = None,
-    set_: Annotated[list[str] | None, option("KEY=VALUE", "Change the student's recipe; repeatable.", "--set")] = None,
+    out: Annotated[Path | None, option("FOLDER", "help.distill_out")] = None,
+    minutes: Annotated[float | None, option("MINUTES", "help.distill_minutes")] = None,
+    encoder_layers: Annotated[int | None, option("N", "help.distill_encoder_layers")] = None,
+    decoder_layers: Annotated[int, option("N", "help.distill_decoder_layers")] = 2,
+    source: Annotated[File, option("FILE", "help.distill_source")] = None,
+    target: Annotated[File, option("FILE", "help.target")] = None,
+    set_: Annotated[list[str] | None, option("KEY=VALUE", "help.distill_set", "--set")] = None,
 ) -> None:
-    """Train a student with a deep encoder and a short decoder on what its teacher says; then search is not needed.
-
-    \b
-    jumok distill runs/tiny
-    jumok distill runs/tiny --minutes 30 --decoder-layers 1 --out runs/quick
-    """
     from jumok import distillation, machine
     from jumok.config.recipe import parse_assignment
 
@@ -216,7 +185,7 @@ def distill(
     print(run.folder)
 
 
-def load(path: str, *, others: Sequence[str] = (), **choices: "Unpack[EngineKeywords]") -> "Translator":
+def load_translator(path: str, *, others: Sequence[str] = (), **choices: "Unpack[EngineKeywords]") -> "Translator":
     """Load the translator of a model; torch is loaded to check a device only where it is needed anyway."""
     gc.disable()  # hardly anything of what is imported is ever garbage
     try:
@@ -230,34 +199,34 @@ def load(path: str, *, others: Sequence[str] = (), **choices: "Unpack[EngineKeyw
         gc.enable()
 
 
-@app.command(short_help="Translate sentences, a file, or standard input.")
+@app.command(**verb("help.translate"))
 def translate(
     model: ModelPath,
-    text: Annotated[list[str] | None, typer.Argument(help="Sentences; without them, --input or stdin.")] = None,
-    input: Annotated[File, option("FILE", "One sentence per line; - is stdin.", "--input", "-i")] = None,
-    output: Annotated[File, option("FILE", "Write to a file instead of stdout.", "--output", "-o")] = None,
+    text: Annotated[list[str] | None, argument("help.translate_text")] = None,
+    input: Annotated[File, option("FILE", "help.input", "--input", "-i")] = None,
+    output: Annotated[File, option("FILE", "help.output", "--output", "-o")] = None,
     beam: Beam = None,
-    length_penalty: Alpha = None,
-    n_best: Annotated[int | None, option("N", "Number of translations per sentence.")] = None,
-    sample: Annotated[bool, typer.Option("--sample", help="Sample instead of searching.")] = False,
-    temperature: Annotated[float | None, option("T", "With --sample: 0 is greedy, 1 the model's own.")] = None,
-    top_k: Annotated[int | None, option("K", "With --sample: the k likeliest tokens only; 0 is all.")] = None,
-    top_p: Annotated[float | None, option("P", "With --sample: likeliest tokens up to this probability.")] = None,
-    seed: Annotated[int | None, option("N", "With --sample: the same seed gives the same samples.")] = None,
-    others: Annotated[Words, option("MODEL", "Another model over the same vocabulary; repeatable.", "--with")] = None,
-    mbr: Annotated[int | None, option("N", "Sample N (temperature 0.5), return the one most like the others.")] = None,
-    prefix: Annotated[str | None, option("TEXT", "How the translation begins.")] = None,
-    require: Annotated[Words, option("WORD", "A word or phrase that must appear; repeatable.")] = None,
-    forbid_words: Annotated[Words, option("WORD", "A word or phrase that must not; repeatable.", "--forbid")] = None,
-    alternatives: Annotated[int | None, option("N", "N different ways to begin, or to continue --prefix.")] = None,
-    min_length: Annotated[int | None, option("N", "Least number of tokens.")] = None,
-    no_repeat: Annotated[int | None, option("N", "Never repeat an n-gram of this length.")] = None,
-    groups: Annotated[int | None, option("N", "Diverse beam search with N groups.")] = None,
-    diversity: Annotated[float | None, option("D", "With --groups: penalty for a token of another group.")] = None,
-    coverage: Annotated[float | None, option("B", "Penalty for source words that receive no attention.")] = None,
-    align: Annotated[bool, typer.Option("--align", help="Also print the word alignment: 0-0 1-2.")] = False,
-    stream: Annotated[bool, typer.Option("--stream", help="Print each word as it is decoded (greedy).")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue an --output that was interrupted.")] = False,
+    length_penalty: LengthPenalty = None,
+    n_best: Annotated[int | None, option("N", "help.n_best")] = None,
+    sample: Annotated[bool, flag("--sample", "help.sample")] = False,
+    temperature: Annotated[float | None, option("T", "help.temperature")] = None,
+    top_k: Annotated[int | None, option("K", "help.top_k")] = None,
+    top_p: Annotated[float | None, option("P", "help.top_p")] = None,
+    seed: Annotated[int | None, option("N", "help.seed")] = None,
+    others: Annotated[Words, option("MODEL", "help.with", "--with")] = None,
+    mbr: Annotated[int | None, option("N", "help.mbr")] = None,
+    prefix: Annotated[str | None, option("TEXT", "help.prefix")] = None,
+    require: Annotated[Words, option("WORD", "help.require")] = None,
+    forbid_words: Annotated[Words, option("WORD", "help.forbid", "--forbid")] = None,
+    alternatives: Annotated[int | None, option("N", "help.alternatives")] = None,
+    min_length: Annotated[int | None, option("N", "help.min_length")] = None,
+    no_repeat: Annotated[int | None, option("N", "help.no_repeat")] = None,
+    groups: Annotated[int | None, option("N", "help.groups")] = None,
+    diversity: Annotated[float | None, option("D", "help.diversity")] = None,
+    coverage: Annotated[float | None, option("B", "help.coverage")] = None,
+    align: Annotated[bool, flag("--align", "help.align")] = False,
+    stream: Annotated[bool, flag("--stream", "help.stream")] = False,
+    resume: Annotated[bool, flag("--resume", "help.resume")] = False,
     engine: Engine = "auto",
     precision: Precision = None,
     shortlist: Shortlist = False,
@@ -265,15 +234,6 @@ def translate(
     as_json: Json = False,
     device: Device = "cpu",
 ) -> None:
-    """Translate sentences, a file, or standard input.
-
-    \b
-    jumok translate runs/tiny "A man rides a bike."
-    jumok translate runs/tiny --beam 5 --input test.en --output test.de
-    jumok translate runs/tiny --input huge.en --output huge.de --resume
-    jumok translate runs/tiny "A man rides a bike." --require Fahrrad --forbid Mann
-    echo "Good morning!" | jumok translate runs/demo --n-best 3 --json
-    """
     from jumok.cli.translate import Command
 
     command = Command(
@@ -286,49 +246,42 @@ def translate(
         "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "mbr": mbr,
     }  # fmt: skip
     command.check(search)
-    translator = load(
+    translator = load_translator(
         model, others=others or (), device=device, engine=engine, precision=precision, shortlist=shortlist,
         deterministic=deterministic,
     )  # fmt: skip
     command.run(translator, translator.options(**search))
 
 
-@app.command(short_help="Score given translations with a model.")
+@app.command(**verb("help.score"))
 def score(
     model: ModelPath,
-    source: Annotated[str, option("FILE", "Source sentences.")],
-    target: Annotated[str, option("FILE", "Translations to score.")],
+    source: Annotated[str, option("FILE", "help.score_source")],
+    target: Annotated[str, option("FILE", "help.score_target")],
     as_json: Json = False,
     device: Device = "cpu",
 ) -> None:
-    """Score given translations: log-probability, and score with length penalty, one line each.
-
-    \b
-    jumok score runs/tiny --source test.en --target test.de
-    """
     from jumok.text.lines import read_pairs
 
-    translator = load(model, device=device)
+    translator = load_translator(model, device=device)
     for chunk in chunks(read_pairs(source, target), 1_024):
         for scored in translator.score([s for s, _ in chunk], [t for _, t in chunk]):
             print(dumps(scored.to_json()) if as_json else f"{scored.log_probability:.4f}\t{scored.score:.4f}")
 
 
-@app.command(short_help="BLEU and chrF on a test set; TER and perplexity if asked.")
+@app.command(**verb("help.evaluate"))
 def evaluate(
     model: ModelPath,
-    source: Annotated[File, option("FILE", "Test sentences.")] = None,
-    target: Annotated[File, option("FILE", "Their reference translations.")] = None,
-    table: Annotated[File, option("FILE", "Or one .tsv or .jsonl with both.")] = None,
-    compare: Annotated[File, option("FILE", "Another system's output, for a significance test.")] = None,
-    output: Annotated[File, option("FILE", "Write the translations to a file.", "--output", "-o")] = None,
-    tokenize: Annotated[str, option("NAME", "sacreBLEU's tokenizer; auto chooses by script.")] = "auto",
+    source: Annotated[File, option("FILE", "help.evaluate_source")] = None,
+    target: Annotated[File, option("FILE", "help.references")] = None,
+    table: Annotated[File, option("FILE", "help.valid_table")] = None,
+    compare: Annotated[File, option("FILE", "help.evaluate_compare")] = None,
+    output: Annotated[File, option("FILE", "help.evaluate_output", "--output", "-o")] = None,
+    tokenize: Annotated[str, option("NAME", "help.evaluate_tokenize")] = "auto",
     beam: Beam = None,
-    length_penalty: Alpha = None,
-    ter: Annotated[bool, typer.Option("--ter", help="Also the translation edit rate (takes longer).")] = False,
-    perplexity: Annotated[
-        bool, typer.Option("--perplexity", help="Also the perplexity of the references (loads torch).")
-    ] = False,
+    length_penalty: LengthPenalty = None,
+    ter: Annotated[bool, flag("--ter", "help.evaluate_ter")] = False,
+    perplexity: Annotated[bool, flag("--perplexity", "help.evaluate_perplexity")] = False,
     engine: Engine = "auto",
     precision: Precision = None,
     shortlist: Shortlist = False,
@@ -336,21 +289,14 @@ def evaluate(
     as_json: Json = False,
     device: Device = "cpu",
 ) -> None:
-    """Score a model on a test set: BLEU and chrF with their signatures, TER and perplexity if asked.
-
-    \b
-    jumok evaluate runs/tiny --source test.en --target test.de --beam 5
-    jumok evaluate runs/tiny --source test.en --target test.de --ter --perplexity
-    jumok evaluate runs/tiny --source test.en --target test.de --compare other-system.de
-    """
     from jumok.cli.translate import counting
     from jumok.data.corpora import test_set
     from jumok.evaluation.evaluate import evaluate as run
     from jumok.text.lines import write_lines
 
     if perplexity and not is_installed("torch"):
-        raise MissingPackage("--perplexity needs torch, which is not installed", hint=hint("torch"))
-    translator = load(
+        raise MissingPackage("cli.perplexity_needs_torch", advice=hint("torch"))
+    translator = load_translator(
         model, device=device, engine=engine, precision=precision, shortlist=shortlist, deterministic=deterministic
     )
     with counting() as progress:
@@ -363,33 +309,27 @@ def evaluate(
     print(dumps(result.to_json()) if as_json else "\n".join(result.lines()))
 
 
-@app.command(short_help="Draw attention in the terminal and as a page.")
+@app.command(**verb("help.look"))
 def look(
     model: ModelPath,
-    text: Annotated[str, typer.Argument(help="A sentence.")],
-    translation: Annotated[str | None, option("TEXT", "Show this translation, not the model's own.")] = None,
-    kind: Annotated[str, option("KIND", "cross, encoder or decoder.")] = "cross",
-    layer: Annotated[int | None, option("N", "Number, from 1; default: the mean of all.")] = None,
-    head: Annotated[int | None, option("N", "Number, from 1; default: the mean of all.")] = None,
-    html: Annotated[File, option("FILE", "Also write a page with every layer and head.")] = None,
-    lang: Annotated[str, option("LANGUAGE", "Language of the page: en or ko.")] = "en",
+    text: Annotated[str, argument("help.look_text")],
+    translation: Annotated[str | None, option("TEXT", "help.look_translation")] = None,
+    kind: Annotated[str, option("KIND", "help.look_kind")] = "cross",
+    layer: Annotated[int | None, option("N", "help.look_layer")] = None,
+    head: Annotated[int | None, option("N", "help.look_head")] = None,
+    html: Annotated[File, option("FILE", "help.look_html")] = None,
+    lang: Annotated[str, option("LANGUAGE", "help.look_lang")] = "en",
     device: Device = "cpu",
 ) -> None:
-    """Draw the attention of a sentence and its translation in the terminal, and as a one-file page.
-
-    \b
-    jumok look runs/demo "My friend drank two cups of coffee yesterday."
-    jumok look runs/tiny "A man rides a bike." --layer 3 --head 2 --html attention.html
-    """
     from jumok.reports.attention import attention_page, terminal
     from jumok.text.lines import write_lines
 
     [text] = clean_arguments([text])
-    view = load(model, device=device).attention(text, translation)
+    view = load_translator(model, device=device).attention(text, translation)
     if kind not in view.kinds:
-        raise UnknownName("kind of attention", kind, view.kinds, where="in --kind")
+        raise UnknownName("cli.unknown_kind_of_attention", kind, view.kinds)
     layers, heads = getattr(view, kind).shape[:2]
-    chosen = {"layer": counted(layer, layers, "layer"), "head": counted(head, heads, "head")}
+    chosen = {"layer": to_index(layer, layers, "layer"), "head": to_index(head, heads, "head")}
     print(terminal(view, kind, **chosen, width=terminal_width(), color=sys.stdout.isatty()))
     print(f"{view.text} → {view.translation}")
     if html is not None:
@@ -398,15 +338,8 @@ def look(
         print(f"written: {html}", file=sys.stderr)
 
 
-@app.command(short_help="Check this installation and machine.")
+@app.command(**verb("help.doctor"))
 def doctor(as_json: Json = False) -> None:
-    """Check this installation and machine: versions, cores, memory, speed, what is missing.
-
-    Exit code 1 if something that jumok needs is not there.
-
-    \b
-    jumok doctor
-    """
     from jumok.doctor import examine
 
     findings = examine()
@@ -422,23 +355,23 @@ def doctor(as_json: Json = False) -> None:
 
 
 def main() -> None:
-    """Run the command line; errors the user can put right are three lines and an exit code."""
-    atexit.register(gc.freeze)  # nothing is collected at the end: what torch leaves would take a second
-    os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # a busy neighbour on a core must not stall every other one
+    """Run the command line; an error that the user can repair is three lines and an exit code."""
+    atexit.register(gc.freeze)  # collecting the objects of torch at exit would take a second
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # a thread that waits for a busy core must not stall the others
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # whatever the locale says
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # in every locale
     try:
         code = run()
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader has seen enough, as `head` does
+    except BrokenPipeError:  # the reader closed the pipe, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         code = 0
-    leave(code)
+    exit_with(code)
 
 
-def leave(code: int) -> None:
-    """End the process; one that was stopped waits for nobody: threads may still be busy with what nobody wants."""
+def exit_with(code: int) -> None:
+    """Exit the process; one that was stopped does not wait for threads whose results are no longer needed."""
     if code in (Resumable.code, 130):
         sys.stdout.flush()
         sys.stderr.flush()
@@ -447,7 +380,7 @@ def leave(code: int) -> None:
 
 
 def run() -> int:
-    """The exit code of what the arguments ask for; all complaints are printed."""
+    """Run the verb that the arguments name; returns its exit code and prints its errors."""
     try:
         result = app(prog_name="jumok", standalone_mode=False)
         code = result if isinstance(result, int) else 0
@@ -455,15 +388,14 @@ def run() -> int:
         code = complain(error)
     except (KeyboardInterrupt, typer.Abort):
         code = 130
-    except SystemExit as left:
-        if isinstance(left.__context__, BrokenPipeError):  # typer takes it for a failure
-            raise left.__context__ from None
+    except SystemExit as exit:
+        if isinstance(exit.__context__, BrokenPipeError):  # typer turns it into a failure
+            raise exit.__context__ from None
         raise
     except BrokenPipeError:
         raise
     except OSError as error:
-        where = f"in {error.filename}" if error.filename else ""
-        code = complain(DiskError(f"the system says: {error.strerror or error}", where=where, hint="try: df -h"))
+        code = complain(describe_system_error(error))
     except MISUSE as error:
         code = complain_of_usage(error)
     except Exception as error:
@@ -475,11 +407,13 @@ def run() -> int:
 
 
 def complain(error: JumokError) -> int:
+    """Print an error; returns its exit code."""
     print(f"jumok: {error}", file=sys.stderr)
     return error.code
 
 
 def complain_of_a_bug() -> int:
+    """Print the traceback of an error that should not happen."""
     traceback.print_exc()
     print("jumok: this is a bug of ours; please report it with the lines above", file=sys.stderr)
     return 1
@@ -487,8 +421,8 @@ def complain_of_a_bug() -> int:
 
 def complain_of_absence(module: str) -> int:
     """Say that a verb needs a library that is not installed, and which extra brings it."""
-    what = f"{name_verb(sys.argv[1:])} needs {module}, which is not installed"
-    return complain(MissingPackage(what, hint=hint(module)))
+    command = name_verb(sys.argv[1:])
+    return complain(MissingPackage("cli.verb_needs_package", command=command, module=module, advice=hint(module)))
 
 
 def name_verb(arguments: Sequence[str]) -> str:
@@ -503,15 +437,23 @@ def name_verb(arguments: Sequence[str]) -> str:
     return " ".join(words)
 
 
+def describe_system_error(error: OSError) -> DiskError:
+    """An error of the system as one that the user can repair."""
+    reason = error.strerror or error
+    if error.filename:
+        return DiskError("cli.system_error_in_file", reason=reason, file=error.filename)
+    return DiskError("cli.system_error", reason=reason)
+
+
 def complain_of_usage(error: Any) -> int:
-    """What typer says of wrong options, in our three lines; no arguments at all get the help."""
+    """Print what typer reports about wrong options as an error of ours; without any arguments, print the help."""
     if type(error).__name__ == "NoArgsIsHelpError":
         print(error.format_message(), file=sys.stderr)
         return UsageError.code
-    message = error.format_message().rstrip(".").replace(". Did you", "; did you")
+    reason = error.format_message().rstrip(".").replace(". Did you", "; did you")
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "jumok"
-    return complain(UsageError(message[:1].lower() + message[1:], where=f"in {command}", hint=f"try: {command} --help"))
+    return complain(UsageError("cli.misuse", reason=reason[:1].lower() + reason[1:], command=command))
 
 
 if __name__ == "__main__":

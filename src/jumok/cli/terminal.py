@@ -1,4 +1,4 @@
-"""What the verbs of the command line share: watching a run, reading arguments, printing results.
+"""Functions that the verbs share: watching a run, reading arguments, printing results.
 
 torch is imported inside the functions that need it, so that --help is instant.
 """
@@ -13,28 +13,31 @@ from typing import Any
 
 from jumok.errors import DataError, MissingPackage, UnknownName, UsageError, printable
 from jumok.extras import hint, is_installed
+from jumok.messages import Message
 
 
 @contextmanager
 def watching() -> Iterator[tuple[list[Any], Callable[[], bool]]]:
-    """A training display on stderr and a stop that Ctrl-C, SIGTERM or a closed terminal asks for; a second Ctrl-C
-    leaves at once."""
+    """A training display on stderr, and a function that says whether to stop.
+
+    Ctrl-C, SIGTERM or a closed terminal request a stop; a second Ctrl-C exits at once.
+    """
     from jumok.cli.display import TrainingDisplay
 
-    asked: list[int] = []
+    requests: list[int] = []
 
-    def ask(number: int, frame: object) -> None:
-        if asked and number == signal.SIGINT:
+    def request_stop(number: int, frame: object) -> None:
+        if requests and number == signal.SIGINT:
             raise KeyboardInterrupt
-        asked.append(number)
-        with suppress(OSError):  # nobody may be there to read it
-            print("\nstopping; everything will be saved (Ctrl-C again to leave at once)", file=sys.stderr)
+        requests.append(number)
+        with suppress(OSError):  # the terminal may be closed
+            print("\nstopping; everything will be saved (Ctrl-C again to exit at once)", file=sys.stderr)
 
     numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    before = {number: signal.signal(number, ask) for number in numbers}
+    before = {number: signal.signal(number, request_stop) for number in numbers}
     display = TrainingDisplay()
     try:
-        yield [display], lambda: bool(asked)
+        yield [display], lambda: bool(requests)
     finally:
         display.close()
         for number, handler in before.items():
@@ -46,62 +49,57 @@ def clean_arguments(texts: list[str]) -> list[str]:
     for text in texts:
         if any("\ud800" <= character <= "\udfff" for character in text):
             shown = text.encode("utf-8", "backslashreplace").decode()
-            raise DataError(
-                "a sentence is not UTF-8", where=f"in {shown}", hint="try: a file, and jumok data check FILE"
-            )
+            raise DataError("cli.sentence_not_utf8", sentence=shown)
     return texts
 
 
-def forbid(why: str, options: dict[str, Any]) -> None:
-    """Refuse options that would be ignored."""
+def forbid(reason: Message, options: dict[str, Any]) -> None:
+    """Refuse options that would be ignored, by name; None where an option was not given."""
     for name, value in options.items():
         if value is not None:
-            given = f"--{name.replace('_', '-')}"
-            raise UsageError(f"{given} does not fit: {why}", where=f"in {given}", hint=f"try: the same without {given}")
+            raise UsageError("cli.does_not_fit", option=f"--{name.replace('_', '-')}", reason=reason)
 
 
 def check_device(name: str) -> None:
-    """Refuse a device that is not here, before anything is read."""
+    """Refuse a device that this machine does not have, before anything is read."""
     if not is_installed("torch"):
-        raise MissingPackage("devices need torch, which is not installed", where="in --device", hint=hint("torch"))
+        raise MissingPackage("cli.device_needs_torch", advice=hint("torch"))
     import torch
 
-    here = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     kind, _, number = name.partition(":")
-    if kind not in here or (number and not (number.isdigit() and kind == "cuda")):
-        raise UnknownName("device", name, here, where="in --device")
-    if not here[kind] or (number and int(number) >= torch.cuda.device_count()):
-        raise UsageError(
-            f"this machine has no {name}", where="in --device", hint="try: --device cpu, or see: jumok doctor"
-        )
+    if kind not in available or (number and not (number.isdigit() and kind == "cuda")):
+        raise UnknownName("cli.unknown_device", name, available)
+    if not available[kind] or (number and int(number) >= torch.cuda.device_count()):
+        raise UsageError("cli.no_device", device=name)
 
 
-def counted(number: int | None, size: int, name: str) -> int | None:
-    """A layer or head counted from 1 as an index."""
-    if number is not None and not 1 <= number <= size:
-        hint = f"try: --{name} 1" + f" … {size}" * (size > 1)
-        raise UsageError(f"there is no {name} {number}; the model has {size}", where=f"in --{name}", hint=hint)
+def to_index(number: int | None, count: int, part: str) -> int | None:
+    """The index of a layer or head that is counted from 1."""
+    if number is not None and not 1 <= number <= count:
+        raise UsageError("cli.no_such_part", part=part, number=number, count=count)
     return None if number is None else number - 1
 
 
-def numbers(words: str, name: str) -> list[int]:
-    """Whole numbers between commas."""
+def parse_numbers(text: str, option: str) -> list[int]:
+    """Whole numbers that are separated by commas."""
     try:
-        return [int(word) for word in words.split(",")]
+        return [int(word) for word in text.split(",")]
     except ValueError:
-        raise UsageError(f"{words!r} are not numbers", where=f"in --{name}", hint=f"try: --{name} 1,5") from None
+        raise UsageError("cli.not_numbers", given=text, option=option) from None
 
 
-def place(finding: Any) -> str:
+def describe_position(finding: Any) -> str:
+    """File, line and byte of a finding, or only the file."""
     return f"{finding.file}, line {finding.line}, byte {finding.byte}" if finding.line else str(finding.file)
 
 
-def listed(values: dict[str, Any], margin: str = "") -> Iterator[str]:
-    """Names and values, a line each; what is in a value of several stands below it."""
+def list_values(values: dict[str, Any], margin: str = "") -> Iterator[str]:
+    """Names and values, one per line; nested values are indented."""
     for name, value in values.items():
         if isinstance(value, dict) and any(isinstance(part, dict) for part in value.values()):
             yield printable(f"{margin}{name}")
-            yield from listed(value, margin + "  ")
+            yield from list_values(value, margin + "  ")
         elif isinstance(value, dict):
             parts = (f"{n} {v:.2f}" if isinstance(v, float) else f"{n} {v}" for n, v in value.items())
             yield printable(f"{margin}{name}: {', '.join(parts)}")
@@ -110,6 +108,7 @@ def listed(values: dict[str, Any], margin: str = "") -> Iterator[str]:
 
 
 def chunks(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
+    """The items in lists of `size`; the last may be shorter."""
     chunk: list[Any] = []
     for item in items:
         chunk.append(item)
@@ -121,15 +120,17 @@ def chunks(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
 
 
 def aside(text: str) -> None:
-    """A line for the person, beside the results."""
+    """Print a line on stderr, apart from the results."""
     print(text, file=sys.stderr)
 
 
 def dumps(value: Any) -> str:
+    """A value as JSON on one line."""
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def terminal_width() -> int:
+    """Columns of the terminal; 100 without one."""
     try:
         return max(40, os.get_terminal_size().columns)
     except OSError:

@@ -1,4 +1,4 @@
-"""What `jumok translate` does: which options go together, where lines come from, how translations are written.
+"""The verb `jumok translate`: checks its options, reads lines, and prints or writes translations.
 
 Imports are light here: a sentence from the command line needs no module that reads files.
 """
@@ -15,6 +15,7 @@ from jumok.cli.terminal import clean_arguments, dumps, forbid
 from jumok.config.search import Constraints, SamplingKeywords, SearchKeywords, SearchOptions
 from jumok.errors import MissingPackage, UsageError
 from jumok.extras import hint, is_installed
+from jumok.messages import Message
 
 if TYPE_CHECKING:
     from jumok.translation import Translation
@@ -50,29 +51,27 @@ class Command:
         self._check_torch()
         if not (search.get("sample") or search.get("mbr")):
             sampling = {name: search.get(name) for name in SamplingKeywords.__annotations__}
-            forbid("without --sample or --mbr there is nothing to draw", sampling)
+            forbid(Message("cli.no_sampling"), sampling)
         prefix, bound = {"prefix": self.prefix or None}, self._list_given(search)
         if self.stream:
             others = {"beam": search.get("beam"), "n_best": n_best, "json": self.as_json or None, "output": self.output}
-            why = "--stream gives out one greedy translation as it is made"
-            forbid(why, others | {"alternatives": alternatives} | prefix | bound)
+            forbid(Message("cli.stream_is_greedy"), others | {"alternatives": alternatives} | prefix | bound)
         if alternatives is not None:
-            forbid("--alternatives shows ways to go on", bound | {"n_best": n_best, "output": self.output})
+            forbid(Message("cli.alternatives_continue"), bound | {"n_best": n_best, "output": self.output})
         if self.text:
-            forbid("the sentences are given already", {"input": self.input})
+            forbid(Message("cli.sentences_given"), {"input": self.input})
         if self.resume:
             several = n_best if not self.as_json else None
             others = {"n_best": several, "alternatives": alternatives, "stream": self.stream or None}
-            forbid("--resume goes on with a file made from a file", others)
+            forbid(Message("cli.resume_continues_a_file"), others)
             if self.output is None or self.input in (None, "-"):
-                raise UsageError("--resume needs --input and --output files", where="in --resume")
+                raise UsageError("cli.resume_needs_files")
 
     def _check_torch(self) -> None:
         """Refuse what only the torch engine does, where torch is not installed."""
         asked = {"stream": self.stream, "alternatives": self.alternatives is not None, "align": self.align}
         for name in (name for name, given in asked.items() if given and not is_installed("torch")):
-            what = f"--{name} needs torch, which is not installed"
-            raise MissingPackage(what, where=f"in --{name}", hint=hint("torch"))
+            raise MissingPackage("cli.option_needs_torch", option=f"--{name}", advice=hint("torch"))
 
     def _list_given(self, search: SearchKeywords) -> dict[str, Any]:
         """Return the other options that only an ordinary translation takes, by name; None where one is not given."""
@@ -181,7 +180,7 @@ def source_lines(text: list[str] | None, path: str | None) -> tuple[Iterator[str
 
     typed = path in (None, "-") and sys.stdin is not None and sys.stdin.isatty()
     if typed:
-        print("type a sentence and Enter; Ctrl-D ends", file=sys.stderr)
+        print("type a sentence and press Enter; Ctrl-D ends", file=sys.stderr)
     return read_lines(path or "-"), typed
 
 

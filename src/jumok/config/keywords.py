@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class DataKeywords(TypedDict, total=False):
-    """The keys of a recipe's data section (`DataConfig`), but for source and target; None leaves one as it is."""
+    """The keys of a recipe's data section (`DataConfig`) except source and target; None leaves a key unchanged."""
 
     corpus: str | None
     pairs: int | None
@@ -40,7 +40,7 @@ class DataKeywords(TypedDict, total=False):
 
 
 class LimitKeywords(TypedDict, total=False):
-    """When a run ends, whichever comes first; `minutes` has a place of its own in every function."""
+    """When a run ends: at the first limit it reaches; `minutes` is a separate parameter of every function."""
 
     steps: int | None
     epochs: int | None
@@ -50,13 +50,13 @@ class LimitKeywords(TypedDict, total=False):
 class TrainKeywords(DataKeywords, LimitKeywords, total=False):
     """What to train, on what and for how long."""
 
-    recipe: str | Recipe  # a name, a .toml file or a recipe; "auto" is the one that fits the text and the time
-    model: str | None  # another kind of model than the recipe's
+    recipe: str | Recipe  # a name, a .toml file or a recipe; "auto" chooses one that fits the text and the time
+    model: str | None  # a kind of model other than the recipe's
     changes: dict[str, Any] | None  # dotted keys of the recipe, such as {"model.dropout": 0.3}
 
 
 class CommonKeywords(DataKeywords, LimitKeywords, total=False):
-    """What all models of a race are trained on, and for how long."""
+    """What all models of a race are trained on and for how long."""
 
     source: str | Path | None
     target: str | Path | None
@@ -64,7 +64,7 @@ class CommonKeywords(DataKeywords, LimitKeywords, total=False):
 
 
 class RaceKeywords(CommonKeywords, total=False):
-    """What is raced: see `race.contenders.contenders`."""
+    """The options of a race: see `race.contenders.contenders`."""
 
     seeds: Sequence[int]
     parameters: int | None

@@ -1,7 +1,7 @@
 """The closed table of the models that a recipe may name.
 
-A model is one file, with its section of a recipe, and one line here.  Both are named, not imported: reading the recipe
-of a Transformer does not load torch.
+A model is one file, which also has its section of a recipe, and one line here.  The line names both without importing
+them: reading the recipe of a Transformer does not load torch.
 """
 
 from __future__ import annotations
@@ -35,17 +35,18 @@ KINDS = {
 }
 
 
-def find_section(kind: str, *, where: str = "") -> type[ModelConfig]:
-    """Return the section of a recipe that describes such a model."""
+def find_section(kind: str, *, origin: str = "model.kind") -> type[ModelConfig]:
+    """Return the section of a recipe that describes such a model; `origin` is the file or key that named it."""
     if kind not in KINDS:
-        raise UnknownName("model", kind, KINDS, where=where, hint="try: --set model.kind=transformer, the default")
+        raise UnknownName("config.unknown_model", kind, KINDS, origin=origin)
     try:
         section: type[ModelConfig] = load(KINDS[kind].section)
     except ModuleNotFoundError as error:  # the section is in the file of its model, unless it is the Transformer's
         if (module := find_missing(error)) is None:
             raise
-        what = f"{kind} models need {module}, which is not installed"
-        raise MissingPackage(what, where=where, hint=hint(module)) from None
+        raise MissingPackage(
+            "config.model_needs_package", kind=kind, module=module, origin=origin, advice=hint(module)
+        ) from None
     return section
 
 

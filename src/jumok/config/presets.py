@@ -1,6 +1,6 @@
-"""Complete named runs: demo, tiny, small, base, big, and every row of the paper's table 3.
+"""The recipes that have a name: demo, tiny, small, base, big, and every row of the paper's table 3.
 
-A recipe is a function that returns a whole value; users write the same thing as TOML.  `base` and `big` are the
+Each is a function that returns a complete recipe; users write the same as TOML.  `base` and `big` are the
 paper's; the small ones are for corpora of a few ten thousand pairs on an ordinary CPU.
 """
 
@@ -49,7 +49,7 @@ def tiny() -> Recipe:
 def small() -> Recipe:
     """Up to some 200,000 pairs on a CPU: tiny with 5 + 5 layers and width 256, two hours.
 
-    Dropout, hidden words and sampling grow with the passes, so a large corpus, seen twice, has hardly any of them.
+    Dropout, word dropout and subword sampling grow with the passes, so a large corpus, seen twice, gets very little.
     """
     return tiny().change(
         {
@@ -114,42 +114,42 @@ TABLE_3: dict[str, dict[str, object]] = {
 
 
 def table_3(row: str) -> Recipe:
-    """A row of table 3: base with one thing changed, and no checkpoint averaging."""
+    """A row of table 3: base with one change, and no checkpoint averaging."""
     return base().change({"name": f"table3-{row}", "training.average": 1, **TABLE_3[row]})
 
 
 NAMED: dict[str, Callable[[], Recipe]] = {"demo": demo, "tiny": tiny, "small": small, "base": base, "big": big}
 
 
-AUTO = "auto"  # the recipe that fits the corpus, the time and the machine
-SIZES = (  # the largest whose corpus and time (minutes times cores) are at least these; tiny fits everything
+AUTO = "auto"  # stands for the recipe that fits the corpus, the time and the machine
+SIZES = (  # recipe, least pairs, least minutes times cores; the first that fits is taken, tiny if none does
     ("base", 1_000_000, 20_000.0),
     ("small", 60_000, 480.0),
 )
 
 
-def fitting(pairs: int, minutes: float | None, cores: int) -> str:
-    """The name of the recipe for so many pairs, minutes and cores; without minutes, those of tiny.
+def recommend(pairs: int, minutes: float | None, cores: int) -> str:
+    """The name of the recipe that fits a number of pairs, minutes and cores; minutes default to those of tiny.
 
-    A net of N weights wants some 20 N tokens before a larger one is worth its time.  That many minutes times cores are
+    A model of N weights needs about 20 N tokens before a larger one is worth its time.  In minutes times cores that is
     about 100 for tiny, 1,000 for small and 40,000 for base on the machines we know
     (docs/log/2026-11-16-training-speed.md).
     """
     work = (tiny().training.minutes or 0.0 if minutes is None else minutes) * cores
-    return next((name for name, most, least in SIZES if pairs >= most and work >= least), "tiny")
+    return next((name for name, least_pairs, least in SIZES if pairs >= least_pairs and work >= least), "tiny")
 
 
 def names() -> list[str]:
-    """Every shipped recipe."""
+    """The name of every recipe that comes with jumok."""
     return [*NAMED, *(f"table3-{row}" for row in TABLE_3)]
 
 
 def get(name: str) -> Recipe:
-    """A recipe by its name, or from a TOML file; a file that happens to be called `demo` does not hide the recipe."""
+    """A recipe by its name, or from a TOML file; a name takes precedence over a file that is called the same."""
     if name in NAMED:
         return NAMED[name]()
     if name.startswith("table3-") and name.removeprefix("table3-") in TABLE_3:
         return table_3(name.removeprefix("table3-"))
     if name.endswith(".toml") or Path(name).is_file():
         return read_recipe(name)
-    raise UnknownName("recipe", name, names(), hint="try: jumok train --recipe tiny, or a file such as my.toml")
+    raise UnknownName("config.unknown_recipe", name, names())

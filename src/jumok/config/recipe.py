@@ -1,8 +1,8 @@
-"""Recipe: everything one can choose about a run, as one frozen, closed and bounded value.
+"""Recipe: all settings of a run as one frozen, closed and bounded value.
 
 Read from TOML, changed with `--set training.steps=500`, saved with every run.  An unknown key, a wrong type or a
-value out of bounds is a `UsageError` that says which key, what it got and what it takes.  Which keys the
-model's section has is known from its kind.
+value out of bounds is a `UsageError` that names the key, the value it got and the values it takes.  The keys of the
+model's section depend on its kind.
 """
 
 import tomllib
@@ -13,6 +13,7 @@ from typing import Annotated, Any, Self
 import tomli_w
 from pydantic import BaseModel, Field, SerializeAsAny, ValidationError, model_validator
 
+from jumok import messages
 from jumok.config.kinds import find_section
 from jumok.config.sections import (
     DataConfig,
@@ -24,8 +25,11 @@ from jumok.config.sections import (
     VocabularyConfig,
 )
 from jumok.errors import DataError, UnknownName, UsageError
+from jumok.messages import Message
 
-DOTS = 100  # in a line: the time that a key of many parts takes grows with their square
+MOST_BYTES = 100_000  # of a recipe file
+MOST_DOTS = 100  # of a line: parsing a dotted key takes time that grows with the square of its parts
+SHOWN = 60  # characters of a wrong value in an error
 
 
 class Recipe(Section):
@@ -40,100 +44,95 @@ class Recipe(Section):
     decoding: DecodingConfig = DecodingConfig()
 
     @model_validator(mode="after")
-    def parts_fit(self) -> Self:
+    def check_sections(self) -> Self:
+        """Refuse sections that contradict each other."""
         if self.model.tied == "all" and not self.vocabulary.joint:
-            raise ValueError(
-                "model.tied='all' shares one matrix between both languages, which needs vocabulary.joint=true; "
-                "set model.tied=target"
-            )
-        if self.decoding.beam * self.decoding.extra_length > 20_000:
-            raise ValueError(
-                f"decoding.beam={self.decoding.beam} with decoding.extra_length={self.decoding.extra_length} is more "
-                "than a search can do; set decoding.extra_length=50"
-            )
+            raise ValueError(messages.text("config.tied_needs_joint"))
+        beam, extra_length = self.decoding.beam, self.decoding.extra_length
+        if beam * extra_length > 20_000:
+            raise ValueError(messages.text("config.search_too_large", beam=beam, extra_length=extra_length))
         return self
 
-    def change(self, changes: Mapping[str, Any], *, where: str = "") -> "Recipe":
+    def change(self, changes: Mapping[str, Any]) -> "Recipe":
         """A copy with dotted keys set, e.g. {"training.steps": 500}; values may be strings as typed by a user.
 
-        Another `model.kind` brings that model's own section, and what it is usually trained with.
+        Another `model.kind` replaces the section of the model and brings the changes of its `usual`.
         """
         values = self.model_dump()
         if (kind := changes.get("model.kind", self.model.kind)) != self.model.kind:
-            other = find_section(kind if isinstance(kind, str) else _shown(kind)[:60], where=where or "in model.kind")
+            other = find_section(kind if isinstance(kind, str) else _show(kind))
             values["model"] = other().model_dump()
             changes = {**other.usual, **changes}
         for key, value in changes.items():
             inner, parts = values, key.split(".")
             for part in parts[:-1]:
-                inner = _known(inner, part, key, where)[part]
+                _check_key(inner, part, key)
+                inner = inner[part]
                 if not isinstance(inner, dict):
-                    what = f"{key!r} goes deeper than the recipe does"
-                    raise UsageError(what, where=where or f"in {key}", hint=f"try: --set {key.rpartition('.')[0]}=…")
-            _known(inner, parts[-1], key, where)
+                    raise UsageError("config.key_too_deep", setting=key, section=key.rpartition(".")[0], origin=key)
+            _check_key(inner, parts[-1], key)
             inner[parts[-1]] = value
-        return validate(values, where=where)
+        return validate(values)
 
     def to_toml(self) -> str:
+        """The recipe as a TOML file; keys without a value are left out."""
         return tomli_w.dumps(_without_none(self.model_dump()))
 
 
-def validate(values: Mapping[str, Any], *, where: str = "") -> Recipe:
-    """The recipe these plain values describe, or a `UsageError` that names the key."""
+def validate(values: Mapping[str, Any], *, origin: str = "") -> Recipe:
+    """The recipe these plain values describe, or a `UsageError` that names the key and the file they come from."""
     given = values.get("model", {})
     kind = given.get("kind", "transformer") if isinstance(given, Mapping) else "transformer"
     if not isinstance(kind, str):
-        what = f"model.kind: it is the name of a model; got {_shown(kind)[:60]}"
-        raise UsageError(what, where=where or "in model.kind", hint=_hint("model.kind"))
-    sort = find_section(kind, where=where or "in model.kind")
+        advice = _advise("model.kind")
+        raise UsageError("config.kind_not_a_name", given=_show(kind), origin=origin or "model.kind", advice=advice)
+    section = find_section(kind, origin=origin or "model.kind")
     try:
         if isinstance(given, Mapping):
-            values = {**values, "model": sort.model_validate(given)}
+            values = {**values, "model": section.model_validate(given)}
     except ValidationError as error:
-        raise _explain(error, where, sort, ("model",)) from None
+        raise _explain(error, origin, section, ("model",)) from None
     try:
         return Recipe.model_validate(values)
     except ValidationError as error:
-        raise _explain(error, where, sort) from None
+        raise _explain(error, origin, section) from None
 
 
 def read_recipe(path: str | Path, *, missing: Mapping[str, Mapping[str, Any]] | None = None) -> Recipe:
-    """A recipe from a TOML file of at most 100,000 bytes; `missing` are values for keys of sections that it lacks."""
+    """A recipe from a TOML file of at most 100,000 bytes; `missing` has defaults for keys that the file lacks."""
     path = Path(path)
     try:
-        if path.stat().st_size > 100_000:
-            raise UsageError("a recipe of more than 100,000 bytes is no recipe", where=f"in {path}")
+        if path.stat().st_size > MOST_BYTES:
+            raise UsageError("config.recipe_too_large", file=path, limit=MOST_BYTES)
         text = path.read_text(encoding="utf-8")
-        if any(line.count(".") > DOTS and not line.lstrip().startswith("#") for line in text.split("\n")):
-            raise UsageError(f"a line with more than {DOTS} dots is no line of a recipe", where=f"in {path}")
+        if any(line.count(".") > MOST_DOTS and not line.lstrip().startswith("#") for line in text.split("\n")):
+            raise UsageError("config.recipe_line_too_deep", file=path, dots=MOST_DOTS)
         values = tomllib.loads(text)
     except OSError as error:
-        hint = "try: --recipe tiny, or the name of a file that is there"
-        raise DataError(f"cannot read the recipe: {error.strerror}", where=f"in {path}", hint=hint) from None
-    except (ValueError, RecursionError) as error:  # not TOML or UTF-8, endless digits, nested too deep
-        hint = "try: a file of lines such as seed = 1, then [training], then steps = 500"
-        raise UsageError(f"not a TOML file: {error}", where=f"in {path}", hint=hint) from None
+        raise DataError("config.cannot_read_recipe", file=path, reason=error.strerror) from None
+    except (ValueError, RecursionError) as error:  # not TOML or UTF-8, too many digits, nested too deep
+        raise UsageError("config.not_toml", file=path, reason=error) from None
     for name, defaults in (missing or {}).items():
         if isinstance(section_values := values.setdefault(name, {}), dict):
             values[name] = {**defaults, **section_values}
-    return validate(values, where=f"in {path}")
+    return validate(values, origin=str(path))
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:
     """`training.steps=500` as ("training.steps", 500): the value is read as TOML where it is TOML, else as a string."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise UsageError(f"--set takes KEY=VALUE, got {text!r}", where="in --set", hint="try: --set training.steps=500")
+        raise UsageError("config.not_an_assignment", given=text)
     try:
         return key.strip(), tomllib.loads(f"value = {value}")["value"]
     except (ValueError, RecursionError):
         return key.strip(), None if value.strip().lower() == "none" else value.strip()
 
 
-def _known(section: Mapping[str, Any], part: str, key: str, where: str) -> Mapping[str, Any]:
+def _check_key(section: Mapping[str, Any], part: str, key: str) -> None:
+    """Refuse a dotted key with a part that its section does not have."""
     if part not in section:
-        raise UnknownName("recipe key", part, section, where=where or f"in {key}")
-    return section
+        raise UnknownName("config.unknown_key", part, section, origin=key)
 
 
 def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,56 +143,65 @@ def _plain(value: Any) -> Any:
     """A value as TOML can write it."""
     if isinstance(value, Mapping):
         return _without_none(value)
-    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+    return [_plain(part) for part in value] if isinstance(value, list | tuple) else value
 
 
-def _explain(error: ValidationError, where: str, sort: type[ModelConfig], before: tuple[str, ...] = ()) -> UsageError:
-    """The first complaint of pydantic as what, where, what to do; `before` is where in a recipe it was met."""
+def _explain(
+    error: ValidationError, origin: str, section: type[ModelConfig], before: tuple[str, ...] = ()
+) -> UsageError:
+    """The first problem that pydantic reports, as an error; `before` are the parts of the key above what it checked."""
     first = error.errors()[0]
     location = (*before, *first["loc"])
-    key = ".".join(str(part) for part in location)
+    setting = ".".join(str(part) for part in location)
+    origin = origin or setting
     if first["type"] == "extra_forbidden":
-        return UnknownName("recipe key", str(location[-1]), _keys(location[:-1], sort), where=where or f"in {key}")
-    message = first["msg"].removeprefix("Value error, ")
+        return UnknownName("config.unknown_key", str(location[-1]), _keys(location[:-1], section), origin=origin)
+    reason = first["msg"].removeprefix("Value error, ")
     if first["type"] != "value_error":
-        given = _shown(first["input"])
-        message = f"{message[:1].lower()}{message[1:]}; got {given if len(given) <= 60 else given[:59] + '…'}"
-    elif _is_section(location, sort):  # the message of a section names its keys and says what to do
-        return UsageError(message, where=where or (f"in {key}" if key else "in the recipe"))
-    return UsageError(f"{key}: {message}", where=where or f"in {key}", hint=_hint(key, sort))
+        advice, reason = _advise(setting, section), f"{reason[:1].lower()}{reason[1:]}"
+        given = _show(first["input"])
+        return UsageError("config.bad_type", setting=setting, reason=reason, given=given, origin=origin, advice=advice)
+    if _is_section(location, section):  # the message of a section names its keys and what to do
+        return UsageError("config.bad_section", problem=reason, origin=origin or Message("config.the_recipe"))
+    advice = _advise(setting, section)
+    return UsageError("config.bad_value", setting=setting, problem=reason, origin=origin, advice=advice)
 
 
-def _shown(value: Any) -> str:
+def _show(value: Any) -> str:
+    """A value as an error shows it, cut off if it is long."""
     try:
-        return repr(value)
-    except (ValueError, RecursionError):  # more digits than Python writes; deeper than it goes
-        return "something endless"
+        shown = repr(value)
+    except (ValueError, RecursionError):  # more digits or more levels than Python writes
+        return messages.text("config.unprintable")
+    return shown if len(shown) <= SHOWN else shown[: SHOWN - 1] + "…"
 
 
-def _hint(key: str, sort: type[ModelConfig] = TransformerConfig) -> str:
+def _advise(setting: str, section: type[ModelConfig] = TransformerConfig) -> Message:
     """A --set that is valid: the default."""
-    value: Any = Recipe(model=sort()).model_dump()
-    for part in key.split("."):
+    value: Any = Recipe(model=section()).model_dump()
+    for part in setting.split("."):
         value = value.get(part) if isinstance(value, dict) else None
-    if value is None or isinstance(value, dict):
-        return f"try: --set {key}=… with another value" if value is None else f"try: --set {key}.KEY=VALUE"
-    shown = str(value).lower() if isinstance(value, bool) else str(value)
-    return f"try: --set {key}={shown}, the default"
+    if value is None:
+        return Message("config.try_another_value", {"setting": setting})
+    if isinstance(value, dict):
+        return Message("config.try_key", {"setting": setting})
+    default = str(value).lower() if isinstance(value, bool) else str(value)
+    return Message("config.try_default", {"setting": setting, "default": default})
 
 
-def _is_section(location: Sequence[str | int], sort: type[ModelConfig]) -> bool:
-    return all(isinstance(field, type) and issubclass(field, BaseModel) for field in _annotations(location, sort))
+def _is_section(location: Sequence[str | int], section: type[ModelConfig]) -> bool:
+    return all(isinstance(field, type) and issubclass(field, BaseModel) for field in _annotations(location, section))
 
 
-def _annotations(location: Sequence[str | int], sort: type[ModelConfig]) -> Iterator[Any]:
-    """The types a recipe has along a place such as ("training", "steps")."""
+def _annotations(location: Sequence[str | int], section: type[ModelConfig]) -> Iterator[Any]:
+    """The types of a recipe along a key such as ("training", "steps")."""
     kind: Any = Recipe
     for part in location:
-        kind = sort if (kind, part) == (Recipe, "model") else kind.model_fields[str(part)].annotation
+        kind = section if (kind, part) == (Recipe, "model") else kind.model_fields[str(part)].annotation
         yield kind
 
 
-def _keys(location: Sequence[str | int], sort: type[ModelConfig]) -> list[str]:
-    """Names a recipe knows at a place such as ("training",)."""
-    *_, kind = [Recipe, *_annotations(location, sort)]
+def _keys(location: Sequence[str | int], section: type[ModelConfig]) -> list[str]:
+    """The keys that a recipe has in a section such as ("training",)."""
+    *_, kind = [Recipe, *_annotations(location, section)]
     return list(kind.model_fields)

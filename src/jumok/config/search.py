@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypedDict, Unpack
 
 from jumok.errors import UsageError, check_names
+from jumok.messages import Message
 
 MBR_TEMPERATURE = 0.5  # at 1 too many samples are far off (docs/log/2026-11-16-constrained-search.md)
 
@@ -92,8 +93,8 @@ class SearchOptions:
         }
         for name, fine in checks.items():
             if not fine:
-                hint = HINTS.get(name, "see: jumok translate --help")
-                raise UsageError(f"{name} is out of range", where=f"in {self}", hint=hint)
+                advice = ADVICE.get(name, Message("config.see_help"))
+                raise UsageError("config.out_of_range", option=name, options=self, advice=advice)
 
     def change(self, **keywords: Unpack[SearchKeywords]) -> SearchOptions:
         """Return the same options with what is given and not None.
@@ -101,7 +102,7 @@ class SearchOptions:
         Unless the beam is given it is as wide as `n_best` needs.  `mbr` samples, at temperature 0.5 unless another one
         is given.
         """
-        check_names("search option", keywords, SearchKeywords.__annotations__)
+        check_names("config.unknown_search_option", keywords, SearchKeywords.__annotations__)
         given: dict[str, Any] = {name: value for name, value in keywords.items() if value is not None}
         if given.get("mbr"):
             given = {"temperature": MBR_TEMPERATURE} | given | {"sample": True}
@@ -110,10 +111,7 @@ class SearchOptions:
         return replace(self, **given)
 
 
-HINTS = {
-    "n-best": "the n best of a beam are at most its width",
-    "groups": "the beam is divided evenly: try: --beam 6 --groups 3",
-}
+ADVICE = {"n-best": Message("config.beam_limits_n_best"), "groups": Message("config.groups_divide_beam")}
 
 
 @dataclass(frozen=True)
@@ -147,13 +145,13 @@ class Constraints:
     @classmethod
     def of(cls, count: int, **keywords: Unpack[ConstraintKeywords]) -> list[Constraints]:
         """Return the constraints of each of `count` texts, from keywords that hold for all of them or for one each."""
-        check_names("constraint", keywords, ConstraintKeywords.__annotations__)
+        check_names("config.unknown_constraint", keywords, ConstraintKeywords.__annotations__)
         given = keywords.get("prefix") or ""
         prefixes = [given] * count if isinstance(given, str) else list(given)
         required, forbidden = _each(keywords.get("require"), count), _each(keywords.get("forbid"), count)
         for name, each in (("prefix", prefixes), ("require", required), ("forbid", forbidden)):
             if len(each) != count:
-                raise UsageError(f"{len(each)} of {name!r} for {count} texts", hint="give one for all, or one for each")
+                raise UsageError("config.wrong_number_of_constraints", constraint=name, given=len(each), texts=count)
         return [cls(*each) for each in zip(prefixes, required, forbidden, strict=True)]
 
     def encode(self, encode: Callable[[str], Sequence[int]]) -> TokenConstraints:

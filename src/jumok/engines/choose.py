@@ -34,7 +34,9 @@ class Engines:
     def torch(self) -> TorchEngine:
         """The reference engine, which has every feature."""
         if not is_installed("torch"):
-            raise MissingPackage("only the torch engine can do this, and torch is not installed", hint=hint("torch"))
+            raise MissingPackage(
+                "only the torch engine can do this, and torch is not installed", hint=str(hint("torch"))
+            )
         from jumok.decoding.ensemble import Ensemble
         from jumok.engines.torch_engine import TorchEngine
         from jumok.storage import checkpoint
@@ -91,7 +93,7 @@ class Engines:
         if not is_installed("torch"):
             gcc = ", or a C compiler (apt-get install gcc)" * (library.load() is None and sys.platform == "linux")
             what = f"this needs torch, which is not installed: {reason.what}"
-            raise MissingPackage(what, where=reason.where, hint=hint("torch") + gcc)
+            raise MissingPackage(what, where=reason.where, hint=str(hint("torch")) + gcc)
         if reason.what not in self.reasons:
             self.reasons.add(reason.what)
             self.say(f"with the torch engine: {reason.what}")

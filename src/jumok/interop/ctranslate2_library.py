@@ -31,7 +31,7 @@ def library(*submodules: str) -> Any:
     except ModuleNotFoundError as error:
         if find_missing(error) != "ctranslate2":
             raise
-        raise MissingPackage("CTranslate2 is not installed", hint=hint("ctranslate2")) from None
+        raise MissingPackage("CTranslate2 is not installed", hint=str(hint("ctranslate2"))) from None
     finally:
         for name in hidden:
             del sys.modules[name]

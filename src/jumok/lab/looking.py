@@ -13,7 +13,7 @@ import numpy as np
 
 from jumok.data.made import phrasebook
 from jumok.data.made.grammar.draft import Draft
-from jumok.evaluation.evaluate import Attends
+from jumok.evaluation.alignment import Attends
 from jumok.reports.attention import AttentionView
 from jumok.text.boundaries import SPACE, words_of
 from jumok.translator import Translator

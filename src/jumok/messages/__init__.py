@@ -2,7 +2,8 @@
 
     raise DataError("data.empty_corpus", corpus=name)      # messages/en/data.toml, [empty_corpus]
 
-An entry is an error, a table with `what` and, where they say more, `where` and `hint`; or a text, a plain string.
+An entry is an error, a table with `what` and, where they say more, `where` and `hint`; or a text, a plain string; or
+the help of a verb (help.toml), a table with `short`, `long` and `examples`.
 Values are named in braces and may carry a format, `{pairs:,}`.  A value may itself be a `Message`, so that a sentence
 is never glued together from words in the code.  Another language is another folder with the same files and keys;
 `tests/house/test_messages.py` compares keys and names of values with every place that uses them.

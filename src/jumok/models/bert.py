@@ -23,7 +23,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jumok.config.sections import Layers, ModelConfig, Share, Size, TransformerConfig, heads_fit
+from jumok.config.sections import Layers, ModelConfig, Share, Size, TransformerConfig, check_heads
 from jumok.models.base import CLASS, END, MASK, PAD, SEPARATOR, SPECIALS, UNKNOWN
 from jumok.models.transformer import EncoderLayer
 from jumok.nn.attention import Mask
@@ -49,7 +49,7 @@ class EncoderConfig(ModelConfig):
 
     @model_validator(mode="after")
     def sizes_fit(self) -> Self:
-        heads_fit(self.d_model, self.heads, positions=self.positions)
+        check_heads(self.d_model, self.heads, positions=self.positions)
         return self
 
     @property

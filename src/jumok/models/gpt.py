@@ -27,7 +27,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jumok.config.sections import Layers, ModelConfig, Share, Size, heads_fit
+from jumok.config.sections import Layers, ModelConfig, Share, Size, check_heads
 from jumok.errors import UsageError
 from jumok.models.base import PAD, SEPARATOR, Attention, State
 from jumok.nn.attention import Mask, SelfAttention, merge_heads, watch
@@ -57,7 +57,7 @@ class GPTConfig(ModelConfig):
 
     @model_validator(mode="after")
     def sizes_fit(self) -> Self:
-        heads_fit(self.d_model, self.heads, positions=self.positions)
+        check_heads(self.d_model, self.heads, positions=self.positions)
         return self
 
     @property

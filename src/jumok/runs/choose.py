@@ -42,7 +42,7 @@ def choose(
     if recipe == presets.AUTO:
         asked = {"source": source, "target": target, **data}
         plain = model is None and begin is None and data.get("text") is None and data.get("prepared") is None
-        recipe = presets.fitting(_count(asked), minutes, machine.cores()) if plain else "tiny"
+        recipe = presets.recommend(_count(asked), minutes, machine.cores()) if plain else "tiny"
     chosen = presets.get(recipe) if isinstance(recipe, str) else recipe
     if model is not None and model != chosen.model.kind:
         chosen = chosen.change({"model.kind": model, "name": f"{chosen.name}-{model}"})

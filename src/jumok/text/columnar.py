@@ -283,7 +283,7 @@ def _pyarrow() -> ModuleType:
         import pyarrow.ipc
         import pyarrow.parquet
     except ImportError:
-        raise MissingPackage("Parquet and Arrow files need pyarrow", hint=hint("pyarrow")) from None
+        raise MissingPackage("Parquet and Arrow files need pyarrow", hint=str(hint("pyarrow"))) from None
     module: ModuleType = pyarrow
     return module
 

@@ -222,7 +222,7 @@ def _unzstd(stream: IO[bytes], size: int) -> Iterator[bytes]:
 def check_zstandard() -> None:
     """Refuse a .zst file where zstandard is not installed."""
     if not is_installed("zstandard"):
-        raise MissingPackage(".zst files need zstandard, which is not installed", hint=hint("zstandard"))
+        raise MissingPackage(".zst files need zstandard, which is not installed", hint=str(hint("zstandard")))
 
 
 def _slices(data: bytes, size: int) -> Iterator[bytes]:

@@ -325,7 +325,7 @@ def _ask(address: str, call: Callable[[], T]) -> T:
         raise _forbidden(address) from None
     except ImportError as error:
         kind = protocol(address)
-        hint = INSTALL.get(kind, extras.hint("fsspec"))
+        hint = INSTALL.get(kind, str(extras.hint("fsspec")))
         what = f"{kind}:// needs a library that is not installed" + f": {error.name}" * bool(error.name)
         raise MissingPackage(what, where=redact(address), hint=hint) from None
     except Exception as error:

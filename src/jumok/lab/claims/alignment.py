@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jumok.evaluation.metrics import alignment_error_rate, word_links
+from jumok.evaluation.alignment import alignment_error_rate, word_links
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
 from jumok.lab.looking import Aligned, by_words, gold, places, rounded, views

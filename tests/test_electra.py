@@ -13,8 +13,9 @@ from jumok.config import presets
 from jumok.kernels.modules import accelerate
 from jumok.models import build, electra
 from jumok.models.base import CLASS, END, MASK, PAD, SEPARATOR, SPECIALS, UNKNOWN, Learner
-from jumok.models.bert import BERTConfig, choose, join
+from jumok.models.bert import BERTConfig
 from jumok.models.electra import ELECTRA, ELECTRAConfig, draw
+from jumok.models.encoder import choose, join
 from jumok.nn.dropout import Chance, Dropouts
 from jumok.storage import checkpoint
 from jumok.training.update import Gradients
@@ -120,7 +121,7 @@ def test_the_generator_sees_masks_and_what_it_draws_has_no_gradient():
     asked = model.ask(source, text)
     places = choose(ids, 0.15, Chance().eval().generator()).flatten().nonzero().squeeze(1)
     shown = ids.flatten().index_fill(0, places, MASK).view_as(ids)
-    torch.testing.assert_close(asked.hidden, model.guess(shown, segments, places))
+    torch.testing.assert_close(asked.hidden, model.generate(shown, segments, places))
     assert not asked.said.requires_grad
 
 

@@ -10,7 +10,8 @@ from jumok.config.sections import TrainingConfig
 from jumok.data.batches import Batch
 from jumok.kernels import library, ops
 from jumok.kernels import output as loss
-from jumok.kernels.modules import accelerate, mix
+from jumok.kernels.modules import accelerate
+from jumok.kernels.parts import mix
 from jumok.models.base import END, PAD, START
 from jumok.nn.attention import CrossAttention, Mask, SelfAttention
 from jumok.nn.dropout import Dropout, Dropouts, Stream

@@ -250,7 +250,6 @@ def test_shape_comments_of_the_transformer_are_true():
     source, target = tokens(2, 5), tokens(2, 7)
     parts = r"(EncoderLayer|DecoderLayer|Transformer)\."
     checker.run(lambda: model.hidden(source, target), parts, **size)
-    checker.run(lambda: model.target(target), r"Embedding\.", **size)
     state = model.start(source).select(torch.tensor([0, 0, 0, 1, 1, 1]))
     checker.run(lambda: model.step(torch.full((6,), 9), state), parts, **size)
     assert len(checker.wanted) > 10
@@ -277,6 +276,11 @@ def test_shape_comments_of_attention_positions_and_loss_are_true():
     checker.run(lambda: layers.FeedForward(D, 11)(torch.randn(B, T, D)), "FeedForward", B=B, T=T, F=11)
     found += checker.complaints()
 
+    checker = ShapeChecker(ROOT / "nn" / "embedding.py")
+    model = build(small(), 23, 23).eval()
+    checker.run(lambda: model.target(tokens(B, T)), "Embedding", B=B, T=T, D=16)
+    found += checker.complaints()
+
     checker = ShapeChecker(ROOT / "nn" / "positions.py")
     checker.run(lambda: positions.sinusoid(0, T, D), "sinusoid", T=T, D=D)
     found += checker.complaints()
@@ -300,7 +304,7 @@ def test_shape_comments_of_attention_positions_and_loss_are_true():
 
 def test_every_file_of_nn_with_shape_comments_is_among_those_checked():
     with_comments = {path.name for path in (ROOT / "nn").glob("*.py") if ShapeChecker(path).wanted}
-    assert with_comments == {"attention.py", "layers.py", "loss.py", "positions.py", "variants.py"}
+    assert with_comments == {"attention.py", "embedding.py", "layers.py", "loss.py", "positions.py", "variants.py"}
 
 
 def test_a_false_shape_comment_and_one_that_is_never_reached_are_found(tmp_path):

@@ -11,7 +11,7 @@ Not here the modules that call them (modules.py), the output layer (output.py).
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -134,7 +134,7 @@ def embed(
     stream: Stream | None = None,
 ) -> Tensor:
     """dropout(table[ids] · scale + positions): tokens (B, T), fixed positions (T, D) or None, to (B, T, D)."""
-    if (lib := kernels(table)) and (positions is None or not positions.requires_grad):
+    if lib := kernels(table):
         key = stream.next() if rate and stream else 0
         vectors: Tensor = Embed.apply(table, ids, positions, scale, rate, key, lib)
         return vectors
@@ -181,13 +181,22 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
 # ---------------------------------------------------------------------------------------------- linear layers
 
 
+class Around(NamedTuple):
+    """What is done before and after a matrix product, in the order of the kernel's arguments."""
+
+    eps: float  # of the norm before it
+    relu: bool
+    key: int  # of the dropout
+    rate: float
+
+
 class Linear(torch.autograd.Function):
     """residual + dropout(relu(norm(x) Wᵀ + b)), a few rows at a time, so that nothing in between leaves the core."""
 
     @staticmethod
     def forward(
         ctx: Context, x: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor | None, gain: Tensor | None,
-        shift: Tensor | None, eps: float, relu: bool, key: int, rate: float, lib: ctypes.CDLL,
+        shift: Tensor | None, around: Around, lib: ctypes.CDLL,
     ) -> Tensor:  # fmt: skip
         x = x.contiguous()
         residual = None if residual is None else residual.contiguous()
@@ -195,11 +204,9 @@ class Linear(torch.autograd.Function):
         rows = x.numel() // width
         y = x.new_empty(*x.shape[:-1], height)
         mean, scale = (None, None) if gain is None else (x.new_empty(rows), x.new_empty(rows))
-        lib.jk_linear(
-            *at(y, x, weight, bias, residual, mean, scale, gain, shift), rows, width, height, eps, relu, key, rate
-        )
-        ctx.save_for_backward(x, y if relu else None, weight, bias, mean, scale, gain, shift)
-        ctx.rest = (key, rate, lib)
+        lib.jk_linear(*at(y, x, weight, bias, residual, mean, scale, gain, shift), rows, width, height, *around)
+        ctx.save_for_backward(x, y if around.relu else None, weight, bias, mean, scale, gain, shift)
+        ctx.rest = (around.key, around.rate, lib)
         return y
 
     @staticmethod
@@ -215,7 +222,7 @@ class Linear(torch.autograd.Function):
             x.numel() // width, width, height, key, rate,
         )  # fmt: skip
         residual = gradient if ctx.needs_input_grad[3] else None
-        return dx, *told[:2], residual, *told[2:], None, None, None, None, None
+        return dx, *told[:2], residual, *told[2:], None, None
 
 
 def linear(
@@ -229,13 +236,13 @@ def linear(
     rate: float = 0.0,
     stream: Stream | None = None,
 ) -> Tensor:
-    """x Wᵀ + b with what stands around it: layer norm before, then relu, or dropout and the residual sum, behind."""
+    """x Wᵀ + b with what stands around it: layer norm before; relu, or dropout and the residual sum, after."""
     rate = rate if stream else 0.0
     plain = relu and (residual is not None or rate > 0.0)  # the backward pass reads the sign of relu's output
     if torch.is_grad_enabled() and not plain and takes_linear(x, weight, residual) and (lib := kernels(x, weight)):
         gain, shift, eps = (None, None, 0.0) if norm is None else (norm.weight, norm.bias, norm.eps)
         key = stream.next() if rate and stream else 0
-        y: Tensor = Linear.apply(x, weight, bias, residual, gain, shift, eps, relu, key, rate, lib)
+        y: Tensor = Linear.apply(x, weight, bias, residual, gain, shift, Around(eps, relu, key, rate), lib)
         return y
     if norm is not None:
         x = layer_norm(x, norm.weight, norm.bias, norm.eps)

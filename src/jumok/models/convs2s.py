@@ -32,12 +32,15 @@ from torch.nn import functional as F
 
 from jumok.config.sections import Layers, ModelConfig, Share, Size
 from jumok.models.base import PAD, Attention, State
-from jumok.nn.attention import Mask, attend
+from jumok.nn.attention import Mask, Memory, attend
 from jumok.nn.cache import regroup
 from jumok.nn.dropout import Dropout
+from jumok.nn.embedding import Embedding, draw_table
 from jumok.nn.layers import Linear
+from jumok.nn.positions import Add
 from jumok.nn.variants import Dot, Learned
 
+SPREAD = 0.1  # standard deviation of embeddings when they are drawn (section 3.5)
 ROOT_HALF = 0.5**0.5  # the sum of two terms of one variance has twice that variance
 Three = tuple[Tensor, Tensor, Tensor]  # normed matrices of a layer of the decoder: convolution, query, context
 
@@ -174,7 +177,7 @@ def overlap(length: int, ahead: int) -> tuple[slice, slice]:
     return slice(begin, end), slice(begin + ahead, end + ahead)
 
 
-class Convolution(nn.Module):
+class GatedConvolution(nn.Module):
     """Dropout, a window of K neighbours, a matrix, a gate: value ⊙ sigmoid(gate) (section 3.2)."""
 
     def __init__(self, config: ConvS2SConfig) -> None:
@@ -194,45 +197,24 @@ class Convolution(nn.Module):
         return F.glu(self.gated(window.flatten(1), matrix), dim=-1), window[:, 1:]
 
 
-class Embedding(nn.Module):
-    """Word vectors plus learned position vectors, dropped out (section 3.1)."""
-
-    def __init__(self, symbols: int, config: ConvS2SConfig, weight: nn.Parameter | None = None) -> None:
-        super().__init__()
-        self.weight = weight if weight is not None else nn.Parameter(torch.empty(symbols, config.d_model))
-        self.positions = Learned(config.d_model, config.longest)
-        self.dropout = Dropout(config.dropout)
-        nn.init.normal_(self.positions.weight, std=0.1)
-        if weight is None:
-            nn.init.normal_(self.weight, std=0.1)
-
-    def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
-        """Tokens (B, T) at positions start, start + 1, … as vectors (B, T, D)."""
-        words = F.embedding(tokens, self.weight)
-        embedded: Tensor = self.dropout(words + self.positions(start, tokens.shape[1]))
-        return embedded
+def embedding(config: ConvS2SConfig, symbols: int, weight: nn.Parameter | None = None) -> Embedding:
+    """Word vectors plus learned position vectors (section 3.1); with a table of its own unless one is given."""
+    positions = Learned(config.d_model, config.longest)
+    nn.init.normal_(positions.weight, std=SPREAD)
+    if weight is None:
+        weight = draw_table(symbols, config.d_model, spread=SPREAD)
+    return Embedding(weight, positions, Add(config.d_model, config.d_model), Dropout(config.dropout), scale=1.0)
 
 
-class Memory(NamedTuple):
-    """What the decoder looks at: keys and values of the source, and the mask that hides its padding."""
-
-    keys: Tensor  # (B, S, D)
-    values: Tensor  # (B, S, D)
-    mask: Mask
-
-    def select(self, rows: Tensor) -> Memory:
-        return Memory(self.keys.index_select(0, rows), self.values.index_select(0, rows), self.mask.select(rows))
-
-
-class Encoder(nn.Module):
+class ConvolutionalEncoder(nn.Module):
     """Words, a stack of gated convolutions with residual sums, and the keys and values that come of it."""
 
     def __init__(self, config: ConvS2SConfig, symbols: int) -> None:
         super().__init__()
         width, inner = config.d_model, config.convolved
-        self.embedding = Embedding(symbols, config)
+        self.embedding = embedding(config, symbols)
         self.first = Normed(width, inner, variance=1.0 - config.dropout)
-        self.layers = nn.ModuleList(Convolution(config) for _ in range(config.encoder_layers))
+        self.layers = nn.ModuleList(GatedConvolution(config) for _ in range(config.encoder_layers))
         self.last = Normed(inner, width, variance=1.0)
 
     def forward(self, source: Tensor) -> Memory:
@@ -242,7 +224,7 @@ class Encoder(nn.Module):
         kept = real[:, :, None].to(words.dtype)  # (B, S, 1)
         x = self.first(words, self.first.matrix()) * kept  # (B, S, C)
         for layer in self.layers:
-            assert isinstance(layer, Convolution)
+            assert isinstance(layer, GatedConvolution)
             y = layer(x, layer.gated.matrix(), before=layer.kernel // 2)  # (B, S, C)
             x = (x + y) * (kept * ROOT_HALF)  # (B, S, C)
         keys = self.last(x, self.last.matrix())  # (B, S, D)
@@ -251,12 +233,12 @@ class Encoder(nn.Module):
         return Memory(keys, values, Mask.padding(real))
 
 
-class DecoderLayer(nn.Module):
+class ConvolutionalLayer(nn.Module):
     """A gated convolution over the words so far, then an attention over the memory, each with its sum (section 3.3)."""
 
     def __init__(self, config: ConvS2SConfig) -> None:
         super().__init__()
-        self.convolution = Convolution(config)
+        self.convolution = GatedConvolution(config)
         self.query = Normed(config.convolved, config.d_model, variance=1.0)
         self.context = Normed(config.d_model, config.convolved, variance=1.0)
 
@@ -294,15 +276,15 @@ class Matrices(NamedTuple):
     last: Tensor
 
 
-class Decoder(nn.Module):
+class ConvolutionalDecoder(nn.Module):
     """Words, a stack of gated convolutions with attention, and hidden states that the output matrix can take."""
 
     def __init__(self, config: ConvS2SConfig, symbols: int, weight: nn.Parameter | None) -> None:
         super().__init__()
         width, inner = config.d_model, config.convolved
-        self.embedding = Embedding(symbols, config, weight)
+        self.embedding = embedding(config, symbols, weight)
         self.first = Normed(width, inner, variance=1.0 - config.dropout)
-        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        self.layers = nn.ModuleList(ConvolutionalLayer(config) for _ in range(config.decoder_layers))
         self.last = Normed(inner, width, variance=1.0)
         self.dropout = Dropout(config.dropout)
 
@@ -326,7 +308,7 @@ class Decoder(nn.Module):
 
 
 @dataclass
-class DecoderState:
+class ConvolutionalState:
     """The last K - 1 inputs of every convolution, a row each; the memory once a sentence; the matrices once."""
 
     windows: list[Tensor]  # L × (N, K-1, C)
@@ -336,7 +318,7 @@ class DecoderState:
     sentence: Tensor  # (N,) the memory that each row looks at, ascending, as often each
     position: int
 
-    def select(self, rows: Tensor) -> DecoderState:
+    def select(self, rows: Tensor) -> ConvolutionalState:
         """Row n continues row rows[n].  The memory moves only when a sentence leaves or loses some of its rows."""
         taken, sentence = regroup(self.sentence, rows, len(self.memory.keys))
         memory = self.memory if taken is None else self.memory.select(taken)
@@ -350,9 +332,9 @@ class ConvS2S(nn.Module):
     def __init__(self, config: ConvS2SConfig, source_symbols: int, target_symbols: int) -> None:
         super().__init__()
         self.config = config
-        self.encoder = Encoder(config, source_symbols)
+        self.encoder = ConvolutionalEncoder(config, source_symbols)
         shared = self.encoder.embedding.weight if config.tied == "all" else None
-        self.decoder = Decoder(config, target_symbols, shared)
+        self.decoder = ConvolutionalDecoder(config, target_symbols, shared)
         self.last = TiedOutput(self.decoder.embedding.weight)
         if config.tied == "none":
             self.last = NormedOutput(target_symbols, config.d_model, variance=1.0 - config.dropout)
@@ -371,14 +353,14 @@ class ConvS2S(nn.Module):
     def project(self, hidden: Tensor) -> Tensor:
         return F.linear(hidden, *self.output())
 
-    def start(self, source: Tensor) -> DecoderState:
+    def start(self, source: Tensor) -> ConvolutionalState:
         memory, sentence = self.encoder(source), torch.arange(len(source), device=source.device)
         nothing = memory.keys.new_zeros(len(source), self.config.kernel - 1, self.config.convolved)
         windows, matrices = [nothing] * len(self.decoder.layers), self.decoder.matrices()  # nobody writes into windows
-        return DecoderState(windows, memory, matrices, self.last.matrix(), sentence, 0)
+        return ConvolutionalState(windows, memory, matrices, self.last.matrix(), sentence, 0)
 
-    def step(self, token: Tensor, state: State) -> tuple[Tensor, DecoderState]:
-        assert isinstance(state, DecoderState)
+    def step(self, token: Tensor, state: State) -> tuple[Tensor, ConvolutionalState]:
+        assert isinstance(state, ConvolutionalState)
         decoder, matrices, windows = self.decoder, state.matrices, []
         words = decoder.embedding(token[:, None], state.position)[:, 0]  # (N, D)
         x = decoder.first(words, matrices.first)  # (N, C)

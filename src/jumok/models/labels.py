@@ -12,7 +12,7 @@ certain where it belongs, and the loss of the next token is that of the labels.
 
 Shapes   B batch · S source · P = S + 1 places · T target · N rows · D width · E = D + 1 · V target vocabulary
          L layers · H heads
-Not here the encoder (bert.py), where its weights come from and which ids begin a word (the caller knows).
+Not here the encoder (encoder.py), where its weights come from and which ids begin a word (the caller knows).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jumok.models.base import CLASS, END, PAD, SEPARATOR, Attention, State
-from jumok.models.bert import Encoder, EncoderConfig, Pooler, ordinary
+from jumok.models.encoder import EncoderConfig, Pooler, TextEncoder, ordinary
 from jumok.nn.attention import watch
 from jumok.nn.dropout import Dropout
 from jumok.nn.layers import Linear
@@ -99,7 +99,7 @@ class Labeller(nn.Module):
     def __init__(self, config: EncoderConfig, source_symbols: int, target_symbols: int) -> None:
         super().__init__()
         self.config = config
-        self.encoder = Encoder(config, source_symbols)
+        self.encoder = TextEncoder(config, source_symbols)
         self.dropout = Dropout(config.dropout)
         self.label = Linear(config.d_model, target_symbols)
 

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from jumok.nn.attention import Mask, Scorer, scaled_dot
 from jumok.nn.layers import FeedForward, LayerNorm, Linear, NoNorm, PostNorm, PreNorm, Residual, Sublayer
-from jumok.nn.positions import Add, Sinusoidal, Table, sinusoid
+from jumok.nn.positions import ROWS, Add, Sinusoidal, Table, sinusoid
 
 # --------------------------------------------------------------------------------------- scores of attention
 
@@ -162,10 +162,15 @@ class StepNumber(Table):
     """The notes' naive idea: the position is the number t itself, one extra input (P = 1)."""
 
     def __init__(self, d_model: int, longest: int) -> None:
-        super().__init__(1)
+        super().__init__(1, number(ROWS))
 
     def make(self, length: int, device: torch.device | None) -> Tensor:
-        return torch.arange(length, dtype=torch.get_default_dtype(), device=device)[:, None]
+        return number(length, device)
+
+
+def number(length: int, device: torch.device | None = None) -> Tensor:
+    """0, 1, 2, … as a column (T, 1)."""
+    return torch.arange(length, dtype=torch.get_default_dtype(), device=device)[:, None]
 
 
 class Learned(nn.Module):
@@ -208,16 +213,20 @@ class Concatenate(nn.Module):
         return mixed
 
 
+def rotations(length: int, d_k: int, device: torch.device | None = None) -> Tensor:
+    """(T, 2, K): the cosine of each coordinate's angle, and the sine with the sign that the turn gives it."""
+    sin, cos = sinusoid(0, length, d_k, device=device).unflatten(-1, (-1, 2)).unbind(dim=-1)  # (T, K/2)
+    return torch.stack([torch.stack([cos, cos], dim=-1), torch.stack([-sin, sin], dim=-1)], dim=1).flatten(2)
+
+
 class Rotary(Table):
     """Turn pairs of coordinates of q and k by pos / 10000^(2i/K), so that q·k feels only the distance (Su et al.)."""
 
     def __init__(self, d_k: int) -> None:
-        super().__init__(d_k)
+        super().__init__(d_k, rotations(ROWS, d_k))
 
     def make(self, length: int, device: torch.device | None) -> Tensor:
-        """(T, 2, K): the cosine of each coordinate's angle, and the sine with the sign that the turn gives it."""
-        sin, cos = sinusoid(0, length, self.width, device=device).unflatten(-1, (-1, 2)).unbind(dim=-1)  # (T, K/2)
-        return torch.stack([torch.stack([cos, cos], dim=-1), torch.stack([-sin, sin], dim=-1)], dim=1).flatten(2)
+        return rotations(length, self.width, device)
 
     def turns(self, start: int, length: int) -> Tensor:
         """The angles of positions start, start + 1, … as the attention kernel reads them."""

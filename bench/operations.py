@@ -60,8 +60,8 @@ def without(*operations: str) -> Iterator[None]:
         yield
 
 
-def make_update(changes: dict[str, Any], *, seed: int = 1) -> Callable[[], None]:
-    """Return a function that makes one update of a new model; every call takes the next batch."""
+def make_update(changes: dict[str, Any], *, seed: int = 1) -> Callable[[int], None]:
+    """Return a function that makes one update of a new model from the batch of a given number."""
     import torch
 
     from jumok import machine
@@ -92,12 +92,10 @@ def make_update(changes: dict[str, Any], *, seed: int = 1) -> Callable[[], None]
         drawn = [[rng.integers(SPECIALS, top, count) for count in side[rows]] for side, top in sides]
         source, target, labels = forced(*drawn)
         batches.append(Batch(source, target, labels, torch.from_numpy(rows), int((labels != PAD).sum())))
-    made = 0
 
-    def update() -> None:
-        nonlocal made
-        made += 1
-        team.update([batches[made * 7 % len(batches)]], [made], rate=1e-4, largest_gradient=training.clip)
+    def update(number: int) -> None:
+        batch = batches[number * 7 % len(batches)]
+        team.update([batch], [number], rate=1e-4, largest_gradient=training.clip)
 
     return update
 
@@ -111,10 +109,9 @@ def measure(changes: dict[str, Any], rounds: int, updates: int) -> dict[str, tup
         names = list(cases) if number % 2 else list(cases)[::-1]
         for name in names:
             with without(*cases[name]):
-                update()  # not timed: its memory is new
                 begun = time.process_time(), time.perf_counter()
-                for _ in range(updates):
-                    update()
+                for turn in range(updates):  # every case has the same batches
+                    update(number * updates + turn)
                 taken = time.process_time() - begun[0], time.perf_counter() - begun[1]
             if number:  # the first round warms up
                 times[name].append(taken)

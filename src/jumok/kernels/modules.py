@@ -1,4 +1,4 @@
-"""Models made fast: `accelerate` gives a twin of a model, with the same weights, whose modules run in the kernels.
+"""Models current fast: `accelerate` gives a twin of a model, with the same weights, whose modules run in the kernels.
 
 A model is plain torch and does not know of this.  Every class in the table at the end takes the place of one of a
 model's and computes the same up to rounding.
@@ -48,7 +48,7 @@ Model = TypeVar("Model", bound=nn.Module)
 def accelerate(model: Model, *, own: bool = False, kernels: bool = True) -> Model:
     """Return a twin of the model that shares its memory and is fast, by our kernels or by torch's attention alone.
 
-    With `own` it has parameters of its own over the same memory, so that its gradients are separate.
+    With `own` its parameters are separate objects over the same memory, so that its gradients are separate.
     """
     shared: dict[int, Any] = {id(buffer): buffer for buffer in model.buffers()}
     shared |= {id(one): nn.Parameter(one.data, one.requires_grad) if own else one for one in model.parameters()}
@@ -102,20 +102,20 @@ class FastTransformer(Fast, transformer.Transformer):
         return super().hidden(source, target)
 
     def whole(self) -> Whole | None:
-        """The model as the training kernels know it, made at its first use."""
+        """The model as the training kernels know it, current at its first use."""
         if "_whole" not in self.__dict__:
             self.__dict__["_whole"] = Whole(self) if find_obstacle(self.config, training=True) is None else None
-        found: Whole | None = self.__dict__["_whole"]
-        return found
+        whole: Whole | None = self.__dict__["_whole"]
+        return whole
 
     def packed(self) -> Packed:
         """The model packed for translating; again when its weights have changed."""
-        made = versions(self.parameters())
-        kept: tuple[Versions, Packed] | None = self.__dict__.get("_packed")
-        if kept is None or kept[0] != made:
+        current = versions(self.parameters())
+        packed: tuple[Versions, Packed] | None = self.__dict__.get("_packed")
+        if packed is None or packed[0] != current:
             symbols = len(self.source.weight), len(self.matrix)
-            kept = self.__dict__["_packed"] = made, Packed(ops.kernels(), self.config, symbols, Arrays(self))
-        return kept[1]
+            packed = self.__dict__["_packed"] = current, Packed(ops.kernels(), self.config, symbols, Arrays(self))
+        return packed[1]
 
     def start(self, source: Tensor) -> stepping.Steps:  # type: ignore[override]
         return stepping.start(self.packed(), source)

@@ -43,7 +43,7 @@ def at(*tensors: Tensor | None) -> list[int | None]:
 
 
 def within(ids: Tensor, symbols: int) -> Tensor:
-    """Ids as the kernels want them; one that no row belongs to is an error, as in torch, not a read beyond the end."""
+    """Contiguous ids; an id outside the table is an error, as in torch, not a read beyond its end."""
     if ids.numel():
         least, most = (int(one) for one in ids.aminmax())
         if least < 0 or most >= symbols:
@@ -51,11 +51,11 @@ def within(ids: Tensor, symbols: int) -> Tensor:
     return ids.contiguous()
 
 
-def room(parameter: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
-    """Where a kernel adds the gradient of a parameter, and what autograd is told of it.
+def gradient_buffer(parameter: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    """The buffer to which a kernel adds the gradient of a parameter, and what autograd gets as its gradient.
 
-    A parameter with `into`, a tensor like itself, has its gradients added there at once and autograd hears of none: so
-    they are never made, kept and added up apart.  Without it they go the usual way.
+    A parameter with `into`, a tensor like itself, has its gradients added there, and autograd gets None: so they are
+    never allocated and added up separately.  Without it autograd gets the buffer.
     """
     if parameter is None:
         return None, None
@@ -119,9 +119,9 @@ class Embed(torch.autograd.Function):
     def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
         ids, table = ctx.saved_tensors
         scale, key, rate, lib = ctx.rest
-        gradient, (into, told) = gradient.contiguous(), room(table)
+        gradient, (into, returned) = gradient.contiguous(), gradient_buffer(table)
         lib.jk_embed_backward(*at(into, gradient, ids), ids.numel(), table.shape[1], scale, key, rate)
-        return told, None, None, None, None, None, None
+        return returned, None, None, None, None, None, None
 
 
 def embed(
@@ -165,9 +165,9 @@ class Norm(torch.autograd.Function):
     def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, mean, scale, weight, bias = ctx.saved_tensors
         gradient, dx = gradient.contiguous(), torch.empty_like(x)
-        (dweight, weight_told), (dbias, bias_told) = room(weight), room(bias)
+        (dweight, weight_returned), (dbias, bias_returned) = gradient_buffer(weight), gradient_buffer(bias)
         ctx.lib.jk_norm_backward(*at(dx, dweight, dbias, gradient, x, mean, scale, weight), len(mean), x.shape[-1])
-        return dx, weight_told, bias_told, None, None
+        return dx, weight_returned, bias_returned, None, None
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
@@ -216,13 +216,13 @@ class Linear(torch.autograd.Function):
         key, rate, lib = ctx.rest
         gradient, (height, width) = gradient.contiguous(), weight.shape
         dx = torch.empty_like(x) if ctx.needs_input_grad[0] else None
-        added, told = zip(*(room(parameter) for parameter in (weight, bias, gain, shift)), strict=True)
+        added, returned = zip(*(gradient_buffer(parameter) for parameter in (weight, bias, gain, shift)), strict=True)
         lib.jk_linear_backward(
             *at(dx, *added, gradient, None, x, active, weight, mean, scale, gain, shift),
             x.numel() // width, width, height, key, rate,
         )  # fmt: skip
         residual = gradient if ctx.needs_input_grad[3] else None
-        return dx, *told[:2], residual, *told[2:], None, None
+        return dx, *returned[:2], residual, *returned[2:], None, None
 
 
 def linear(
@@ -305,13 +305,13 @@ class Attention(torch.autograd.Function):
         first = first.contiguous()
         second = None if second is None else second.contiguous()
         (batch, queries), (heads, d_k, d_v) = first.shape[:2], sizes
-        behind = first if second is None else second
-        keys = behind.shape[1]
+        packed = first if second is None else second
+        keys = packed.shape[1]
         sentences = torch.arange(batch + 1)
         ctx.begins = (sentences * queries, sentences * keys)
         task = AttentionTask(
-            batch, heads, d_k, d_v, *at(*ctx.begins, lengths, turns), first.shape[-1], behind.shape[-1],
-            behind.shape[-1], causal, LONGEST, scale,
+            batch, heads, d_k, d_v, *at(*ctx.begins, lengths, turns), first.shape[-1], packed.shape[-1],
+            packed.shape[-1], causal, LONGEST, scale,
         )  # fmt: skip
         out = first.new_empty(batch, queries, heads * d_v)
         saved = first.new_empty(lib.jk_attention_saved_size(ctypes.byref(task)))
@@ -339,9 +339,9 @@ class Attention(torch.autograd.Function):
 def places(first: Tensor, second: Tensor | None, sizes: tuple[int, int, int]) -> list[int]:
     """Where queries, keys and values begin."""
     heads, d_k, _ = sizes
-    behind, offset = (first, heads * d_k) if second is None else (second, 0)
-    keys = behind.data_ptr() + offset * behind.element_size()
-    return [first.data_ptr(), keys, keys + heads * d_k * behind.element_size()]
+    packed, offset = (first, heads * d_k) if second is None else (second, 0)
+    keys = packed.data_ptr() + offset * packed.element_size()
+    return [first.data_ptr(), keys, keys + heads * d_k * packed.element_size()]
 
 
 def takes_attention(sizes: tuple[int, int, int], *tensors: Tensor | None) -> ctypes.CDLL | None:

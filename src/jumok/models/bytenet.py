@@ -10,8 +10,8 @@ other, no attention and no recurrence; twice the sentence is twice the work.
 
 What the decoder may know of the source at position t are the columns up to t (section 3.1), so it is the encoder that
 must bring words to where they are needed.  It therefore has room for the translation: a source of n tokens is unfolded
-to a·n + b columns (section 3.2), those behind its end reading PAD.  Behind the columns there are zeros, and what comes
-out goes on until END.  Where a sentence has ended, convolutions see zeros too: padding changes nothing.
+to a·n + b columns (section 3.2); those after its end read PAD.  After the columns there are zeros, and the decoder
+continues until END.  Where a sentence has ended, convolutions see zeros too: padding changes nothing.
 
 Ours are dropout before each residual sum, the norm before the output matrix, which may be the embeddings, and how the
 decoder stands on the encoder: columns are normed, multiplied, and added to the embeddings of the target.
@@ -239,7 +239,7 @@ class ByteNet(nn.Module):
         return self.dropout(F.embedding(tokens, table) * self.config.d_model**0.5)
 
     def encode(self, source: Tensor) -> Tensor:
-        """What the decoder reads at each position: the columns (B, U, D) of the unfolded source, zeros behind them."""
+        """What the decoder reads at each position: the columns (B, U, D) of the unfolded source, then zeros."""
         lengths = self.config.unfolded((source != PAD).sum(dim=1, keepdim=True))  # (B, 1)
         longest = self.config.unfolded(source.shape[1])
         real = torch.arange(longest, device=source.device) < lengths  # (B, U)

@@ -6,7 +6,7 @@
                                 └─ g, part of every query
 
 A window is K neighbours side by side; one matrix makes of it twice the width, and one half gates the other (section
-3.2).  Every layer of the decoder has an attention of its own (3.3).  Every matrix is a direction and a length for each
+3.2).  Every layer of the decoder has its own attention (3.3).  Every matrix is a direction and a length for each
 row (weight normalisation, section 4.2), drawn so that a layer neither swells nor shrinks what goes through (3.5).
 
 Scale    every sum of two terms is multiplied by √½, those of query (W h + b + g) and value (z + e) too, as in the
@@ -78,7 +78,7 @@ class ConvS2SConfig(ModelConfig):
 
     def parameters(self, source: int, target: int) -> int:
         def normed(inputs: int, outputs: int) -> int:
-            return (inputs + 2) * outputs  # with a length and a bias a row
+            return (inputs + 2) * outputs  # with a length and a bias per row
 
         width, inner = self.d_model, self.convolved
         between = normed(width, inner) + normed(inner, width)
@@ -96,7 +96,7 @@ class Normed(Linear):
     """x Wᵀ + b with W in two parameters: where each row points (`weight`), and how long it is.
 
     Drawn from N(0, variance / inputs): section 3.5 has 4 before a gate and 1 elsewhere, times the share of the inputs
-    that dropout keeps.  `matrix` is made once a pass, or once for all steps of a search, and handed to `forward`.
+    that dropout keeps.  `matrix` is computed once per pass, or once for all steps of a search, and given to `forward`.
     """
 
     def __init__(self, width: int, *blocks: int, variance: float) -> None:
@@ -129,7 +129,7 @@ class TiedOutput(nn.Module):
 
 
 class NormedOutput(TiedOutput):
-    """An output matrix of its own, normed as all others; no `Linear`, because rows that are words are for Adam."""
+    """A separate output matrix, normed as all others; not a `Linear`, so that Adam and not Muon moves its rows."""
 
     def __init__(self, symbols: int, width: int, *, variance: float) -> None:
         super().__init__(nn.Parameter(torch.empty(symbols, width)))
@@ -162,16 +162,16 @@ class Windows(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         kernel, before = ctx.rest
         gradient = gradient.unflatten(-1, (kernel, -1))  # (B, T, K, C)
-        found = gradient[:, :, before].clone()  # (B, T, C)
+        total = gradient[:, :, before].clone()  # (B, T, C)
         for place in range(kernel):
             here, there = overlap(gradient.shape[1], place - before)
             if place != before:
-                found[:, there] += gradient[:, here, place]
-        return found, None, None
+                total[:, there] += gradient[:, here, place]
+        return total, None, None
 
 
 def overlap(length: int, ahead: int) -> tuple[slice, slice]:
-    """The positions of a sentence that have one so far ahead of them (behind, if negative), and those others."""
+    """The positions of a sentence that have another one `ahead` of them (before, if negative), and these others."""
     begin = min(length, max(0, -ahead))
     end = max(begin, min(length, length - ahead))
     return slice(begin, end), slice(begin + ahead, end + ahead)
@@ -221,14 +221,14 @@ class ConvolutionalEncoder(nn.Module):
         """Padding is zero before every convolution, as is what lies beyond the ends, and counts in no m."""
         real = source != PAD  # (B, S)
         words = self.embedding(source)  # (B, S, D)
-        kept = real[:, :, None].to(words.dtype)  # (B, S, 1)
-        x = self.first(words, self.first.matrix()) * kept  # (B, S, C)
+        keep = real[:, :, None].to(words.dtype)  # (B, S, 1)
+        x = self.first(words, self.first.matrix()) * keep  # (B, S, C)
         for layer in self.layers:
             assert isinstance(layer, GatedConvolution)
             y = layer(x, layer.gated.matrix(), before=layer.kernel // 2)  # (B, S, C)
-            x = (x + y) * (kept * ROOT_HALF)  # (B, S, C)
+            x = (x + y) * (keep * ROOT_HALF)  # (B, S, C)
         keys = self.last(x, self.last.matrix())  # (B, S, D)
-        grown = kept.sum(dim=1, keepdim=True).sqrt() * ROOT_HALF  # m sqrt(1/m) and the scale of the sum
+        grown = keep.sum(dim=1, keepdim=True).sqrt() * ROOT_HALF  # m sqrt(1/m) and the scale of the sum
         values = (keys + words) * grown  # (B, S, D)
         return Memory(keys, values, Mask.padding(real))
 
@@ -309,7 +309,7 @@ class ConvolutionalDecoder(nn.Module):
 
 @dataclass
 class ConvolutionalState:
-    """The last K - 1 inputs of every convolution, a row each; the memory once a sentence; the matrices once."""
+    """The last K - 1 inputs of every convolution per row; the memory per sentence; the matrices once."""
 
     windows: list[Tensor]  # L × (N, K-1, C)
     memory: Memory
@@ -356,7 +356,10 @@ class ConvS2S(nn.Module):
     def start(self, source: Tensor) -> ConvolutionalState:
         memory, sentence = self.encoder(source), torch.arange(len(source), device=source.device)
         nothing = memory.keys.new_zeros(len(source), self.config.kernel - 1, self.config.convolved)
-        windows, matrices = [nothing] * len(self.decoder.layers), self.decoder.matrices()  # nobody writes into windows
+        windows, matrices = (
+            [nothing] * len(self.decoder.layers),
+            self.decoder.matrices(),
+        )  # windows are never written to
         return ConvolutionalState(windows, memory, matrices, self.last.matrix(), sentence, 0)
 
     def step(self, token: Tensor, state: State) -> tuple[Tensor, ConvolutionalState]:

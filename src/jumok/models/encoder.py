@@ -168,13 +168,15 @@ def join(source: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
     separator = torch.full_like(always, SEPARATOR, dtype=torch.long)  # (B, 1)
     ids = torch.cat([torch.full_like(separator, CLASS), source, separator, text, separator], dim=1)
     keep = torch.cat([always, first, pair, second, always], dim=1)
-    behind = torch.cat([torch.zeros_like(keep[:, : source.shape[1] + 2]), pair.expand(-1, text.shape[1] + 1)], dim=1)
+    second_text = torch.cat(
+        [torch.zeros_like(keep[:, : source.shape[1] + 2]), pair.expand(-1, text.shape[1] + 1)], dim=1
+    )
     place = keep.cumsum(dim=1) - 1
     rows, columns = keep.nonzero(as_tuple=True)
     joined = ids.new_full((len(ids), int(place[:, -1].max()) + 1), PAD)  # (B, P)
     segments = torch.zeros_like(joined)  # (B, P)
     joined[rows, place[rows, columns]] = ids[rows, columns]
-    segments[rows, place[rows, columns]] = behind[rows, columns].long()
+    segments[rows, place[rows, columns]] = second_text[rows, columns].long()
     return joined, segments
 
 

@@ -6,7 +6,7 @@
 
 The encoder has the names and shapes of those of BERT and ELECTRA; the pooler is that of BERT's next sentence.  Labels
 are words of the target vocabulary.  What such a model says is its labels, then END, whatever was said before: so all
-that trains, searches, scores and translates works with it.  A state has one number more than the encoder's: 1 behind
+that trains, searches, scores and translates works with it.  A state has one number more than the encoder's: 1 after
 the last label, -1 before, and in the output's matrix it decides for or against END and nothing else.  END is thus
 certain where it belongs, and the loss of the next token is that of the labels.
 
@@ -31,7 +31,7 @@ from jumok.nn.attention import watch
 from jumok.nn.dropout import Dropout
 from jumok.nn.layers import Linear
 
-SURE = 100.0  # the logit for END behind the last label, and against it before: e^-100 is nothing
+SURE = 100.0  # the logit for END after the last label, and against it before: e^-100 is 0 in float32
 TUNING: Mapping[str, Any] = {
     "model.positions": "rotary",  # or those of the encoder that is begun with
     "training.optimizer": "adam",
@@ -73,17 +73,17 @@ class TaggerConfig(EncoderConfig):
 
 
 def frame(source: Tensor) -> tuple[Tensor, Tensor]:
-    """Ids and segments (B, P): CLASS before a source (B, S), SEPARATOR for its END; what is behind its first separator
-    is segment 1."""
+    """Ids and segments (B, P): CLASS before a source (B, S), SEPARATOR for its END; what follows its first separator is
+    segment 1."""
     ids = F.pad(source.masked_fill(source == END, SEPARATOR), (1, 0), value=CLASS)  # (B, P)
     separators = ids == SEPARATOR
-    behind = separators.cumsum(dim=1) - separators.long() > 0
-    return ids, (behind & (ids != PAD)).long()
+    after = separators.cumsum(dim=1) - separators.long() > 0
+    return ids, (after & (ids != PAD)).long()
 
 
 @dataclass(frozen=True)
 class LabelState:
-    """The states of all labels of every sentence, END's behind them, and how many were said."""
+    """The states of all labels of every sentence, then END's, and how many labels were given."""
 
     states: Tensor  # (B, T, E)
     sentence: Tensor  # (N,) the states that each row reads
@@ -108,7 +108,7 @@ class Labeller(nn.Module):
         raise NotImplementedError
 
     def pool(self, states: Tensor) -> Tensor:
-        """What becomes of their states before the labels are told from them."""
+        """What is computed from their states before the label matrix."""
         raise NotImplementedError
 
     def places(self, ids: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -48,7 +48,7 @@ class MemoryConfig(ModelConfig):
     encoding: Literal["position", "bag"] = "position"  # of the words of a sentence (section 4.1)
     nonlinear: Literal["none", "half", "all"] = "none"  # of the units of u that go through relu; half in section 5
     spread: Annotated[float, Field(gt=0.0, le=10.0)] = 0.3  # deviation of the first weights; 0.1 in the paper
-    longest: Annotated[int, Field(ge=1, le=65_536)] = 64  # ages of a sentence that are told apart; the last repeats
+    longest: Annotated[int, Field(ge=1, le=65_536)] = 64  # ages of a sentence that are distinguished; the last repeats
     words: Annotated[int, Field(ge=1, le=65_536)] = 100  # tokens that are remembered, where memories are words
 
     @property

@@ -53,7 +53,7 @@ class Layout(NamedTuple):
 
 @dataclass
 class Asking:
-    """Memories once a sentence; the question and the answer so far a row each."""
+    """Memories per story; the question and the answer so far per row."""
 
     slots: list[Tensor]  # (B, M, D)
     real: Tensor  # (B, 1, M)

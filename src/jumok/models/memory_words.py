@@ -49,14 +49,14 @@ class Words(Hops):
         known = (age >= 0) & (age < ages) & (tokens != PAD)[:, None]  # (B, T, P)
         age = age.clamp(0, ages - 1).expand_as(known)  # (B, T, P)
         column = place[-count:, None] - place[:ages]  # (T, A) the place of each age
-        behind = (column >= 0).expand(len(tokens), -1, -1)  # (B, T, A)
-        column = column.clamp(min=0).expand_as(behind)  # (B, T, A)
+        exists = (column >= 0).expand(len(tokens), -1, -1)  # (B, T, A)
+        column = column.clamp(min=0).expand_as(exists)  # (B, T, A)
         slots = [self.embed(words, tokens) for words in self.tables]
         u, maps = self.matrix.new_full((len(tokens), count, self.config.d_model), 0.1), []  # (B, T, D)
         for inputs, outputs in self.plan.hops:
             scores = u @ slots[inputs].mT + (u @ self.ages[inputs][:ages].t()).gather(2, age)  # (B, T, P)
             o, weights = recall(scores, slots[outputs], known)
-            recent = weights.gather(2, column) * behind  # (B, T, A)
+            recent = weights.gather(2, column) * exists  # (B, T, A)
             u = self.update(u, o + recent @ self.ages[outputs][:ages])  # (B, T, D)
             maps.append(weights)
         return self.dropout(u), maps

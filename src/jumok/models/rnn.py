@@ -312,7 +312,7 @@ DECODERS: dict[str, type[AdditiveDecoder] | type[MultiplicativeDecoder] | type[B
 
 @dataclass
 class RecurrentState:
-    """The states of the layers, a row each, and what is known of the sources, once a sentence."""
+    """The states of the layers per row, and the memory per sentence."""
 
     layers: list[Tensor]  # L × (P, N, D)
     memory: Memory

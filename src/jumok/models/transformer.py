@@ -143,7 +143,7 @@ class DecoderState:
     caches: list[Cache]  # L × (N, H, t, K)
     memories: list[KeysValues]  # L × (B, H, S, K)
     mask: Mask  # of the sources
-    sentence: Tensor  # (N,) the memory that each row looks at, ascending
+    sentence: Tensor  # (N,) the memory that each row attends to, ascending
 
     def select(self, rows: Tensor) -> DecoderState:
         """Row n continues row rows[n].  Memories move only when a sentence leaves or loses some of its rows."""

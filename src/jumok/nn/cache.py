@@ -1,4 +1,4 @@
-"""Keys and values kept between the steps of a decoder, so that each step computes those of one position only.
+"""Keys and values cached between the steps of a decoder, so that each step computes those of one position only.
 
 Shapes   N rows (hypotheses) · B sentences · H heads · T steps so far · S keys of a sentence · K width of one head
 """
@@ -43,8 +43,8 @@ class Cache:
 def regroup(sentence: Tensor, rows: Tensor, memories: int) -> tuple[Tensor | None, Tensor]:
     """Follow the memories that neighbouring rows share, `sentence` (N,) of each row, when `rows` are selected.
 
-    Returns which memories to take (None: all stay where they are), and which of them each row then looks at.  Every
-    memory has equally many neighbours; where they would be uneven, every row gets a memory of its own.
+    Returns which memories to take (None: all stay where they are), and which of them each row then attends to.  Every
+    memory has equally many neighbours; where they would be uneven, every row gets its own memory.
     """
     chosen = sentence[rows]
     taken, counts = chosen.unique_consecutive(return_counts=True)

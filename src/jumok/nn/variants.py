@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jumok.nn.attention import Mask, Scorer, scaled_dot
+from jumok.nn.attention import MakeScore, Mask, scaled_dot
 from jumok.nn.layers import FeedForward, LayerNorm, Linear, NoNorm, PostNorm, PreNorm, Residual, Sublayer
 from jumok.nn.positions import ROWS, Add, Sinusoidal, Table, sinusoid
 
@@ -45,7 +45,7 @@ class Additive(nn.Module):
         return torch.einsum("bhtsk,hk->bhts", hidden, self.weight)
 
 
-SCORES: dict[str, Scorer] = {
+SCORES: dict[str, MakeScore] = {
     "scaled-dot": lambda heads, d_k: scaled_dot,
     "dot": lambda heads, d_k: Dot(),
     "additive": Additive,
@@ -72,7 +72,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
     "gelu-tanh": partial(F.gelu, approximate="tanh"),  # GPT-2's
-    "linear": lambda x: x,  # two matrices in a row, which are one: to see what a non-linearity is for
+    "linear": lambda x: x,  # two matrices in a row are one: to measure what the non-linearity contributes
 }
 
 
@@ -135,7 +135,7 @@ NORMS: dict[str, Callable[[int], nn.Module]] = {
 
 
 class PostNormAlone(Residual):
-    """LayerNorm(Dropout(Sublayer(x))): no residual connection, to see what it is for."""
+    """LayerNorm(Dropout(Sublayer(x))): no residual connection, to measure what it contributes."""
 
     def forward(self, x: Tensor, sublayer: Sublayer, mask: Mask | None = None) -> Tensor:
         return self.norm(self.dropout(sublayer(x)), mask)
@@ -159,7 +159,7 @@ RESIDUALS: dict[tuple[str, bool], type[Residual]] = {  # by the place of the nor
 
 
 class StepNumber(Table):
-    """The notes' naive idea: the position is the number t itself, one extra input (P = 1)."""
+    """The naive idea: the position is the number t itself, one extra input (P = 1)."""
 
     def __init__(self, d_model: int, longest: int) -> None:
         super().__init__(1, number(ROWS))

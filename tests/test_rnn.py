@@ -17,7 +17,8 @@ from jumok.engines.torch_engine import TorchEngine
 from jumok.kernels.modules import accelerate
 from jumok.models import build, rnn
 from jumok.models.base import END, PAD, START
-from jumok.nn.attention import Mask, Memory
+from jumok.nn.attention import Mask
+from jumok.nn.cache import Memory
 from jumok.nn.dropout import Dropout, Dropouts
 from jumok.training.objectives import next_token
 from tests.helpers import OTHERS, SYMBOLS, ShapeChecker, made, small, two_sentences

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from jumok.config.search import SearchOptions
 from jumok.kernels import ops, stepping
 from jumok.kernels.layout import find_obstacle, scale_of_scores
-from jumok.kernels.others import OTHERS
 from jumok.kernels.pack import Packed
 from jumok.kernels.parts import (
     Fast,
@@ -53,7 +52,7 @@ def accelerate(model: Model, *, own: bool = False, kernels: bool = True) -> Mode
     shared: dict[int, Any] = {id(buffer): buffer for buffer in model.buffers()}
     shared |= {id(one): nn.Parameter(one.data, one.requires_grad) if own else one for one in model.parameters()}
     twin = copy.deepcopy(model, shared)
-    table = FAST if kernels and ops.kernels(*model.parameters()) is not None else ATTENTION
+    table = list_fast(model) if kernels and ops.kernels(*model.parameters()) is not None else ATTENTION
     for module in twin.modules():
         fast = table.get(type(module))
         if fast is not None and fast.takes(module):
@@ -67,20 +66,6 @@ Versions = tuple[tuple[int, int], ...]
 def versions(parameters: Iterable[Tensor]) -> Versions:
     """Which weights these are and how often they were changed in place."""
     return tuple((one.data_ptr(), 0 if one.is_inference() else one._version) for one in parameters)
-
-
-class Arrays:
-    """The weights of a model by name, as arrays over the same memory."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self.tensors = {name: one.detach() for name, one in model.named_parameters(remove_duplicate=False)}
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.tensors
-
-    def take(self, name: str, *shape: int) -> Any:
-        assert self.tensors[name].shape == shape
-        return self.tensors[name].contiguous().numpy()
 
 
 class FastTransformer(Fast, transformer.Transformer):
@@ -114,7 +99,7 @@ class FastTransformer(Fast, transformer.Transformer):
         packed: tuple[Versions, Packed] | None = self.__dict__.get("_packed")
         if packed is None or packed[0] != current:
             symbols = len(self.source.weight), len(self.matrix)
-            packed = self.__dict__["_packed"] = current, Packed(ops.kernels(), self.config, symbols, Arrays(self))
+            packed = self.__dict__["_packed"] = current, Packed(ops.kernels(), self.config, symbols, ops.Arrays(self))
         return packed[1]
 
     def start(self, source: Tensor) -> stepping.Steps:  # type: ignore[override]
@@ -131,6 +116,15 @@ class FastTransformer(Fast, transformer.Transformer):
         return self.packed().search(sources, limits, options, marks=marks)
 
 
+def list_fast(model: nn.Module) -> dict[type[nn.Module], Any]:
+    """The fast classes for a model; those of other models than the Transformer are loaded when one needs them."""
+    if isinstance(model, transformer.Transformer):
+        return FAST
+    from jumok.kernels.others import OTHERS
+
+    return FAST | OTHERS
+
+
 ATTENTION: dict[type[nn.Module], Any] = {SelfAttention: FastSelfAttention, CrossAttention: FastCrossAttention}
 FAST: dict[type[nn.Module], Any] = {
     **ATTENTION,
@@ -141,5 +135,4 @@ FAST: dict[type[nn.Module], Any] = {
     transformer.EncoderLayer: FastEncoderLayer,
     transformer.DecoderLayer: FastDecoderLayer,
     transformer.Transformer: FastTransformer,
-    **OTHERS,
 }

@@ -66,6 +66,20 @@ def gradient_buffer(parameter: Tensor | None) -> tuple[Tensor | None, Tensor | N
     return fresh, fresh
 
 
+class Arrays:
+    """The weights of a model by name, as arrays over the same memory."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.tensors = {name: one.detach() for name, one in model.named_parameters(remove_duplicate=False)}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.tensors
+
+    def take(self, name: str, *shape: int) -> Any:
+        assert self.tensors[name].shape == shape
+        return self.tensors[name].contiguous().numpy()
+
+
 # ---------------------------------------------------------------------------------------------------- dropout
 
 

@@ -16,7 +16,7 @@ from jumok.kernels.parts import Fast, attend_to_self, feed_forward
 from jumok.models import bytenet, convs2s, encoder, gpt
 from jumok.models.memory_sentences import Sentences
 from jumok.models.memory_words import Words
-from jumok.nn.attention import Memory
+from jumok.nn.cache import Memory
 
 
 class FastGPT(Fast, gpt.GPT):

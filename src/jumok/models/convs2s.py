@@ -32,8 +32,8 @@ from torch.nn import functional as F
 
 from jumok.config.sections import Layers, ModelConfig, Share, Size
 from jumok.models.base import PAD, Attention, State
-from jumok.nn.attention import Mask, Memory, attend
-from jumok.nn.cache import regroup
+from jumok.nn.attention import Mask, attend
+from jumok.nn.cache import Memory, regroup
 from jumok.nn.dropout import Dropout
 from jumok.nn.embedding import Embedding, draw_table
 from jumok.nn.layers import Linear

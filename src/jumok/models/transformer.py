@@ -159,20 +159,23 @@ def embedding(config: TransformerConfig, symbols: int, weight: nn.Parameter | No
     """Token vectors times sqrt(d_model), plus positions; with a table of its own unless one is given."""
     positions = POSITIONS[config.positions](config.d_model, config.longest)
     join = JOINS[config.join](config.d_model, positions.width)
-    if weight is None:
-        weight = draw_table(symbols, config.d_model, spread=config.d_model**-0.5)
+    weight = draw_table(symbols, config.d_model, spread=config.d_model**-0.5) if weight is None else weight
     return Embedding(weight, positions, join, Dropout(config.dropout), scale=config.d_model**0.5)
 
 
 def self_attention(config: TransformerConfig) -> SelfAttention:
-    rotary = Rotary(config.key_width) if config.positions == "rotary" else None
-    sizes = (config.d_model, config.heads, config.key_width, config.value_width)
+    sizes = head_sizes(config)
+    rotary = Rotary(sizes[2]) if config.positions == "rotary" else None
     return SelfAttention(*sizes, score=SCORES[config.score], bias=config.bias, rotary=rotary)
 
 
 def cross_attention(config: TransformerConfig) -> CrossAttention:
-    sizes = (config.d_model, config.heads, config.key_width, config.value_width)
-    return CrossAttention(*sizes, score=SCORES[config.score], bias=config.bias)
+    return CrossAttention(*head_sizes(config), score=SCORES[config.score], bias=config.bias)
+
+
+def head_sizes(config: TransformerConfig) -> tuple[int, int, int, int]:
+    """d_model, h, d_k and d_v."""
+    return config.d_model, config.heads, config.key_width, config.value_width
 
 
 def residual(config: TransformerConfig) -> Residual:

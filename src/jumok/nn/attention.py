@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -52,17 +52,6 @@ class Mask:
 
 
 EVERYTHING = Mask()
-
-
-class Memory(NamedTuple):
-    """What a decoder attends to, once per sentence: keys and values of the source, and the mask of its padding."""
-
-    keys: Tensor  # (B, …, S, D)
-    values: Tensor  # (B, …, S, D)
-    mask: Mask
-
-    def select(self, rows: Tensor) -> Memory:
-        return Memory(self.keys.index_select(0, rows), self.values.index_select(0, rows), self.mask.select(rows))
 
 
 def scaled_dot(q: Tensor, k: Tensor) -> Tensor:

@@ -7,8 +7,6 @@ Not here other positions, such as rotary or learned ones (variants.py); the embe
 import torch
 from torch import Tensor, nn
 
-ROWS = 512  # of a table before a sentence outgrows it
-
 
 def sinusoid(start: int, length: int, d: int, *, device: torch.device | None = None) -> Tensor:
     """PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i+1) = cos(the same); in double, then rounded: (T, D)."""
@@ -22,6 +20,7 @@ def sinusoid(start: int, length: int, d: int, *, device: torch.device | None = N
 class Table(nn.Module):
     """Rows start … start + length of a table that is made once, and again when a sentence outgrows it."""
 
+    rows = 512  # until a sentence outgrows it
     table: Tensor
 
     def __init__(self, width: int, table: Tensor) -> None:
@@ -43,7 +42,7 @@ class Sinusoidal(Table):
     """The paper's fixed sinusoids; any length, no parameters."""
 
     def __init__(self, d_model: int, longest: int) -> None:
-        super().__init__(d_model, sinusoid(0, ROWS, d_model))
+        super().__init__(d_model, sinusoid(0, self.rows, d_model))
 
     def make(self, length: int, device: torch.device | None) -> Tensor:
         return sinusoid(0, length, self.width, device=device)

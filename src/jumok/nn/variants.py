@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from jumok.nn.attention import MakeScore, Mask, scaled_dot
 from jumok.nn.layers import FeedForward, LayerNorm, Linear, NoNorm, PostNorm, PreNorm, Residual, Sublayer
-from jumok.nn.positions import ROWS, Add, Sinusoidal, Table, sinusoid
+from jumok.nn.positions import Add, Sinusoidal, Table, sinusoid
 
 # --------------------------------------------------------------------------------------- scores of attention
 
@@ -162,7 +162,7 @@ class StepNumber(Table):
     """The naive idea: the position is the number t itself, one extra input (P = 1)."""
 
     def __init__(self, d_model: int, longest: int) -> None:
-        super().__init__(1, number(ROWS))
+        super().__init__(1, number(self.rows))
 
     def make(self, length: int, device: torch.device | None) -> Tensor:
         return number(length, device)
@@ -223,7 +223,7 @@ class Rotary(Table):
     """Turn pairs of coordinates of q and k by pos / 10000^(2i/K), so that q·k feels only the distance (Su et al.)."""
 
     def __init__(self, d_k: int) -> None:
-        super().__init__(d_k, rotations(ROWS, d_k))
+        super().__init__(d_k, rotations(self.rows, d_k))
 
     def make(self, length: int, device: torch.device | None) -> Tensor:
         return rotations(length, self.width, device)

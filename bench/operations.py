@@ -30,7 +30,7 @@ MODELS: dict[str, dict[str, Any]] = {
     **{kind: {"model.kind": kind} for kind in ("rnn", "convs2s", "bytenet", "memory", "gpt")},
     **{kind: {"model.kind": kind} for kind in ("bert", "electra", "classifier", "tagger")},
 }
-OPERATIONS = ("linear", "attention", "norm", "dropout", "embedding")
+OPERATIONS = ("linear", "attention", "dropout", "embedding")
 LABELS = 60  # symbols of the target where it is labels
 
 
@@ -50,7 +50,6 @@ def without(*operations: str) -> Iterator[None]:
     replaced: dict[str, tuple[str, Callable[..., Any]]] = {
         "linear": ("takes_linear", lambda *_: False),
         "attention": ("takes_attention", lambda *_: None),
-        "norm": ("layer_norm", lambda x, weight, bias, eps: F.layer_norm(x, weight.shape, weight, bias, eps)),
         "dropout": ("dropout", drop),
         "embedding": ("embed", embed),
     }

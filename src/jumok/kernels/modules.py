@@ -26,7 +26,6 @@ from jumok.kernels.parts import (
     FastDropout,
     FastEmbedding,
     FastEncoderLayer,
-    FastLayerNorm,
     FastLinear,
     FastSelfAttention,
     is_dot,
@@ -39,7 +38,7 @@ from jumok.models.base import State
 from jumok.nn.attention import CrossAttention, SelfAttention
 from jumok.nn.dropout import Dropout
 from jumok.nn.embedding import Embedding
-from jumok.nn.layers import LayerNorm, Linear
+from jumok.nn.layers import Linear
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -129,7 +128,6 @@ ATTENTION: dict[type[nn.Module], Any] = {SelfAttention: FastSelfAttention, Cross
 FAST: dict[type[nn.Module], Any] = {
     **ATTENTION,
     Linear: FastLinear,
-    LayerNorm: FastLayerNorm,
     Dropout: FastDropout,
     Embedding: FastEmbedding,
     transformer.EncoderLayer: FastEncoderLayer,

@@ -158,40 +158,6 @@ def embed(
     return dropout(vectors, rate, stream) if stream else vectors
 
 
-# ------------------------------------------------------------------------------------------------------- norm
-
-
-class Norm(torch.autograd.Function):
-    """Layer norm with one pass forward and one back."""
-
-    @staticmethod
-    def forward(ctx: Context, x: Tensor, weight: Tensor, bias: Tensor, eps: float, lib: ctypes.CDLL) -> Tensor:
-        x, width = x.contiguous(), x.shape[-1]
-        rows = x.numel() // width
-        y, mean, scale = torch.empty_like(x), x.new_empty(rows), x.new_empty(rows)
-        lib.jk_norm(*at(y, mean, scale, x, weight, bias), rows, width, eps)
-        ctx.save_for_backward(x, mean, scale, weight, bias)
-        ctx.lib = lib
-        return y
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        x, mean, scale, weight, bias = ctx.saved_tensors
-        gradient, dx = gradient.contiguous(), torch.empty_like(x)
-        (dweight, weight_returned), (dbias, bias_returned) = gradient_buffer(weight), gradient_buffer(bias)
-        ctx.lib.jk_norm_backward(*at(dx, dweight, dbias, gradient, x, mean, scale, weight), len(mean), x.shape[-1])
-        return dx, weight_returned, bias_returned, None, None
-
-
-def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
-    """Mean 0 and variance 1 over the last dimension, then scale and shift."""
-    if x.shape[-1:] == weight.shape and (lib := kernels(x, weight)):
-        y: Tensor = Norm.apply(x, weight, bias, eps, lib)
-        return y
-    return F.layer_norm(x, weight.shape, weight, bias, eps)
-
-
 # ---------------------------------------------------------------------------------------------- linear layers
 
 
@@ -259,7 +225,7 @@ def linear(
         y: Tensor = Linear.apply(x, weight, bias, residual, gain, shift, Around(eps, relu, key, rate), lib)
         return y
     if norm is not None:
-        x = layer_norm(x, norm.weight, norm.bias, norm.eps)
+        x = F.layer_norm(x, norm.weight.shape, norm.weight, norm.bias, norm.eps)
     y = F.linear(x, weight, bias)
     if relu:
         y = y.relu()

@@ -1,4 +1,4 @@
-"""Fast parts of models: sub-layers, linear layers, norms, dropout and embeddings that run in the kernels.
+"""Fast parts of models: sub-layers, linear layers, dropout and embeddings that run in the kernels.
 
 Every class takes the place of one in nn/ or of a layer of the Transformer, computes the same up to rounding, and falls
 back to plain torch where the kernels cannot run: another precision or device, torch.compile, autocast, no compiler.
@@ -48,11 +48,6 @@ class Fast:
 class FastLinear(Fast, Linear):
     def forward(self, x: Tensor) -> Tensor:
         return ops.linear(x, self.weight, self.bias)
-
-
-class FastLayerNorm(Fast, LayerNorm):
-    def forward(self, x: Tensor, mask: Mask | None = None) -> Tensor:
-        return ops.layer_norm(x, self.weight, self.bias, self.eps)
 
 
 class FastDropout(Fast, Dropout):

@@ -1,6 +1,4 @@
-"""Token ids to vectors: a table, positions added to it, dropout.
-
-Paper: sections 3.4, 3.5 and 5.4, the lowest boxes of figure 1.
+"""Token ids to vectors: a table, positions, dropout: the lowest boxes of figure 1, sections 3.4, 3.5 and 5.4.
 
 Shapes   B batch · T positions · D model width · V vocabulary
 Not here the positions themselves (positions.py, variants.py).

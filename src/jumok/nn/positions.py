@@ -29,7 +29,6 @@ class Table(nn.Module):
         self.register_buffer("table", table, persistent=False)
 
     def make(self, length: int, device: torch.device | None) -> Tensor:
-        """A table of so many rows."""
         raise NotImplementedError
 
     def forward(self, start: int, length: int) -> Tensor:

@@ -119,7 +119,7 @@ class Windows(Layer):
 
     def __init__(self, d: int, window: int, depth: int = 0) -> None:
         super().__init__()
-        self.inner = convs2s.Convolution(convs2s.ConvS2SConfig(d_model=d, kernel=window, dropout=0.0))
+        self.inner = convs2s.GatedConvolution(convs2s.ConvS2SConfig(d_model=d, kernel=window, dropout=0.0))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.inner(x, self.inner.gated.matrix(), before=self.inner.kernel - 1)
@@ -130,7 +130,7 @@ class Dilated(Layer):
 
     def __init__(self, d: int, window: int, depth: int = 0) -> None:
         super().__init__()
-        self.inner = bytenet.Convolution(d, bytenet.back(window, window**depth))
+        self.inner = bytenet.DilatedConvolution(d, bytenet.back(window, window**depth))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.inner(x)

@@ -254,7 +254,7 @@ def test_the_protocol_fixes_vocabulary_and_updates_and_leaves_the_model_alone():
 
 @pytest.mark.parametrize("options", [{"updates": 0}, {"warmup": -1}], ids=str)
 def test_a_number_of_updates_that_cannot_be_is_refused(options):
-    with pytest.raises(UsageError, match="is at least"):
+    with pytest.raises(UsageError, match="must be at least"):
         train.measure("tiny", **options)
 
 

@@ -276,9 +276,9 @@ def test_a_model_is_measured_from_files_to_figures(jumok, micro, sentences, tmp_
     ("options", "words"),
     [
         (["--beams", "1,x"], "'1,x' are not numbers"),
-        (["--beams", "0"], "--beams is at least 1"),
-        (["--rounds", 0], "--rounds is at least 1"),
-        (["--sentences", 0], "--sentences is at least 1"),
+        (["--beams", "0"], "--beams must be at least 1"),
+        (["--rounds", 0], "--rounds must be at least 1"),
+        (["--sentences", 0], "--sentences must be at least 1"),
         (["--engines", "torsch"], "did you mean 'torch'?"),
     ],
     ids=str,

@@ -161,7 +161,7 @@ def test_a_spoilt_finding_on_disk_is_measured_again(coins, tmp_path):
 
 
 def test_a_knob_that_a_claim_does_not_have_is_told(coins, tmp_path):
-    with pytest.raises(UnknownName, match="knob of coin"):
+    with pytest.raises(UnknownName, match="coin has no setting"):
         conduct.find("coin", Lab(tmp_path), settings={"shares": 1})
 
 
@@ -216,8 +216,8 @@ def test_a_report_leaves_out_a_claim_whose_text_is_not_here_and_says_so(coins, t
     assert [one.claim.name for one in found] == ["coin"]
     assert "other.html" not in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     [line] = said
-    assert line.startswith("other is left out: this needs treebank, which is not part of jumok")
-    with pytest.raises(UsageError, match="this needs treebank"):
+    assert line.startswith("other is left out: treebank is needed, and it is not part of jumok")
+    with pytest.raises(UsageError, match="treebank is needed"):
         conduct.find("other", Lab(tmp_path))
 
 
@@ -255,7 +255,7 @@ def test_the_findings_of_a_folder_are_told_again_without_measuring(coins, jumok,
     (tmp_path / "empty").mkdir()
     nothing = jumok("lab", tmp_path / "empty")
     assert nothing.code == 2
-    assert "there is no finding of this version" in nothing.err
+    assert "there are no findings of this version" in nothing.err
 
 
 def test_the_claims_are_listed_in_both_languages(jumok):

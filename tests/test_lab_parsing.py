@@ -79,17 +79,17 @@ def test_a_tree_has_a_root_whether_or_not_the_line_has_an_outer_bracket():
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("", "there is nothing"),
-        ("((S (X a))", "1 brackets are never closed"),
+        ("", "it is empty"),
+        ("((S (X a))", "unclosed brackets: 1"),
         ("((S (X a))))", "')' follows the last bracket"),
         ("((S (X a))) b", "'b' follows the last bracket"),
-        ("a (S (X a))", "'a' stands outside"),
-        ("((S))", "'S' holds nothing"),
-        ("()", "holds nothing"),
-        ("((S (X a b)))", "holds a word and something else"),
-        ("((S (X a) b))", "holds a word and something else"),
+        ("a (S (X a))", "'a' is outside"),
+        ("((S))", "'S' is empty"),
+        ("()", "is empty"),
+        ("((S (X a b)))", "contains a word and something else"),
+        ("((S (X a) b))", "contains a word and something else"),
         ("((S ((X a))))", "has no label"),
-        ("(" * 100_000, f"more than {DEEPEST} brackets"),
+        ("(" * 100_000, f"more than {DEEPEST} nested brackets"),
     ],
 )
 def test_a_line_that_is_no_tree_is_told_with_its_file_and_line(tmp_path, line, words):
@@ -134,15 +134,15 @@ def test_a_tree_is_said_in_one_symbol_for_each_bracket_and_each_word():
 @pytest.mark.parametrize(
     ("symbols", "words"),
     [
-        ("", "there is nothing"),
-        ("XX XX", "stands outside"),
-        ("(S XX XX", "never closed"),
-        ("(S XX XX )NP", "closes a 'S'"),
+        ("", "it is empty"),
+        ("XX XX", "is outside"),
+        ("(S XX XX", "unclosed brackets: 1"),
+        ("(S XX XX )NP", "closes 'S'"),
         ("(S XX XX )S )S", "follows the last bracket"),
         ("(S XX )S", "1 of 2 words are missing"),
         ("(S XX XX XX )S", "more words than the sentence"),
         ("(S (NP )NP XX XX )S", "is empty"),
-        ("(S " * 1000, "brackets in each other"),
+        ("(S " * 1000, "nested brackets"),
     ],
 )
 def test_symbols_that_are_no_tree_over_the_words_are_told(symbols, words):

@@ -236,7 +236,7 @@ def test_nonsense_is_refused():
 
 def test_a_split_that_has_run_dry_says_so(monkeypatch):
     monkeypatch.setattr(phrasebook, "TIRED", 1)
-    with pytest.raises(UsageError, match="no 500 sentences"):
+    with pytest.raises(UsageError, match="not have 500 sentences"):
         phrases("validation", 500)
 
 

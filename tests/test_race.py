@@ -61,11 +61,11 @@ def test_a_model_can_be_as_wide_as_makes_so_many_weights(kind, wanted):
 
 
 def test_more_weights_than_widths_can_make_are_told():
-    with pytest.raises(UsageError, match="not to be had by its width"):
+    with pytest.raises(UsageError, match="no width gives"):
         scaled(find_section("rnn")(), 10**12, 8_000)
 
 
-@pytest.mark.parametrize(("models", "words"), [([], "nobody runs"), (["rnn", "rnn"], "runs twice")])
+@pytest.mark.parametrize(("models", "words"), [([], "at least one model"), (["rnn", "rnn"], "named twice")])
 def test_a_race_needs_runners_and_each_once(models, words):
     with pytest.raises(UsageError, match=words):
         contenders("tiny", models, corpus="copy")

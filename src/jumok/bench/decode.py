@@ -254,7 +254,7 @@ def ours(model: str, engines: Sequence[str], environment: Mapping[str, str] | No
     """Our engines as contenders."""
     for name in engines:
         if name not in ENGINES:
-            raise UnknownName("engine", name, ENGINES, where="in --engines")
+            raise UnknownName("bench.unknown_engine", name, ENGINES)
     start = (sys.executable, "-m", "jumok.bench.worker", model)
     return [Contender(f"jumok {name}", (*start, *ENGINES[name]), environment) for name in engines]
 
@@ -275,7 +275,7 @@ def measure(
     found = contest(contenders, pairs, beams=check_beams(beams), rounds=at_least_one("rounds", rounds), say=say)
     if not found["systems"]:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in found["skipped"].items())
-        raise JumokError("no engine could be measured", where=reasons, hint=f"try: jumok translate {model} Hello")
+        raise JumokError("bench.nothing_measured", reasons=reasons, model=model)
     return found | {"model": named(model), "source": named(source), "target": named(target)}
 
 
@@ -284,19 +284,19 @@ def test_set(source: str | Path, target: str | Path, sentences: int) -> list[tup
     pairs = ((text, reference) for text, reference in read_pairs(source, target) if text.strip())
     found = list(islice(pairs, at_least_one("sentences", sentences)))
     if not found:
-        raise DataError("there is nothing to translate", where=f"in {source}")
+        raise DataError("bench.nothing_to_translate", file=source)
     return found
 
 
 def check_beams(beams: Sequence[int]) -> Sequence[int]:
     if not beams:
-        raise UsageError("no beam was given", where="in --beams", hint="try: --beams 1,5")
+        raise UsageError("bench.no_beams")
     return [at_least_one("beams", beam) for beam in beams]
 
 
 def at_least_one(name: str, given: int) -> int:
     if given < 1:
-        raise UsageError(f"--{name} is at least 1; got {given}", where=f"in --{name}")
+        raise UsageError("bench.too_small", option=name, least=1, given=given)
     return given
 
 

@@ -71,7 +71,7 @@ def distinct(models: Sequence[str]) -> dict[str, str]:
         path = path.parent if path.name == "model" else path
         name = path.name if path.name not in names else f"{path.parent.name}/{path.name}"
         if name in names:
-            raise UsageError(f"{name} is named twice", where=f"in {model}")
+            raise UsageError("bench.repeated_model", model=name, folder=model)
         names[name] = model
     return names
 

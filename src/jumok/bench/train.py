@@ -132,7 +132,7 @@ class Meter:
                 target += (share.labels != PAD).sum(dim=1).tolist()
                 grid += share.source.numel() + share.labels.numel() if padded else 0
         if sum(target) != tokens:
-            raise JumokError(f"the update says {tokens:,} tokens, its batches {sum(target):,}")
+            raise JumokError("bench.wrong_tokens", reported=tokens, counted=sum(target))
         model = transformer(self.trainee.recipe.model, COUNT)
         operations = flops.training_flops(model, len(self.trainee.vocabularies.target), source, target)
         real = sum(source) + sum(target)
@@ -186,7 +186,7 @@ def measure(
     """One run of the protocol as plain values; `keep` is a folder for the vocabulary and the token store."""
     for name, given, least in (("warmup-updates", warmup, 0), ("updates", updates, 1)):
         if given is not None and given < least:
-            raise UsageError(f"--{name} is at least {least}; got {given}", where=f"in --{name}")
+            raise UsageError("bench.too_small", option=name, least=least, given=given)
     chosen = presets.get(recipe) if isinstance(recipe, str) else recipe
     chosen = protocol(chosen, source=source, target=target, tokens=tokens).change(changes or {})
     products = [*SQUARES, *flops.shapes(transformer(chosen.model, COUNT), chosen.vocabulary.size, tokens)]

@@ -82,7 +82,7 @@ class Jumok(System):
 
 def refuse(text: str) -> None:
     """Another engine would take over, and be measured under a false name."""
-    raise UsageError(f"it would translate {text}")
+    raise UsageError("bench.another_engine", description=text)
 
 
 def flags(chosen: EngineKeywords) -> list[str]:

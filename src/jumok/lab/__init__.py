@@ -44,6 +44,6 @@ PAPER: tuple[str, ...] = ("table-3", "table-4", "figures")  # the paper's own ta
 def get(name: str) -> "Claim":
     """A claim by its name."""
     if name not in NAMES + PAPER:
-        raise UnknownName("claim", name, [*NAMES, *PAPER], hint="try: jumok lab, which lists them all")
+        raise UnknownName("lab.unknown_claim", name, [*NAMES, *PAPER])
     claim: Claim = import_module(f"jumok.lab.claims.{name.replace('-', '_')}").CLAIM
     return claim

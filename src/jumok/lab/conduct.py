@@ -43,11 +43,7 @@ def find(
     try:
         numbers = claim.measure(lab, **settings)
     except Stopped:
-        raise Resumable(
-            f"stopped in {name}; what was trained is kept",
-            where=f"in {lab.folder}",
-            hint="run the same command again to continue",
-        ) from None
+        raise Resumable("lab.stopped", claim=name, folder=lab.folder) from None
     numbers = json.loads(json.dumps(numbers))  # what is judged is what is kept
     finding = Finding(
         claim, numbers, lab.scale.name, time.monotonic() - began, machine=str(machine.describe()),
@@ -69,7 +65,7 @@ def knobs(claim: Claim, settings: Mapping[str, Any]) -> dict[str, Any]:
     known = list(inspect.signature(claim.measure).parameters)[1:]
     for name in settings:
         if name not in known:
-            raise UnknownName(f"knob of {claim.name}", name, known, where="in --set", hint="try: without --set")
+            raise UnknownName("lab.unknown_setting", name, known, claim=claim.name)
     return dict(settings)
 
 
@@ -91,9 +87,7 @@ def collect(folder: Path) -> list[Finding]:
     kept = [read(folder / f"{name}.json") for name in (*table.NAMES, *table.PAPER)]
     found = [finding for finding in kept if finding is not None]
     if not found:
-        raise UsageError(
-            "there is no finding of this version", where=f"in {folder}", hint="try: jumok lab all --out FOLDER"
-        )
+        raise UsageError("lab.no_findings", folder=folder)
     return found
 
 

@@ -127,7 +127,7 @@ class Lab:
     ) -> None:
         """`factor` is a scale of one's own; `common` are changes to every run; `data` is the folder of real corpora."""
         if scale not in SCALES:
-            raise UnknownName("scale", scale, list(SCALES), where="in --scale")
+            raise UnknownName("lab.unknown_scale", scale, SCALES)
         self.folder, self.seed, self.data, self.say, self.stop = Path(folder), seed, data, say, stop
         self.common = dict(common or {})
         self.scale = SCALES[scale] if factor is None else Scale(f"{factor:g}", factor)
@@ -195,14 +195,12 @@ class Lab:
 
     def corpus(self, *parts: str) -> Path:
         """A folder of real text that is not part of the project."""
-        home = self.data
-        if home is None or not home.joinpath(*parts).exists():
-            raise Absent(
-                f"this needs {'/'.join(parts)}, which is not part of jumok",
-                where=f"in {home}" if home else "in --data",
-                hint="try: --data FOLDER, the folder that holds it",
-            )
-        return home.joinpath(*parts)
+        if self.data is None:
+            raise Absent("lab.no_data_folder", corpus="/".join(parts))
+        corpus = self.data.joinpath(*parts)
+        if not corpus.exists():
+            raise Absent("lab.missing_corpus", corpus="/".join(parts), folder=self.data)
+        return corpus
 
 
 BASE: dict[str, Any] = {

@@ -41,9 +41,10 @@ def contenders(
     Vocabulary and data are the recipe's for all of them; `chosen` as in `choose`.
     """
     doubled = sorted({name for name in models if list(models).count(name) > 1})
-    if not models or doubled:
-        what = f"{doubled[0]!r} runs twice" if doubled else "nobody runs"
-        raise UsageError(f"{what} in this race", where="in --models", hint="try: --models transformer,rnn")
+    if not models:
+        raise UsageError("race.no_models")
+    if doubled:
+        raise UsageError("race.repeated_model", model=doubled[0])
     common = choose(recipe=recipe, changes=dict(changes or {}), **chosen)
     field = []
     for seed in seeds:
@@ -71,9 +72,5 @@ def scaled(model: ModelConfig, parameters: int, symbols: int) -> ModelConfig:
     distance, _, best = min(tried, key=lambda one: one[:2])
     if distance > FAR:
         count = best.parameters(symbols, symbols)
-        raise UsageError(
-            f"a {model.kind} of about {parameters:,} weights is not to be had by its width alone; nearest: {count:,}",
-            where="in --params",
-            hint=f"try: --params {count}, or a smaller --set vocabulary.size",
-        )
+        raise UsageError("race.unreachable_size", kind=model.kind, parameters=parameters, nearest=count)
     return best

@@ -88,14 +88,10 @@ def run(lane: Lane, *, follow: Follow, stop: Callable[[], bool]) -> None:
     code = os.waitstatus_to_exitcode(status)
     child.returncode = code
     if code == Resumable.code or asked:
-        raise Resumable(
-            f"stopped in the run of {lane.contender.name}; everything is saved",
-            where=f"in {lane.folder}",
-            hint="run the same command again to continue",
-        )
+        raise Resumable("race.stopped_training", contender=lane.contender.name, folder=lane.folder)
     if code:
         last = log.read_text(encoding="utf-8", errors="replace").strip().split("\n")[-3:]
-        raise JumokError(f"the run of {lane.contender.name} failed: {' · '.join(last)}", where=f"in {log}")
+        raise JumokError("race.failed", contender=lane.contender.name, reason=" · ".join(last), log=log)
     scale = 1 if sys.platform == "darwin" else 1024
     most = max(used.ru_maxrss * scale, lane.memory or 0)
     write_file(lane.folder / MEMORY, str(most).encode())

@@ -70,8 +70,7 @@ def run(
     try:
         rows = [measured(lane, pairs, lengths, say=say, tick=tick) for lane in tracks]
     except Stopped:
-        hint = "run the same command again to continue"
-        raise Resumable("stopped while the runs were measured; all are kept", where=f"in {folder}", hint=hint) from None
+        raise Resumable("race.stopped_measuring", folder=folder) from None
     figures = {
         "race": jumok.__version__, "machine": asdict(machine.describe()), "recipe": field[0].recipe.name,
         "budget": budget(field[0].recipe), "seeds": list(chosen.get("seeds", (1,))), "pairs": len(pairs),
@@ -90,13 +89,9 @@ def claim(folder: Path, field: Sequence[Contender]) -> None:
         try:
             before = json.loads(note.read_bytes())
         except ValueError:
-            raise ModelFileError("race.json is not JSON", where=f"in {folder}") from None
+            raise ModelFileError("race.bad_note", folder=folder) from None
         if before != told:
-            raise UsageError(
-                "this folder holds another race",
-                where=f"in {folder}",
-                hint="try: another --out, or the same models, text and budget to go on with it",
-            )
+            raise UsageError("race.another_race", folder=folder)
     folder.mkdir(parents=True, exist_ok=True)
     bundle.write_file(note, json.dumps(told, indent=1).encode())
 

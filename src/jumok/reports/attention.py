@@ -21,11 +21,13 @@ from itertools import pairwise
 import numpy as np
 
 from jumok.errors import UnknownName, UsageError
+from jumok.messages import Message
 
 KINDS = ("encoder", "decoder", "cross")
 LANGUAGES = ("en", "ko")
 SPECIAL = {"<s>": "⟨start⟩", "</s>": "⟨end⟩", "<unk>": "⟨unknown⟩", "<pad>": "⟨padding⟩"}
 SPECIAL |= {"<sep>": "⟨line⟩", "<cls>": "⟨class⟩", "<mask>": "⟨mask⟩"}
+NARROWEST = 20  # columns of a terminal below which a map is refused
 BLOCKS = " ░▒▓█"
 BARS = "▁▂▃▄▅▆▇█"
 RAMP_256 = (234, 235, 236, 23, 24, 30, 31, 37, 73, 79, 115, 151, 187, 230)  # xterm colours, each lighter than the last
@@ -58,11 +60,12 @@ class AttentionView:
             rows, columns = self.labels(kind)
             weights = np.asarray(getattr(self, kind), dtype=np.float32)
             if weights.ndim != 4 or (weights.size and weights.shape[2:] != (len(rows), len(columns))):
-                wanted = f"(layers, heads, {len(rows)}, {len(columns)})"
-                raise UsageError(f"{kind} attention has shape {weights.shape}, its pieces ask for {wanted}")
-            object.__setattr__(self, kind, _checked(weights, f"{kind} attention"))
+                raise UsageError(
+                    "reports.wrong_shape", kind=kind, shape=weights.shape, rows=len(rows), columns=len(columns)
+                )
+            object.__setattr__(self, kind, _check(weights, Message("reports.attention", {"kind": kind})))
         if not self.kinds:
-            raise UsageError("a view without any attention: encoder, decoder and cross are all empty")
+            raise UsageError("reports.no_attention")
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -77,12 +80,14 @@ class AttentionView:
     def map(self, kind: str = "cross", *, layer: int | None = None, head: int | None = None) -> np.ndarray:
         """One map (R, C); None takes the mean over layers or heads.  Indices are those of the arrays: 0 first."""
         if kind not in self.kinds:
-            raise UnknownName("kind of attention", kind, self.kinds)
+            raise UnknownName("reports.unknown_kind", kind, self.kinds)
         weights: np.ndarray = getattr(self, kind)
-        for axis, (name, index) in enumerate((("layer", layer), ("head", head))):
-            size = weights.shape[axis]
-            if index is not None and not -size <= index < size:
-                raise UsageError(f"there is no {name} with index {index}", hint=f"choose 0 to {size - 1}")
+        layers, heads = weights.shape[:2]
+        if layer is not None and not -layers <= layer < layers:
+            raise UsageError("reports.no_layer", index=layer, last=layers - 1)
+        if head is not None and not -heads <= head < heads:
+            raise UsageError("reports.no_head", index=head, last=heads - 1)
+        for axis, index in enumerate((layer, head)):
             weights = weights if index is None else np.take(weights, [index], axis=axis)
         mean: np.ndarray = weights.mean(axis=(0, 1), dtype=np.float64)
         return mean
@@ -102,8 +107,8 @@ def terminal(
     With colour, weights of at least 10 % are printed as per cent.  Without it there is no escape sequence at all and
     the shades are " ░▒▓█".  A sentence too long for the width is cut into bands of columns, one below the other.
     """
-    if width < 20:
-        raise UsageError(f"a map cannot be drawn {width} columns wide", hint="give it at least 20")
+    if width < NARROWEST:
+        raise UsageError("reports.too_narrow", width=width, least=NARROWEST)
     matrix = view.map(kind, layer=layer, head=head)  # (R, C)
     rows, columns = ([_plain(shown(piece)) for piece in pieces] for pieces in view.labels(kind))
     top = float(matrix.max()) or 1.0
@@ -128,10 +133,10 @@ def attention_page(views: Iterable[AttentionView], *, title: str = "Attention", 
     The weights are embedded as JSON, in thousandths, flat in the order (L, H, R, C).
     """
     if language not in LANGUAGES:
-        raise UnknownName("language", language, LANGUAGES)
+        raise UnknownName("reports.unknown_language", language, LANGUAGES)
     data = {"title": _clean(title), "language": language, "views": [_page_data(view) for view in views]}
     if not data["views"]:
-        raise UsageError("there is no sentence to show", hint="give attention_page at least one AttentionView")
+        raise UsageError("reports.no_views")
     # Inside a script element only "<" can end the data; ">" and "&" are escaped so that nothing looks like markup.
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     text = re.sub("[<>&\u2028\u2029]", lambda match: f"\\u{ord(match[0]):04x}", text)
@@ -142,9 +147,9 @@ def attention_page(views: Iterable[AttentionView], *, title: str = "Attention", 
 
 def heatmap_svg(matrix: np.ndarray, rows: Sequence[str], columns: Sequence[str], *, title: str = "") -> str:
     """One attention map as a standalone SVG: ink on paper, a scale from 0 to a round number above the maximum."""
-    weights = _checked(np.asarray(matrix, dtype=np.float64), "the map")
+    weights = _check(np.asarray(matrix, dtype=np.float64), Message("reports.the_map"))
     if not weights.size or weights.shape != (len(rows), len(columns)):
-        raise UsageError(f"the map has shape {weights.shape} but {len(rows)} rows and {len(columns)} columns are named")
+        raise UsageError("reports.wrong_names", shape=weights.shape, rows=len(rows), columns=len(columns))
     row_labels, column_labels = ([shown(piece).strip() or "␣" for piece in pieces] for pieces in (rows, columns))
     cell = max(5.0, min(26.0, 900 / max(weights.shape)))
     size = max(5.0, min(13.0, cell * 0.85))
@@ -203,7 +208,7 @@ def curves_svg(
     if log:
         series = {name: [(math.log2(a), math.log2(b)) for a, b in each if a > 0 < b] for name, each in series.items()}
     if not series:
-        raise UsageError("there is no curve to draw", hint="give curves_svg at least one series")
+        raise UsageError("reports.no_curves")
     points = {k: [(float(a), float(b)) for a, b in v if _drawable(a, b)] for k, v in series.items()}
     flat = [point for each in points.values() for point in each] or [(0.0, 0.0), (1.0, 1.0)]
     marks = doubles if log else ticks
@@ -293,10 +298,10 @@ def fit(text: str, width: int) -> str:
     return text + " " * (width - display_width(text))
 
 
-def _checked(weights: np.ndarray, name: str) -> np.ndarray:
+def _check(weights: np.ndarray, array: Message) -> np.ndarray:
     """The weights, clipped to 0..1; anything that is not a weight is refused, so that no NaN is ever drawn."""
     if weights.size and not (np.isfinite(weights).all() and weights.min() > -0.01 and weights.max() < 1.01):
-        raise UsageError(f"{name} has weights that are not between 0 and 1", hint="pass the result of the softmax")
+        raise UsageError("reports.not_weights", array=array)
     clipped: np.ndarray = np.clip(weights, 0.0, 1.0)
     return clipped
 

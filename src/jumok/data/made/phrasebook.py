@@ -174,20 +174,18 @@ def mixed(stream: Iterator[Phrase]) -> Iterator[Phrase]:
 def phrases(split: str, count: int, *, seed: int = 1) -> list[Phrase]:
     """Return `count` distinct sentences of "train", "validation" or "test"."""
     if split not in SPLITS:
-        raise UnknownName("split of the phrasebook", split, SPLITS)
+        raise UnknownName("made.unknown_phrasebook_split", split, SPLITS)
     _check(count)
     endless = stream(split, seed)
     found = list(islice(endless if split == "train" else mixed(endless), count))
     if len(found) < count:
-        raise UsageError(
-            f"the phrasebook has no {count:,} sentences for {split}", hint=f"ask for {len(found):,} or fewer"
-        )
+        raise UsageError("made.too_many_sentences", count=count, split=split, available=len(found))
     return found
 
 
 def _check(count: int) -> None:
     if count < 0:
-        raise UsageError(f"cannot give {count} sentences", hint="ask for 0 or more")
+        raise UsageError("made.negative_sentences", count=count)
 
 
 # ---------------------------------------------------------------- particles
@@ -251,7 +249,7 @@ def _after() -> dict[str, frozenset[str]]:
 def particle_fits(stem: str, particle: str) -> bool:
     """Tell whether the particle agrees with the final sound of its stem: 사과를, 책을, 서울로."""
     if particle not in _after():
-        raise UnknownName("particle", particle, _after())
+        raise UnknownName("made.unknown_particle", particle, _after())
     final = tail(stem)
     if not final:  # digits or letters: only what never changes is sure
         return len(_after()[particle]) == 3
@@ -298,7 +296,7 @@ ALPHABET = "abcdefghij"
 def task(name: str, count: int, *, seed: int = 1) -> list[tuple[str, str]]:
     """Return `count` pairs of 4 to 10 symbols, copied, reversed or sorted: tasks that are learnt in seconds."""
     if name not in TASKS:
-        raise UnknownName("task", name, TASKS)
+        raise UnknownName("made.unknown_task", name, TASKS)
     _check(count)
     random = Random(f"task/{name}/{seed}")
     drawn = (random.choices(ALPHABET, k=random.randint(4, 10)) for _ in range(count))

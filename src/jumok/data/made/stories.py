@@ -396,9 +396,9 @@ def story(task: int, number: int, *, seed: int, split: str) -> Story:
 def stories(task: int, count: int, *, seed: int, split: str) -> Iterator[Story]:
     """The first `count` stories of a task, for "train", "validation" or "test"."""
     if task not in TASKS:
-        raise UnknownName("task of stories", str(task), [str(one) for one in TASKS])
+        raise UnknownName("made.unknown_story_task", str(task), map(str, TASKS))
     if split not in SPLITS:
-        raise UnknownName("split of stories", split, SPLITS)
+        raise UnknownName("made.unknown_story_split", split, SPLITS)
     if count < 0:
-        raise UsageError(f"cannot give {count} stories", hint="ask for 0 or more")
+        raise UsageError("made.negative_stories", count=count)
     return (story(task, number, seed=seed, split=split) for number in range(count))

@@ -30,7 +30,7 @@ DISTANCES = tuple(range(-64, 65))
 def table_of(kind: str, seed: int) -> Tensor:
     """Vectors of positions 0, 1, … (T, D) in double: `sinusoidal`, or `random` ones of the same length on average."""
     if kind not in ("sinusoidal", "random"):
-        raise UnknownName("table of positions", kind, ["sinusoidal", "random"])
+        raise UnknownName("lab.unknown_position_table", kind, ["sinusoidal", "random"])
     count = PLACES + max(OFFSETS)
     if kind == "sinusoidal":
         angles = torch.arange(count, dtype=torch.float64)[:, None] * frequencies()

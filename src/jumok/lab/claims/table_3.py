@@ -149,7 +149,7 @@ def chosen(rows: str | Sequence[str], scale: str) -> list[str]:
         return list(ORDER)
     for name in named:
         if name not in ORDER:
-            raise UnknownName("row of table 3", name, [*ORDER, "all", "found"], where="in --set rows")
+            raise UnknownName("lab.unknown_row", name, [*ORDER, "all", "found"])
     return [name for name in ORDER if name in {*named, "base"}]
 
 
@@ -197,7 +197,7 @@ def measure(
 ) -> dict[str, Any]:
     """`rows`: all, some ("base,C-n2"), or found (what is there already).  Not `changed`: every row is base in truth."""
     if updates < 0 or sentences < 1:
-        raise UsageError("a budget is a number above 0", where="in --set", hint="try: --set updates=1500")
+        raise UsageError("lab.bad_budget", updates=updates, sentences=sentences)
     budget = updates or BUDGETS.get(lab.scale.name) or lab.steps(BUDGETS["quick"])
     asked, train = chosen(rows, lab.scale.name), rows not in ("found", ["found"])
     found: dict[str, Any] = {}

@@ -39,10 +39,11 @@ class Brackets:
         self.deepest, self.in_turn = deepest, in_turn
         if in_turn and len(self.words) < len(words):
             missing = next(name for name in words if name not in numbers)
-            raise UsageError(f"this vocabulary has no symbol {missing!r}", hint="try: longer sentences in training")
-        if not self.words or not self.opening:
-            what = "no symbols for words" if not self.words else "no pair of brackets such as (S and )S"
-            raise UsageError(f"this vocabulary has {what}", hint="try: vocabulary.kind=word, vocabulary.joint=false")
+            raise UsageError("lab.missing_symbol", symbol=missing)
+        if not self.words:
+            raise UsageError("lab.no_word_symbols")
+        if not self.opening:
+            raise UsageError("lab.no_bracket_symbols")
         size = len(surfaces)
         self.change = torch.zeros(size, dtype=torch.long)  # (V,) of the depth
         self.closing = torch.full((size,), -1)  # (V,) what closes a symbol that opens
@@ -59,8 +60,7 @@ class Brackets:
         """Sentence b is a tree over words[b] words, said in at most limits[b] symbols."""
         for count, limit in zip(words, limits, strict=True):
             if not 1 <= count <= limit - 3:
-                what = f"a tree over {count} words does not fit into {limit} symbols"
-                raise UsageError(what, where="in extra_length", hint="try: extra_length=300")
+                raise UsageError("lab.tree_too_long", words=count, symbols=limit)
         total, most = torch.tensor(list(words)), torch.tensor(list(limits))
         opens, symbols = torch.tensor(list(self.opening)), torch.tensor(self.words)
 

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Literal
 
 from jumok.errors import DataError, UsageError
+from jumok.messages import Message
 from jumok.text.lines import read_lines
 
 TOP, TRACE, WORD = "TOP", "-NONE-", "XX"
@@ -35,7 +36,6 @@ ALIKE = {"PRT": "ADVP"}
 PLACES = 64
 Naming = Literal["same", "tags", "places"]
 DEEPEST = 200  # brackets in each other; real trees have some 30
-HINT = "try: a tree on one line, such as ((S (NP (PRP It)) (VP (VBZ works))))"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,54 +66,62 @@ class Tree:
 def read(path: str | Path) -> Iterator[Tree]:
     """The trees of a file, one a line, as they stand there; one that is no tree is a DataError that says where."""
     for number, line in enumerate(read_lines(path), start=1):
-        yield parse(line, where=f"{path}, line {number}")
+        yield parse(line, position=Message("lab.line_of_file", {"file": path, "line": number}))
 
 
-def parse(text: str, *, where: str = "") -> Tree:
+def parse(text: str, *, position: Message | str = "") -> Tree:
     """The tree that a line of brackets is, with a root TOP whether or not the line has an outer bracket."""
 
-    def wrong(what: str) -> DataError:
-        return DataError(f"not a bracketed tree: {what}", where=where, hint=HINT)
+    def wrong(reason: Message) -> DataError:
+        return DataError("lab.not_a_tree", reason=reason, position=position)
 
     open_: list[list[str | Tree | Leaf]] = []
     whole: Tree | Leaf | None = None
     for token in re.findall(r"[()]|[^\s()]+", text):
         if whole is not None:
-            raise wrong(f"{token!r} follows the last bracket")
+            raise wrong(Message("lab.after_last_bracket", {"symbol": token}))
         if token == "(":
             open_.append([])
             if len(open_) > DEEPEST:
-                raise wrong(f"more than {DEEPEST} brackets in each other")
+                raise wrong(Message("lab.too_deep", {"deepest": DEEPEST}))
         elif not open_:
-            raise wrong(f"{token!r} stands outside of all brackets")
+            raise wrong(Message("lab.outside_brackets", {"symbol": token}))
         elif token != ")":
             open_[-1].append(token)
         else:
             try:
-                node = _closed(open_.pop(), outer=not open_)
-            except ValueError as error:
-                raise wrong(str(error)) from None
+                node = _build(open_.pop(), outer=not open_)
+            except _NotANode as error:
+                raise wrong(error.reason) from None
             if open_:
                 open_[-1].append(node)
             else:
                 whole = node
     if whole is None:
-        raise wrong(f"{len(open_)} brackets are never closed" if open_ else "there is nothing")
+        raise wrong(_unfinished(len(open_)))
     return whole if isinstance(whole, Tree) and whole.label == TOP else Tree(TOP, (whole,))
 
 
-def _closed(items: list[str | Tree | Leaf], *, outer: bool) -> Tree | Leaf:
-    """What a bracket with these items is; a ValueError says why it is nothing."""
+class _NotANode(Exception):
+    """A bracket whose content is neither a phrase nor a word."""
+
+    def __init__(self, reason: Message) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+def _build(items: list[str | Tree | Leaf], *, outer: bool) -> Tree | Leaf:
+    """The node of a bracket with these items; `_NotANode` gives the reason where there is none."""
     label, inner = (str(items[0]), items[1:]) if items and isinstance(items[0], str) else ("", items)
     phrases = tuple(one for one in inner if not isinstance(one, str))
     if not inner:
-        raise ValueError(f"a bracket {label!r} holds nothing")
+        raise _NotANode(Message("lab.nothing_in_bracket", {"label": label}))
     if not label and not outer:
-        raise ValueError("a bracket inside has no label")
+        raise _NotANode(Message("lab.no_label"))
     if len(phrases) == len(inner):
         return Tree(label or TOP, phrases)
     if len(inner) > 1:
-        raise ValueError(f"a bracket {label!r} holds a word and something else")
+        raise _NotANode(Message("lab.word_and_more", {"label": label}))
     return Leaf(label, str(inner[0]))
 
 
@@ -142,6 +150,11 @@ def leaves(tree: Tree) -> list[Leaf]:
     return [
         one for child in tree.children for one in (leaves(child) if isinstance(child, Tree) else [child])
     ]  # fmt: skip
+
+
+def _unfinished(brackets: int) -> Message:
+    """Why a text that ended with so many open brackets is not a tree."""
+    return Message("lab.unclosed_brackets", {"brackets": brackets}) if brackets else Message("lab.no_brackets")
 
 
 # ------------------------------------------------------------------------------------------ trees to symbols and back
@@ -179,27 +192,27 @@ def _symbols(node: Tree | Leaf, words: Iterator[str]) -> Iterator[str]:
 def restore(symbols: str, words: Sequence[Leaf]) -> Tree:
     """The tree that symbols and the words of the sentence are together; a DataError where they are none."""
 
-    def wrong(what: str) -> DataError:
-        return DataError(f"these symbols are no tree: {what}", where=f"in {symbols[:200]}")
+    def wrong(reason: Message) -> DataError:
+        return DataError("lab.symbols_not_a_tree", reason=reason, symbols=symbols[:200])
 
     open_: list[tuple[str, list[Tree | Leaf]]] = []
     whole: Tree | None = None
     waiting = iter(words)
     for symbol in symbols.split():
         if whole is not None:
-            raise wrong(f"{symbol!r} follows the last bracket")
+            raise wrong(Message("lab.after_last_bracket", {"symbol": symbol}))
         if symbol.startswith("(") and len(symbol) > 1:
             open_.append((symbol[1:], []))
             if len(open_) > DEEPEST:
-                raise wrong(f"more than {DEEPEST} brackets in each other")
+                raise wrong(Message("lab.too_deep", {"deepest": DEEPEST}))
         elif not open_:
-            raise wrong(f"{symbol!r} stands outside of all brackets")
+            raise wrong(Message("lab.outside_brackets", {"symbol": symbol}))
         elif symbol.startswith(")") and len(symbol) > 1:
             label, children = open_.pop()
             if label != symbol[1:]:
-                raise wrong(f"{symbol!r} closes a {label!r}")
+                raise wrong(Message("lab.wrong_label", {"symbol": symbol, "label": label}))
             if not children:
-                raise wrong(f"a phrase {label!r} is empty")
+                raise wrong(Message("lab.empty_phrase", {"label": label}))
             made = Tree(label, tuple(children))
             if open_:
                 open_[-1][1].append(made)
@@ -208,11 +221,11 @@ def restore(symbols: str, words: Sequence[Leaf]) -> Tree:
         elif (word := next(waiting, None)) is not None:
             open_[-1][1].append(word)
         else:
-            raise wrong(f"it has more words than the sentence, which has {len(words)}")
+            raise wrong(Message("lab.too_many_words", {"words": len(words)}))
     if whole is None:
-        raise wrong(f"{len(open_)} brackets are never closed" if open_ else "there is nothing")
+        raise wrong(_unfinished(len(open_)))
     if (missing := len(list(waiting))) > 0:
-        raise wrong(f"{missing} of {len(words)} words are missing")
+        raise wrong(Message("lab.missing_words", {"missing": missing, "words": len(words)}))
     return whole if whole.label == TOP else Tree(TOP, (whole,))
 
 
@@ -279,7 +292,7 @@ def compare(gold: Sequence[Tree], found: Sequence[Tree | None]) -> Bracketing:
         if not (words := counted(true)):
             continue
         if tree is not None and counted(tree) != words:
-            raise UsageError("two trees have different words", where=f"{' '.join(counted(tree))} / {' '.join(words)}")
+            raise UsageError("lab.different_words", output=" ".join(counted(tree)), reference=" ".join(words))
         one, other = spans(true), Counter() if tree is None else spans(tree)
         both = (one & other).total()
         matched, wanted, given = matched + both, wanted + one.total(), given + other.total()

@@ -16,7 +16,7 @@ from jumok.lab.claim import VERDICTS, Finding, lines
 from jumok.lab.conduct import collect, find, publish, report, write
 from jumok.lab.laboratory import Lab
 from jumok.lab.wording import LANGUAGES, Words
-from jumok.reports.attention import fit
+from jumok.reports.drawing import fit
 
 
 def listing(language: str) -> list[str]:

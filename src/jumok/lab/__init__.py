@@ -1,13 +1,13 @@
-"""The lab: every claim of the paper and of the notes is a command.
+"""The lab: every claim of the paper and of the notes can be tested with one command.
 
-    jumok lab                      what there is
-    jumok lab mask                 try one: numbers, a verdict, a picture, a page
-    jumok lab all --out report     all of them and an index
+    jumok lab                      list all claims
+    jumok lab mask                 test one: numbers, a verdict, pictures, a page
+    jumok lab all --out report     test all of them and write an index
 
 Level 9.  Read first: claim.py.
 
-A claim is one file in claims/: `CLAIM` says what is claimed and has the functions that measure, judge and draw it
-(claim.py).  This table is all that knows their names; a claim's file is loaded when it is asked for.
+A claim is one file in claims/: `CLAIM` holds its texts and the functions that measure, check and draw it (claim.py).
+This table alone knows their names; the file of a claim is imported when it is needed.
 """
 
 from importlib import import_module

@@ -17,7 +17,16 @@ from bench.peers.task import Task
 from jumok import machine
 from jumok.bench import train
 from jumok.bench.flops import training_flops
-from jumok.bench.measure import REFERENCE, Reading, Update, Watch, Work, beside, read_clocks, scaled
+from jumok.bench.measure import (
+    REFERENCE,
+    Reading,
+    Update,
+    Watch,
+    Work,
+    describe_context,
+    read_clocks,
+    scale_to_reference,
+)
 from jumok.config import presets
 from jumok.errors import UsageError
 from jumok.kernels import library
@@ -77,8 +86,8 @@ def test_the_rate_of_matrix_products_is_given_for_every_shape():
 
 
 def test_a_rate_on_a_machine_of_the_reference_speed_stays_and_one_on_half_of_it_doubles():
-    assert scaled(5_000, REFERENCE) == 5_000
-    assert scaled(5_000, REFERENCE / 2) == 10_000
+    assert scale_to_reference(5_000, REFERENCE) == 5_000
+    assert scale_to_reference(5_000, REFERENCE / 2) == 10_000
 
 
 # ------------------------------------------------------------------------------------------ the watch
@@ -139,10 +148,10 @@ def test_what_is_measured_between_updates_is_part_of_none():
 
 def test_tokens_are_scaled_by_the_speed_of_the_machine_meanwhile():
     made, rates = watch([0.0] * 4), {"a": 2 * REFERENCE, "b": REFERENCE}
-    figures = beside(made, rates, 0, threads=1, meanwhile=[REFERENCE / 2, REFERENCE / 2, 9.0])
+    figures = describe_context(made, rates, 0, threads=1, meanwhile=[REFERENCE / 2, REFERENCE / 2, 9.0])
     assert figures["target_tokens_per_second_at_reference"] == pytest.approx(200)
     assert figures["target_tokens_per_second_at_reference_best"] == pytest.approx(50)
-    assert beside(made, rates, 0, threads=1)["target_tokens_per_second_at_reference"] == pytest.approx(50)
+    assert describe_context(made, rates, 0, threads=1)["target_tokens_per_second_at_reference"] == pytest.approx(50)
 
 
 def test_where_nobody_counts_other_processes_every_update_is_clean():

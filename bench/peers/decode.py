@@ -18,8 +18,19 @@ from pathlib import Path
 from typing import Any
 
 from bench.places import ROOT, Absent, environment, peer_python, peers, say
-from jumok.bench.decode import USUAL, Contender, at_least_one, cells, check_beams, contest, notes, ours, ratio, test_set
-from jumok.bench.measure import named
+from jumok.bench.decode import (
+    USUAL,
+    Contender,
+    cells,
+    check_beams,
+    contest,
+    notes,
+    own_contenders,
+    ratio,
+    require_positive,
+    test_set,
+)
+from jumok.bench.measure import file_name
 from jumok.cli.terminal import numbers
 from jumok.errors import JumokError
 
@@ -132,10 +143,10 @@ def main(arguments: list[str] | None = None) -> int:
     given = options(arguments)
     try:
         pairs = test_set(given.source, given.target, given.sentences)
-        beams, rounds = check_beams(numbers(given.beams, "beams")), at_least_one("rounds", given.rounds)
+        beams, rounds = check_beams(numbers(given.beams, "beams")), require_positive("rounds", given.rounds)
         with tempfile.TemporaryDirectory(prefix="jumok-decode-") as folder:
             arena = Arena(given.model, Path(folder), peers(given.folder), given.threads)
-            contenders = ours(given.model, given.engines.split(","), arena.environment)
+            contenders = own_contenders(given.model, given.engines.split(","), arena.environment)
             contenders += present(arena, given.peers.split(","))
             figures = contest(contenders, pairs, beams=beams, rounds=rounds, say=say)
     except JumokError as error:
@@ -143,7 +154,11 @@ def main(arguments: list[str] | None = None) -> int:
         return error.code
     if not figures["systems"]:
         return 1
-    figures |= {"model": given.name or named(given.model), "source": named(given.source), "target": named(given.target)}
+    figures |= {
+        "model": given.name or file_name(given.model),
+        "source": file_name(given.source),
+        "target": file_name(given.target),
+    }
     lines = report(figures)
     write(Path(given.out) / f"decode-{figures['model']}", figures, lines)
     print("\n".join(lines))

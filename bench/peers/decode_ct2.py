@@ -15,7 +15,7 @@ from pathlib import Path
 import ctranslate2
 import sentencepiece
 
-from jumok.bench.worker import System, serve, timed
+from jumok.bench.worker import System, serve, time_call
 from jumok.machine import cores
 
 SIZES = (512, 1024, 2048)  # tokens of a batch
@@ -89,8 +89,8 @@ class CTranslate2(System):
         """
         best, least = known[0], float("inf")
         for settings in known if len(known) > 1 else ():
-            if timed(self.run, batches[0][:TASTE], beam, settings)[0] < least:
-                seconds = sum(timed(self.run, batch, beam, settings)[0] for batch in batches)
+            if time_call(self.run, batches[0][:TASTE], beam, settings)[0] < least:
+                seconds = sum(time_call(self.run, batch, beam, settings)[0] for batch in batches)
                 best, least = (settings, seconds) if seconds < least else (best, least)
         return best
 

@@ -18,7 +18,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.hooks import RemovableHandle
 
 from bench.peers.task import Task
-from jumok.bench.measure import SQUARES, Watch, Work, beside
+from jumok.bench.measure import SQUARES, Watch, Work, describe_context
 from jumok.machine import peak_memory, sgemm
 
 
@@ -44,7 +44,7 @@ class Recorder:
             "torch": torch.__version__,
             "parameters": self.parameters,
             **figures,
-            **beside(self.watch, sgemm(SQUARES), memory, threads=torch.get_num_threads()),
+            **describe_context(self.watch, sgemm(SQUARES), memory, threads=torch.get_num_threads()),
         }
 
     def finish(self) -> None:

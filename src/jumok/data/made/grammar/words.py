@@ -11,12 +11,12 @@ from typing import Literal, cast
 
 from jumok.data.made.grammar.endings import Stem
 
-Aspect = Literal["action", "moment", "change", "state", "loss"]  # which tenses a verb bears
+Aspect = Literal["action", "moment", "change", "state", "loss"]  # which tenses a verb allows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Noun:
-    """A thing.  `plural` is "" for what is not counted; `measure` is the English unit (cup), `unit` the Korean one."""
+    """A noun.  `plural` is "" if it is not counted; `measure` is the English unit (cup), `unit` the Korean one."""
 
     english: str
     plural: str
@@ -28,7 +28,7 @@ class Noun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Place:
-    """Somewhere: "at the library" 도서관에서, "to the library" 도서관에."""
+    """A place: "at the library" 도서관에서, "to the library" 도서관에."""
 
     english: str
     korean: str
@@ -47,12 +47,12 @@ class Verb:
     stem: Stem
     honorific: str
     aspect: Aspect
-    splits: bool  # a noun with 하다: 안 and 못 cannot stand before it
+    splits: bool  # a noun with 하다, which 안 and 못 cannot precede
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Adjective:
-    """`more` is the comparative; `short` tells whether 안 may stand before it."""
+    """`more` is the comparative; `short` tells whether 안 may precede it."""
 
     english: str
     more: str
@@ -247,13 +247,13 @@ BUILDINGS = tuple(place for place in PLACES.values() if place.at.split()[1] == "
 INDOORS = places("library restaurant cafe office bank bookstore gym theater post_office bakery")
 
 
-def tagged(*tags: str) -> tuple[Noun, ...]:
+def with_tags(*tags: str) -> tuple[Noun, ...]:
     """Return the nouns that carry any of these tags, in the order of the table."""
     return tuple(noun for noun in NOUNS if not set(tags).isdisjoint(noun.tags))
 
 
 def noun(english: str) -> Noun:
-    """Return the noun called so."""
+    """Return the noun with this English name."""
     return next(each for each in NOUNS if each.english == english)
 
 

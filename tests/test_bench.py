@@ -11,7 +11,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.optim.optimizer import Optimizer
 from torch.utils.flop_counter import FlopCounterMode
 
-from bench import places, quality
+from bench import places, quality, quality_systems
 from bench.peers import compare, recorder
 from bench.peers.task import Task
 from jumok import machine
@@ -121,7 +121,7 @@ def test_each_disturbed_update_is_made_up_for_by_another():
     assert len(made.updates) == 6
     assert made.figures()["updates"] == 4
     assert made.figures()["dirty_updates"] == 2
-    assert not any(update.others for update in made.counted)
+    assert not any(update.others for update in made.sample)
 
 
 def test_a_machine_that_is_never_idle_ends_the_run_too_and_the_figures_say_so():
@@ -271,7 +271,7 @@ def test_a_number_of_updates_that_cannot_be_is_refused(options):
 
 
 def test_a_peer_that_is_not_installed_is_said_so_and_how_to_get_it(tmp_path, capsys):
-    assert compare.present(tmp_path, ["onmt", "marian"]) == []
+    assert compare.installed(tmp_path, ["onmt", "marian"]) == []
     complaint = capsys.readouterr().err
     assert "onmt is not installed" in complaint
     assert "bench/peers/setup" in complaint
@@ -360,7 +360,7 @@ def test_a_watched_trainer_is_credited_with_the_tokens_it_predicts(task, monkeyp
 
 def test_only_the_time_that_a_training_ran_counts(tmp_path):
     (tmp_path / "sessions.json").write_text("[[100.0, 160.0], [1000.0, 1030.0]]")
-    sessions = quality.Sessions(tmp_path / "sessions.json")
+    sessions = quality_systems.Sessions(tmp_path / "sessions.json")
     assert sessions.seconds == 90.0
     assert [sessions.at(moment) for moment in (130.0, 500.0, 1_010.0, 2_000.0)] == [30.0, 60.0, 70.0, 90.0]
     sessions.rewind(150.0)  # the last checkpoint: what came after is lost and done again
@@ -369,4 +369,4 @@ def test_only_the_time_that_a_training_ran_counts(tmp_path):
 
 def test_the_time_to_a_score_is_that_of_the_first_validation_that_reached_it():
     curve = [quality.Point(1.0, 10, 12.0), quality.Point(2.0, 20, 31.0), quality.Point(3.0, 30, 30.5)]
-    assert [quality.reached(curve, bleu) for bleu in (10, 30, 35)] == [1.0, 2.0, None]
+    assert [quality.minutes_until(curve, bleu) for bleu in (10, 30, 35)] == [1.0, 2.0, None]

@@ -354,7 +354,7 @@ def test_the_fastest_settings_are_kept_and_hopeless_ones_only_tasted(monkeypatch
 
     monkeypatch.setattr(decode_ct2, "time_call", clock)
     engine = object.__new__(decode_ct2.CTranslate2)
-    assert engine.fastest([["x"] * 24], 1, [(2, 1, 1), (1, 1, 1), (20, 1, 1)]) == (1, 1, 1)
+    assert engine.choose_fastest([["x"] * 24], 1, [(2, 1, 1), (1, 1, 1), (20, 1, 1)]) == (1, 1, 1)
     assert seen == [(2, 8), (2, 24), (1, 8), (1, 24), (20, 8)]
 
 

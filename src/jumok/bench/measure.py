@@ -127,35 +127,35 @@ class Watch:
         return len(self.clean) < self.wanted / 2
 
     @property
-    def counted(self) -> list[Update]:
+    def sample(self) -> list[Update]:
         """The updates behind the figures: the clean ones, or all if few are clean."""
         return self.timed if self.contended else self.clean[: self.wanted]
 
     def figures(self) -> dict[str, Any]:
         """Every figure that depends on time."""
-        counted = self.counted
-        if not counted:
+        sample = self.sample
+        if not sample:
             raise ValueError("no update was timed")
-        seconds = sum(update.seconds for update in counted)
+        seconds = sum(update.seconds for update in sample)
         source, target, grid, sentences = (
-            sum(getattr(update.work, name) for update in counted) for name in ("source", "target", "grid", "sentences")
+            sum(getattr(update.work, name) for update in sample) for name in ("source", "target", "grid", "sentences")
         )
         return {
-            "updates": len(counted),
+            "updates": len(sample),
             "warmup_updates": self.warmup,
             "dirty_updates": len(self.timed) - len(self.clean),
             "contended": self.contended,
             "target_tokens_per_second": target / seconds,
-            "target_tokens_per_second_median": statistics.median(u.work.target / u.seconds for u in counted),
+            "target_tokens_per_second_median": statistics.median(u.work.target / u.seconds for u in sample),
             "source_tokens_per_second": source / seconds,
-            "seconds_per_update": seconds / len(counted),
-            "seconds_per_update_median": statistics.median(update.seconds for update in counted),
-            "target_tokens_per_update": target / len(counted),
-            "source_tokens_per_update": source / len(counted),
-            "sentences_per_update": sentences / len(counted),
+            "seconds_per_update": seconds / len(sample),
+            "seconds_per_update_median": statistics.median(update.seconds for update in sample),
+            "target_tokens_per_update": target / len(sample),
+            "source_tokens_per_update": source / len(sample),
+            "sentences_per_update": sentences / len(sample),
             "padding": 1.0 - (source + target) / grid,
-            "user_seconds": sum(update.user for update in counted),
-            "system_seconds": sum(update.system for update in counted),
+            "user_seconds": sum(update.user for update in sample),
+            "system_seconds": sum(update.system for update in sample),
             "wall_seconds": seconds,
         }
 

@@ -208,7 +208,7 @@ def describe(meter: Meter, rates: Mapping[str, float], memory: int) -> dict[str,
     """A line of results; it has names of files, never of folders."""
     watch, recipe = meter.watch, meter.trainee.recipe
     figures = watch.figures()
-    operations = sum(update.work.flops for update in watch.counted)
+    operations = sum(update.work.flops for update in watch.sample)
     first, last = watch.losses() or (0.0, 0.0)
     data, model = recipe.data, transformer(recipe.model, COUNT)
     others = describe_context(

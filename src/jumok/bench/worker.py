@@ -34,6 +34,10 @@ from jumok.machine import peak_memory
 WARM = 5  # single sentences before the clock counts
 
 
+class Unavailable(Exception):
+    """A system that cannot be measured; the message is one line with the reason."""
+
+
 class System(ABC):
     """A translation system."""
 
@@ -103,7 +107,7 @@ def serve(make: Callable[[], System]) -> None:
 
     try:
         system = make()
-    except (JumokError, ImportError) as error:
+    except (JumokError, Unavailable, ImportError) as error:
         say({"skipped": error.what if isinstance(error, JumokError) else str(error).split("\n")[0]})
         return
     say({"ready": True, "version": system.version, "once": list(system.once)})

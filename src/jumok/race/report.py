@@ -92,7 +92,10 @@ def learning_curves(rows: Rows) -> list[str]:
 
 def lengths(rows: Rows) -> list[str]:
     """Time by length of the sentence on logarithmic scales, where a straight line is a power."""
-    marks = {"training_us": "training: µs a target token", "translating_ms": "translating: ms a token, four sentences"}
+    marks = {
+        "training_us": "training: µs per target token",
+        "translating_ms": "translating: ms per token, four sentences",
+    }
     pictures = []
     for name, title in marks.items():
         series = {row["name"]: [(point["length"], point[name]) for point in row["growth"]] for row in rows}

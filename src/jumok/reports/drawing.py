@@ -1,4 +1,4 @@
-"""What all drawings share: colours, fonts, widths of text, round numbers for axes, the frame of an SVG file."""
+"""Shared parts of all drawings: colours, fonts, widths of text, round numbers for axes, the frame of an SVG file."""
 
 import html
 import math

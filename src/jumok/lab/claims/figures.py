@@ -90,7 +90,7 @@ def sentences(lab: Lab) -> list[Sentence]:
 
 
 def exchange_grammar(given: Sequence[Sentence]) -> list[Sentence]:
-    """Give every sentence the grammar of another one of the same length, so that whatever is found is chance."""
+    """Give every sentence the grammar of another one of the same length, so that all findings are due to chance."""
     alike: dict[int, list[int]] = {}
     for row, sentence in enumerate(given):
         alike.setdefault(len(sentence.words), []).append(row)

@@ -484,7 +484,7 @@ def test_any_particle_turned_into_its_twin_is_an_error():
 def test_no_word_that_bears_particles_is_another_one_with_a_particle():
     ambiguous = [stem for stem in phrasebook.stems() for cut in range(1, len(stem))
                  if stem[:cut] in phrasebook.stems() and stem[cut:] in phrasebook._after()]  # fmt: skip
-    names = {name + "이" for _, name in phrasebook.words.NAMES}
+    names = {name + "이" for _, name in phrasebook.people.NAMES}
     assert set(ambiguous) <= names | {"제주도"}
 
 

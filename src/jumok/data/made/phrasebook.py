@@ -20,7 +20,7 @@ from hashlib import blake2b
 from itertools import accumulate, islice
 from random import Random
 
-from jumok.data.made.grammar import actions, appeals, frames, occasions, questions, states, words
+from jumok.data.made.grammar import actions, appeals, frames, numerals, occasions, people, questions, states, words
 from jumok.data.made.grammar.draft import Draft, Talk
 from jumok.data.made.grammar.endings import COPULAS, PARTICLES, copula_forms, pick, tail
 from jumok.data.made.grammar.nouns import ADJECTIVES_OF, a_call
@@ -201,16 +201,16 @@ def stems() -> frozenset[str]:
     collected = [noun.korean for noun in words.NOUNS] + [noun.unit for noun in words.NOUNS if noun.unit]
     collected += [place.korean for place in words.PLACES.values()]
     collected += [korean for _, korean in frames.TOOLS.values()]
-    people = (*words.NAMES, *words.RELATIVES, *words.ELDERS, *words.CROWDS, *words.JOBS)
-    collected += [korean for _, korean in (*people, *words.EVENTS, *words.WEEKDAYS)]
-    collected += [korean + pick(korean, ("", "이")) for _, korean in words.NAMES]
+    everyone = (*people.NAMES, *people.RELATIVES, *people.ELDERS, *people.CROWDS, *people.JOBS)
+    collected += [korean for _, korean in (*everyone, *numerals.EVENTS, *numerals.WEEKDAYS)]
+    collected += [korean + pick(korean, ("", "이")) for _, korean in people.NAMES]
     adverbials = (
-        *words.NEAR_PAST,
-        *words.FAR_PAST,
-        *words.NEAR_FUTURE,
-        *words.FAR_FUTURE,
-        *words.HABITS,
-        *words.DAY_PARTS,
+        *numerals.NEAR_PAST,
+        *numerals.FAR_PAST,
+        *numerals.NEAR_FUTURE,
+        *numerals.FAR_FUTURE,
+        *numerals.HABITS,
+        *numerals.DAY_PARTS,
     )
     collected += [word.partition("/")[0] for _, korean in adverbials for word in korean.split() if "/" in word]
     collected += [spot for _, spot, _ in words.SPOTS]
@@ -227,9 +227,9 @@ def bearers(particle: str) -> frozenset[str]:
     """The words that take this particle: 주세요 is not a copula after 주, and 달아 does not address the moon."""
     bearing: list[str] = []
     if particle in CALLS:
-        bearing += [korean for _, korean in words.NAMES]
+        bearing += [korean for _, korean in people.NAMES]
     if any(particle in copula_forms(ending) for ending in COPULAS.values()):
-        bearing += [korean for _, korean in (*words.JOBS, *words.WEEKDAYS)]
+        bearing += [korean for _, korean in (*people.JOBS, *numerals.WEEKDAYS)]
         bearing += NAMED
     if particle not in CALLS and any(particle in forms for forms in PARTICLES.values()):
         bearing += stems()

@@ -11,7 +11,7 @@ import numpy as np
 
 from jumok.data.made import phrasebook
 from jumok.data.made.grammar.draft import Draft
-from jumok.data.made.grammar.words import NAMES
+from jumok.data.made.grammar.people import NAMES
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
 from jumok.lab.looking import all_heads, constituents, drafts, encoder_by_words, to_lists, untrain, views

@@ -1,7 +1,8 @@
 """The grammar of the phrasebook.  Each file imports only those before it:
 
 endings      Korean particles and conjugation
-words        nouns, places, verbs, adjectives, people, numbers, times
+words        nouns, places, verbs, adjectives
+people       names, relatives, titles, jobs      numerals   numbers, prices, days, times, events
 frames       which words fit which verb
 draft        a sentence under construction, its two languages linked by bits
 predicates   tense, mood, negation and respect in both languages

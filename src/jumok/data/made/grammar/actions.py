@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
 
-from jumok.data.made.grammar import words
+from jumok.data.made.grammar import people
 from jumok.data.made.grammar.draft import (
     ASKED,
     COMPANY,
@@ -319,7 +319,7 @@ def become(talk: Talk, draft: Draft) -> None:
     negation: Negation = "short" if mood == "want" and talk.chance(0.2) else ""
     manner = Manner(talk.level, False, person.honoured, person.number == "third")
     _, rest, korean = verb_group(VERBS["become 되다"], mood, negation, person.number, False, manner)
-    english, name = talk.choose(words.JOBS)
+    english, name = talk.choose(people.JOBS)
     draft.both(person.part, SUBJECT, "topic")
     draft.say((*rest,), VERB)
     draft.say(((f"{article(english)} {english}", 1),), OBJECT)

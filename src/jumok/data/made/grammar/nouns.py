@@ -6,7 +6,7 @@ Not here  times (times.py), verbs (predicates.py).
 
 from functools import cache
 
-from jumok.data.made.grammar import words
+from jumok.data.made.grammar import numerals, people, words
 from jumok.data.made.grammar.draft import (
     CALL,
     COUNT,
@@ -41,17 +41,17 @@ def my(level: Level) -> str:
 def person(kind: str, index: int, level: Level) -> Person:
     """Return one of the people of the phrasebook."""
     if kind == "name":
-        return Person(_name(*words.NAMES[index], level), "third")
+        return Person(_name(*people.NAMES[index], level), "third")
     if kind == "relative":
-        english, korean = words.RELATIVES[index]
+        english, korean = people.RELATIVES[index]
         part = Part((("my", OWNER), (english, NOUN)), ((my(level), "", OWNER), (korean, "", NOUN)), english)
         return Person(part, "third")
     if kind == "elder":
-        english, korean = words.ELDERS[index]
+        english, korean = people.ELDERS[index]
         our = "우리" if level == "plain" else "저희"
         part = Part((("my", OWNER), (english, NOUN)), ((our, "", OWNER), (korean, "", NOUN)), english)
         return Person(part, "third", honoured=True)
-    english, korean = words.CROWDS[index]
+    english, korean = people.CROWDS[index]
     return Person(Part(((english, NOUN),), ((korean, "", NOUN),), english), "plural")
 
 
@@ -65,10 +65,10 @@ def speaker(number: Number, level: Level) -> Person:
 
 
 KINDS = (
-    ("name", len(words.NAMES)),
-    ("relative", len(words.RELATIVES)),
-    ("elder", len(words.ELDERS)),
-    ("crowd", len(words.CROWDS)),
+    ("name", len(people.NAMES)),
+    ("relative", len(people.RELATIVES)),
+    ("elder", len(people.ELDERS)),
+    ("crowd", len(people.CROWDS)),
 )
 
 
@@ -108,12 +108,12 @@ def _caller(talk: Talk) -> Part:
     if talk.level == "plain":
         if talk.chance(0.12):
             return HEY
-        english, korean = talk.choose(words.NAMES)
+        english, korean = talk.choose(people.NAMES)
         talk.taken.append(english)
         return _friend(english, korean)
     if talk.chance(0.25):
         return SIR
-    return _superior(talk.choose(words.TITLES), talk.choose(words.SURNAMES))
+    return _superior(talk.choose(people.TITLES), talk.choose(people.SURNAMES))
 
 
 HEY = Part((("Hey,", 1),), (("야", "", 1),))
@@ -169,13 +169,13 @@ def noun_phrase(noun: Noun, style: str, level: Level, count: int = 0, adjective:
 
 def _count_noun(noun: Noun, count: int) -> Part:
     """사과 세 개, 커피 두 잔: the noun, a native number, the counter."""
-    korean = ((noun.korean, "", NOUN), (words.NATIVE[count - 1], "", COUNT), (noun.unit, "", UNIT))
+    korean = ((noun.korean, "", NOUN), (numerals.NATIVE[count - 1], "", COUNT), (noun.unit, "", UNIT))
     if noun.measure:
-        number = "a" if count == 1 else words.CARDINALS[count - 1]
+        number = "a" if count == 1 else numerals.CARDINALS[count - 1]
         unit = noun.measure if count == 1 else plural(noun.measure)
         return Part(((number, COUNT), (f"{unit} of", UNIT), (noun.english, NOUN)), korean, noun.korean)
     english = noun.english if count == 1 else noun.plural
-    return Part(((words.CARDINALS[count - 1], COUNT | UNIT), (english, NOUN)), korean, noun.korean)
+    return Part(((numerals.CARDINALS[count - 1], COUNT | UNIT), (english, NOUN)), korean, noun.korean)
 
 
 def plural(measure: str) -> str:

@@ -3,7 +3,7 @@
 Not here  the times themselves (times.py).
 """
 
-from jumok.data.made.grammar import words
+from jumok.data.made.grammar import numerals, words
 from jumok.data.made.grammar.draft import (
     AUX,
     MAIN,
@@ -63,7 +63,7 @@ def a_day(talk: Talk, mood: Mood) -> Part:
 def event(talk: Talk, draft: Draft) -> None:
     """The exam is at ten on Monday.  When is the party?"""
     tense, asks = a_tense(talk), talk.chance(0.12)
-    part = the(*talk.choose(words.EVENTS))
+    part = the(*talk.choose(numerals.EVENTS))
     be_form = (("was" if tense == "past" else "is"), MAIN)
     if asks:
         draft.say((("when", MAIN), (be_form[0], AUX)), VERB)

@@ -5,7 +5,7 @@ Not here  the weather and the calendar (occasions.py), what people do (actions.p
 
 from functools import cache
 
-from jumok.data.made.grammar import words
+from jumok.data.made.grammar import numerals, people, words
 from jumok.data.made.grammar.draft import (
     AUX,
     COUNT,
@@ -168,7 +168,7 @@ def job(talk: Talk, draft: Draft) -> None:
     person = an_asked_subject(talk) if asks else known
     if person.number == "plural":
         person = speaker("you", talk.level)
-    english, korean = talk.choose(words.JOBS)
+    english, korean = talk.choose(people.JOBS)
     refusal: Negation = "short" if a_refusal(talk, person, asks) and person.number != "I" else ""
     front, rest = be_group(tense, refusal, person.number, asks)
     rest = (*rest, (f"{article(english)} {english}", MAIN))
@@ -193,9 +193,9 @@ def copula(
 
 
 PRICED = (
-    ((*words.with_tags("fruit", "drink", "level"), words.noun("pencil"), words.noun("sandwich")), words.CHEAP),
-    (tuple(noun for noun in words.with_tags("goods", "furniture") if noun.plural != "="), words.DEAR),
-    (tuple(noun for noun in words.with_tags("machine", "costly") if "level" not in noun.tags), words.DEAREST),
+    ((*words.with_tags("fruit", "drink", "level"), words.noun("pencil"), words.noun("sandwich")), numerals.CHEAP),
+    (tuple(noun for noun in words.with_tags("goods", "furniture") if noun.plural != "="), numerals.DEAR),
+    (tuple(noun for noun in words.with_tags("machine", "costly") if "level" not in noun.tags), numerals.DEAREST),
 )
 
 
@@ -322,7 +322,8 @@ def floor(talk: Talk, draft: Draft) -> None:
     """The cafe is on the third floor: 카페는 삼 층에 있어요."""
     place, n = talk.choose(words.INDOORS), talk.number(0, 9)
     on = Part(
-        (("on the", NOUN), (words.ORDINALS[n], COUNT), ("floor", NOUN)), ((words.SINO[n], "", COUNT), ("층", "", NOUN))
+        (("on the", NOUN), (numerals.ORDINALS[n], COUNT), ("floor", NOUN)),
+        ((numerals.SINO[n], "", COUNT), ("층", "", NOUN)),
     )
     locate(talk, draft, Person(the(place.english, place.korean), "third"), on, "present", asks=talk.chance(0.25))
 

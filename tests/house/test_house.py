@@ -318,6 +318,13 @@ def test_a_false_shape_comment_and_one_that_is_never_reached_are_found(tmp_path)
     assert checker.complaints() == ["f.py:2: y is (3, 2), comment says (A, B)", "f.py:4: never reached"]
 
 
+def test_no_model_asks_which_kind_of_state_it_has():
+    for path in sorted((ROOT / "models").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "isinstance":
+                assert "state" not in ast.unparse(node.args[0]), f"{path.name}:{node.lineno}"
+
+
 # ------------------------------------------------------------------------------------------ sizes and names
 
 

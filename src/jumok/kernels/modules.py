@@ -34,7 +34,6 @@ from jumok.kernels.parts import (
 from jumok.kernels.searching import Marks, RawHypothesis
 from jumok.kernels.training import Whole
 from jumok.models import transformer
-from jumok.models.base import State
 from jumok.nn.attention import CrossAttention, SelfAttention
 from jumok.nn.dropout import Dropout
 from jumok.nn.embedding import Embedding
@@ -104,8 +103,7 @@ class FastTransformer(Fast, transformer.Transformer):
     def start(self, source: Tensor) -> stepping.Steps:  # type: ignore[override]
         return stepping.start(self.packed(), source)
 
-    def step(self, token: Tensor, state: State) -> tuple[Tensor, stepping.Steps]:  # type: ignore[override]
-        assert isinstance(state, stepping.Steps)
+    def step(self, token: Tensor, state: stepping.Steps) -> tuple[Tensor, stepping.Steps]:  # type: ignore[override]
         return state.step(token), state
 
     def search(

@@ -8,7 +8,7 @@ Shapes   B batch · S source · T target · N rows (hypotheses) · D width · V 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 from torch import Tensor
 
@@ -56,8 +56,11 @@ class Seq2Seq(Protocol):
         """Encode (B, S) once; the state has one row per sentence."""
         ...
 
-    def step(self, token: Tensor, state: State) -> tuple[Tensor, State]:
-        """Read one token per row (N,); return the logits of the next (N, V) and the state after it."""
+    def step(self, token: Tensor, state: Any) -> tuple[Tensor, State]:
+        """Read one token per row (N,); return the logits of the next (N, V) and the state after it.
+
+        The state is one that this model's `start`, `step` or `select` returned.
+        """
         ...
 
     def attention(self, source: Tensor, target: Tensor) -> Attention:

@@ -34,7 +34,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from jumok.config.sections import Layers, ModelConfig, Share, Size
-from jumok.models.base import PAD, Attention, State
+from jumok.models.base import PAD, Attention
 from jumok.nn.dropout import Dropout
 from jumok.nn.embedding import draw_table
 from jumok.nn.layers import LayerNorm, Linear
@@ -273,8 +273,7 @@ class ByteNet(nn.Module):
         columns, sentence = self.encode(source), torch.arange(len(source), device=source.device)
         return ByteNetState(columns, sentence, 0, [], sentence.new_empty(0, len(source)))
 
-    def step(self, token: Tensor, state: State) -> tuple[Tensor, ByteNetState]:
-        assert isinstance(state, ByteNetState)
+    def step(self, token: Tensor, state: ByteNetState) -> tuple[Tensor, ByteNetState]:
         x = self.embed(self.target, token)  # (N, D)
         if state.length < state.columns.shape[1]:
             x = x + state.columns[:, state.length].index_select(0, state.sentence)  # (N, D)

@@ -31,7 +31,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from jumok.config.sections import Layers, ModelConfig, Share, Size
-from jumok.models.base import PAD, Attention, State
+from jumok.models.base import PAD, Attention
 from jumok.nn.attention import Mask, attend
 from jumok.nn.cache import Memory, regroup
 from jumok.nn.dropout import Dropout
@@ -362,8 +362,7 @@ class ConvS2S(nn.Module):
         )  # windows are never written to
         return ConvolutionalState(windows, memory, matrices, self.last.matrix(), sentence, 0)
 
-    def step(self, token: Tensor, state: State) -> tuple[Tensor, ConvolutionalState]:
-        assert isinstance(state, ConvolutionalState)
+    def step(self, token: Tensor, state: ConvolutionalState) -> tuple[Tensor, ConvolutionalState]:
         decoder, matrices, windows = self.decoder, state.matrices, []
         words = decoder.embedding(token[:, None], state.position)[:, 0]  # (N, D)
         x = decoder.first(words, matrices.first)  # (N, C)

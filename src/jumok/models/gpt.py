@@ -29,7 +29,7 @@ from torch.nn import functional as F
 
 from jumok.config.sections import Layers, ModelConfig, Share, Size, check_heads
 from jumok.errors import UsageError
-from jumok.models.base import PAD, SEPARATOR, Attention, State
+from jumok.models.base import PAD, SEPARATOR, Attention
 from jumok.nn.attention import Mask, SelfAttention, merge_heads, watch
 from jumok.nn.cache import Cache, KeysValues, regroup
 from jumok.nn.dropout import Dropout
@@ -241,8 +241,7 @@ class GPT(nn.Module):
         caches = [block.attention.empty_cache(x) for block in self.blocks]  # type: ignore[union-attr, operator]
         return Reading(caches, prefixes, source != PAD, torch.arange(len(source), device=source.device))
 
-    def step(self, token: Tensor, state: State) -> tuple[Tensor, Reading]:
-        assert isinstance(state, Reading)
+    def step(self, token: Tensor, state: Reading) -> tuple[Tensor, Reading]:
         positions = state.positions  # (N,)
         vectors = self.positions(0, int(positions.max()) + 1)
         x = self.embed(token[:, None], None if vectors is None else vectors[positions][:, None])  # (N, 1, D)

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jumok.models.base import CLASS, END, PAD, SEPARATOR, Attention, State
+from jumok.models.base import CLASS, END, PAD, SEPARATOR, Attention
 from jumok.models.encoder import EncoderConfig, Pooler, TextEncoder, ordinary
 from jumok.nn.attention import watch
 from jumok.nn.dropout import Dropout
@@ -149,8 +149,7 @@ class Labeller(nn.Module):
         states = self.states(self.encoder(ids, segments), *self.places(ids, most + 1))
         return LabelState(states, torch.arange(len(source), device=source.device), 0)
 
-    def step(self, token: Tensor, state: State) -> tuple[Tensor, LabelState]:
-        assert isinstance(state, LabelState)
+    def step(self, token: Tensor, state: LabelState) -> tuple[Tensor, LabelState]:
         place = min(state.said, state.states.shape[1] - 1)
         logits = self.project(state.states[state.sentence, place])
         return logits, LabelState(state.states, state.sentence, state.said + 1)

@@ -32,7 +32,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from jumok.config.sections import Layers, ModelConfig, Share, Size
-from jumok.models.base import PAD, Attention, State
+from jumok.models.base import PAD, Attention
 from jumok.nn.attention import Mask, attend
 from jumok.nn.cache import Memory, regroup
 from jumok.nn.dropout import Dropout
@@ -370,8 +370,7 @@ class RNN(nn.Module):
         states, memory = self.read(source)
         return RecurrentState(states, memory, torch.arange(len(source), device=source.device))
 
-    def step(self, token: Tensor, state: State) -> tuple[Tensor, RecurrentState]:
-        assert isinstance(state, RecurrentState)
+    def step(self, token: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         x, layers, _ = self.decoder(self.target(token[:, None]), state.layers, state.memory)
         return self.project(x[:, 0]), RecurrentState(layers, state.memory, state.sentence)
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jumok.config.sections import TransformerConfig
-from jumok.models.base import PAD, Attention, State
+from jumok.models.base import PAD, Attention
 from jumok.nn.attention import CrossAttention, Mask, SelfAttention, watch
 from jumok.nn.cache import Cache, KeysValues, regroup
 from jumok.nn.dropout import Dropout
@@ -128,8 +128,7 @@ class Transformer(nn.Module):
         memories = [layer.cross.read(memory) for layer in layers]
         return DecoderState(caches, memories, mask, torch.arange(len(source), device=source.device))
 
-    def step(self, token: Tensor, state: State) -> tuple[Tensor, DecoderState]:
-        assert isinstance(state, DecoderState)
+    def step(self, token: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         x = self.target(token[:, None], state.caches[0].length)  # (N, 1, D)
         for layer, cache, memory in zip(self.decoder, state.caches, state.memories, strict=True):
             x = layer.step(x, cache, memory, state.mask)  # type: ignore[operator]

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from jumok import messages
 from jumok.data.store import Store
 from jumok.disk import user_cache
 from jumok.errors import JumokError
@@ -503,6 +504,8 @@ def watch(kind: str, seed: int, first: int, count: int, run: str, folder: str) -
             return
         if event == "open" and is_reading(arguments) and inside(arguments[0], forgery.run):
             opened[0] += 1
+        elif event == "open" and is_reading(arguments) and inside(arguments[0], messages.FOLDER):
+            return  # the words of an error
         else:
             seen[f"{event} {arguments!r:.200}"] += 1
 

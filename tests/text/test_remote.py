@@ -150,7 +150,7 @@ def test_a_server_that_always_sends_too_little_leaves_no_file_and_what_came_is_k
         with pytest.raises(Resumable, match="fetching failed") as raised:
             fetch(site.address, tmp_path)
         assert remote.ATTEMPTS <= len(site.starts) < 3 * remote.ATTEMPTS
-        assert "bytes of it are kept" in raised.value.hint
+        assert "bytes have arrived" in raised.value.hint
         assert [name.rpartition("-")[2] for name in left_in(tmp_path)] == [
             "train.en.fetching",
             "train.en.fetching.json",
@@ -298,7 +298,7 @@ def test_two_processes_do_not_fetch_the_same_file_into_one_folder(tmp_path):
 def test_a_file_that_does_not_fit_is_refused_before_it_is_fetched(tmp_path, monkeypatch):
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(partial.shutil, "disk_usage", lambda path: usage(0, 0, 1_000_000))
-    with serving(Site(CONTENT)) as site, pytest.raises(DiskError, match="3,000,000 bytes and 1,000,000 are free"):
+    with serving(Site(CONTENT)) as site, pytest.raises(DiskError, match="3,000,000 bytes, but only 1,000,000 are free"):
         fetch(site.address, tmp_path)
 
 

@@ -158,7 +158,7 @@ def test_the_report_counts_what_was_done_and_names_file_line_and_byte(pair, jumo
     for line in (
         "2 of 3 pairs kept",
         "1  pair dropped: not UTF-8",
-        f"{pair[1]}, line 2: pair dropped: not UTF-8 ({pair[1]} is not UTF-8: byte 0xff does not fit there, byte 8)",
+        f"{pair[1]}, line 2: pair dropped: not UTF-8 ({pair[1]} is not UTF-8: byte 0xff is invalid there, byte 8)",
         f"{pair[1]}, line 3: control character removed",
         f"{pair[1]}, line 3: outer white space removed",
         f"{pair[1]}: CR LF made LF (3 lines)",

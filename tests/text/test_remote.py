@@ -161,8 +161,8 @@ def test_a_server_that_always_sends_too_little_leaves_no_file_and_what_came_is_k
 
 
 def test_an_answer_that_ends_early_without_an_error_is_noticed(tmp_path, monkeypatch):
-    short = remote.Web.read
-    monkeypatch.setattr(remote.Web, "read", lambda self: short(self) if self.start else b"")
+    short = remote.WebFile.read
+    monkeypatch.setattr(remote.WebFile, "read", lambda self: short(self) if self.start else b"")
     with serving(Site(CONTENT)) as site, pytest.raises(DataError, match="after 0 of 3,000,000 bytes"):
         fetch(site.address, tmp_path)
 
@@ -334,7 +334,7 @@ def test_the_words_of_a_library_that_repeat_an_address_are_not_passed_on(tmp_pat
     def fail(self, *_):
         raise kind(f"cannot open {address}")
 
-    monkeypatch.setattr(remote.Web, "__init__", fail)
+    monkeypatch.setattr(remote.WebFile, "__init__", fail)
     with pytest.raises(DataError) as raised:
         fetch(address, tmp_path)
     assert "0a1b2c3d" not in str(raised.value)

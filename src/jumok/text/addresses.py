@@ -39,23 +39,23 @@ def protocol(address: str) -> str:
 
 def check_address(address: str) -> None:
     """Raise a UsageError if `address` is not one that may be fetched."""
-    shown = redact(address)
+    redacted = redact(address)
     if not is_address(address):
-        raise UsageError("text.not_an_address", address=shown)
+        raise UsageError("text.not_an_address", address=redacted)
     if ("::" in address and "://" in address.partition("::")[2]) or "::" in address.partition("://")[0]:
-        raise UsageError("text.chained_address", address=shown)
+        raise UsageError("text.chained_address", address=redacted)
     kind = protocol(address)
     if kind == "file":
-        raise UsageError("text.file_address", address=shown)
+        raise UsageError("text.file_address", address=redacted)
     if kind not in PROTOCOLS:
-        raise UnknownName("text.unknown_protocol", kind, PROTOCOLS, address=shown)
+        raise UnknownName("text.unknown_protocol", kind, PROTOCOLS, address=redacted)
     if len(address) > LONGEST or re.search(r"[\s\\]|[^\x20-\U0010ffff]", address):
-        raise UsageError("text.malformed_address", limit=LONGEST, address=shown)
+        raise UsageError("text.malformed_address", limit=LONGEST, address=redacted)
     host, _, path = address.partition("://")[2].partition("/")
     if "@" in host:
-        raise UsageError("text.password_in_address", address=shown, advice=credentials_hint(address))
+        raise UsageError("text.password_in_address", address=redacted, advice=credentials_hint(address))
     if not host or not path.strip("/"):
-        raise UsageError("text.address_without_file", address=shown, protocol=kind, host=host or "HOST")
+        raise UsageError("text.address_without_file", address=redacted, protocol=kind, host=host or "HOST")
     if kind in ("http", "https"):
         _check_host(address)
 
@@ -93,9 +93,9 @@ def redact(address: str) -> str:
     if not is_address(address):
         return address
     has_query = re.search(r"[?#]" if "http" in address.partition("://")[0].lower() else r"\?(?=.*=)", address)
-    shown = address[: has_query.start()] if has_query else address
-    shown = re.sub(r"://(?:[^/]*|[^@]*:.*)@", "://…@", shown)
-    return f"{shown}?…" if has_query else shown
+    redacted = address[: has_query.start()] if has_query else address
+    redacted = re.sub(r"://(?:[^/]*|[^@]*:.*)@", "://…@", redacted)
+    return f"{redacted}?…" if has_query else redacted
 
 
 def local_name(address: str) -> str:

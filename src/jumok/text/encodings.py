@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
-from jumok.text.faults import find_packing, likely_encoding, mostly_nul, read_mark
+from jumok.text.faults import find_packing, is_mostly_nul, likely_encoding, read_mark
 from jumok.text.files import BLOCK, LONGEST, UTF8_MARK, blocks, cut
 
 CODECS = {  # name in iconv -> name in Python; Windows-1252 is Latin-1 with more letters
@@ -90,7 +90,7 @@ def _is_old_mac(parts: Iterable[bytes]) -> bool:
 
 def _detect_wide(path: str | Path, head: bytes, block: int) -> str:
     """UTF-16 or UTF-32 without a mark, if the file is valid in exactly one of them, else ""."""
-    if not mostly_nul(head) and is_utf8(head[: head.rfind(b"\n")]):
+    if not is_mostly_nul(head) and is_utf8(head[: head.rfind(b"\n")]):
         return ""  # text with a few NUL in it
     fitting = [encoding for encoding in WIDE if _is_text(blocks(path, block), encoding)]
     return fitting[0] if len(fitting) == 1 else ""

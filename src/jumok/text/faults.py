@@ -123,7 +123,7 @@ def find_fault_in_line(path: str | Path, number: int, offset: int, raw: bytes, l
     nul = raw.find(b"\0")
     if 0 <= nul < bad:
         wide = "UTF-16LE" if (offset + nul) % 2 else "UTF-16BE"
-        hint = _suggest_iconv(wide, path) if mostly_nul(raw) else finding.hint
+        hint = _suggest_iconv(wide, path) if is_mostly_nul(raw) else finding.hint
         return replace(finding, byte=offset + nul, problem=Message("text.nul"), hint=hint, kind="NUL")
     if bad < len(raw):
         problem = Message("text.not_utf8", {"file": finding.file, "bad_byte": raw[bad]})
@@ -133,7 +133,7 @@ def find_fault_in_line(path: str | Path, number: int, offset: int, raw: bytes, l
     return None
 
 
-def mostly_nul(raw: bytes) -> bool:
+def is_mostly_nul(raw: bytes) -> bool:
     """Whether a line has so many NUL bytes that it is UTF-16 rather than text with a few of them in it."""
     return raw.count(b"\0") * 3 > len(raw)
 

@@ -158,8 +158,8 @@ def _read_in_step(source: str | Path, target: str | Path, longest: int) -> Itera
         yield left, right
     if left is None and right is None:
         return
-    whole = count + 1 + sum(1 for _ in (theirs if left is None else ours))
-    raise unequal(source, target, (count, whole) if left is None else (whole, count))
+    longer = count + 1 + sum(1 for _ in (theirs if left is None else ours))
+    raise unequal(source, target, (count, longer) if left is None else (longer, count))
 
 
 def unequal(source: str | Path, target: str | Path, counts: tuple[int, int]) -> DataError:

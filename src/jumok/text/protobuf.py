@@ -101,7 +101,7 @@ def _check_rest(model: bytes, at: int) -> None:
         raise BadPieces(Message("text.normalises"))
 
 
-def without_inputs(model: bytes) -> bytes:
+def remove_inputs(model: bytes) -> bytes:
     """The vocabulary without the names and formats of the files it was trained from, which have no effect."""
     at = model.index(b"\x12", _pieces_end(model))
     size, begins = _number(model, at + 1)

@@ -193,7 +193,7 @@ def _list(kind: str, path: str) -> list[str]:
 
 
 def _connect(address: str, start: int) -> Stream:
-    stream = Web if protocol(address) in ("http", "https") else Stored
+    stream = WebFile if protocol(address) in ("http", "https") else StoredFile
     return _ask(address, lambda: stream(address, start))
 
 
@@ -203,7 +203,7 @@ def _filesystem(kind: str, **options: Any) -> Any:
     return fsspec.filesystem(kind, skip_instance_cache=True, use_listings_cache=False, **options)
 
 
-class Web:
+class WebFile:
     """A file on a web server.  Size and version are read from the response that carries the bytes."""
 
     def __init__(self, address: str, start: int) -> None:
@@ -266,7 +266,7 @@ def _client(address: str) -> dict[str, Any]:
     return {"timeout": limits, "auto_decompress": False, "trust_env": protocol(address) == "https"}
 
 
-class Stored:
+class StoredFile:
     """A file in a store of objects, read in ranges."""
 
     def __init__(self, address: str, start: int) -> None:

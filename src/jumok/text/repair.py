@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from jumok.text.check import ODDITIES, is_suspect
 from jumok.text.encodings import Form, as_utf8, examine, is_utf8
-from jumok.text.faults import find_fault_in_line, mostly_nul
+from jumok.text.faults import find_fault_in_line, is_mostly_nul
 from jumok.text.files import BLOCK, LONGEST, UTF8_MARK, Chunk, cut, decode_if_clean, display_name, must_be_file
 
 LISTED = 1_000  # most changes of one kind that are listed
@@ -126,7 +126,7 @@ def _repair_chunk(path: str | Path, form: Form, chunk: Chunk, rule: Repair, long
         finding = find_fault_in_line(path, number, offset, raw, longest) if lines is None else None
         if finding and finding.kind == "not UTF-8" and form.encoding != "UTF-8":
             yield Line(number, "", (), f"not {form.encoding}")
-        elif finding and not (finding.kind == "NUL" and not mostly_nul(raw) and is_utf8(raw)):
+        elif finding and not (finding.kind == "NUL" and not is_mostly_nul(raw) and is_utf8(raw)):
             start = len(UTF8_MARK) if form.marked else 0
             position = f", byte {start + finding.byte}" if form.encoding == "UTF-8" else ""
             yield Line(number, "", (), finding.kind, f"{finding.problem}{position}")

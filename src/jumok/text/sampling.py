@@ -1,7 +1,8 @@
 """Subword regularisation: segmentations sampled by a key, Kudo (2018) for unigram, BPE-dropout for bpe.
 
-SentencePiece can sample too, but seeds its generator anew in each process: a resumed run would see other subwords than
-one that was never interrupted.  No subword crosses the start of a word, so each word is sampled separately.
+SentencePiece can sample too, but seeds its generator differently in each process: a resumed run would see other
+subwords than one that was never interrupted.  No subword crosses the start of a word, so each word is sampled
+separately.
 """
 
 import heapq

@@ -157,7 +157,7 @@ def _holder(row: dict[str, object], column: str) -> tuple[dict[str, object], str
     raise BadRow(Message("text.no_such_key", values))
 
 
-def with_texts(line: str, change: Callable[[str], str]) -> str:
+def change_texts(line: str, change: Callable[[str], str]) -> str:
     """A row of jsonl with its two texts changed; the same bytes if `change` changes neither."""
     row = _object(line)
     holder, *sides = _sides(row, [])

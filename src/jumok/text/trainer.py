@@ -29,7 +29,7 @@ import sentencepiece
 
 from jumok.errors import DiskError
 from jumok.processes import die_with_parent, module_command
-from jumok.text.protobuf import without_inputs
+from jumok.text.protobuf import remove_inputs
 
 PAD, UNKNOWN, START, END = 0, 1, 2, 3
 RESERVED = ("<sep>", "<cls>", "<mask>", "<extra>")  # ids 4 … 7
@@ -101,7 +101,7 @@ def _learn(words: list[tuple[str, int]], size: int, kind: str, folder: Path, *, 
         control_symbols=list(RESERVED), max_sentence_length=4 * LONGEST + 32, hard_vocab_limit=kind != "word",
         num_threads=THREADS, minloglevel=2 if quiet else 0, **more,
     )  # fmt: skip
-    return without_inputs(model.getvalue())
+    return remove_inputs(model.getvalue())
 
 
 def learn_apart(

@@ -152,7 +152,7 @@ class Vocabulary:
         clean = list(texts) if self.exact else [normalize(text) for text in texts]
         return self._encode(clean)
 
-    def encode_tidy(self, texts: Sequence[str]) -> list[list[int]]:
+    def encode_normalized(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of many sentences that are already normalised, on one core."""
         ids: list[list[int]] = self._processor.encode(list(texts), num_threads=1)
         return ids

@@ -23,7 +23,7 @@ from jumok.errors import DataError, DiskError, UsageError
 from jumok.text.files import PACKED, attempt, printable
 from jumok.text.lines import Finding, digest, is_table, must_differ, sync_folder, write_lines, writing
 from jumok.text.repair import LISTED, Change, Line, Log, read_repaired, repair, repair_cells
-from jumok.text.tables import BadRow, is_columnar, kind_of, row_parser, with_texts
+from jumok.text.tables import BadRow, change_texts, is_columnar, kind_of, row_parser
 
 FOLDER = "fixed"  # beside the first file, unless another is named
 TITLE = "What jumok data check --fix has changed"
@@ -286,7 +286,7 @@ def _row(line: Line, tsv: bool, parse: Callable[[str], tuple[str, str]]) -> Line
         done.extend(what for what in more if what not in done)
         return text
 
-    text = line.text if tsv else with_texts(line.text, put_right)
+    text = line.text if tsv else change_texts(line.text, put_right)
     if not all(parse(text)):
         raise BadRow("one side is empty")
     return line._replace(text=text, done=tuple(done))

@@ -35,7 +35,7 @@ from jumok.kernels import library
 from jumok.models.base import END, START
 from jumok.storage import checkpoint
 from jumok.storage.bundle import read
-from jumok.text.boundaries import says
+from jumok.text.boundaries import contains_word
 from jumok.text.lines import read_lines
 from jumok.text.vocabulary import Vocabulary
 
@@ -145,7 +145,7 @@ class Plain:
         def close(ids: Ids, logs: torch.Tensor) -> None:
             before = "".join(self.surfaces[token] for token in ids)
             for token in logs.topk(100).indices.tolist():
-                if any(says(f" {before}{self.surfaces[token]}", word) for word in words):
+                if any(contains_word(f" {before}{self.surfaces[token]}", word) for word in words):
                     logs[token] = -float("inf")
 
         return close

@@ -6,7 +6,7 @@
 >>> model.translate("A man rides a bike.").text
 
 Names are imported when first used: `import jumok` loads nothing else, and loading a model and translating do not
-import torch unless something asks for what only torch can do.
+import torch unless an option needs it.
 """
 
 from importlib import import_module
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["JumokError", "Recipe", "Translator", "load", "train"]
 
-_HOMES = {
+_HOMES = {  # public name -> module that defines it
     "JumokError": "jumok.errors",
     "Recipe": "jumok.config.recipe",
     "Translator": "jumok.translator",
@@ -41,8 +41,8 @@ def __getattr__(name: str) -> Any:
 
         if (module := extras.find_missing(error)) is None:
             raise
-        what = f"jumok.{name} needs {module}, which is not installed"
-        raise MissingPackage(what, hint=str(extras.hint(module))) from error
+        advice = extras.hint(module)
+        raise MissingPackage("extras.attribute_needs_module", attribute=name, module=module, advice=advice) from error
 
 
 def __dir__() -> list[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jumok.config.search import ConstraintKeywords, Constraints, SearchOptions, TokenConstraints
 from jumok.decoding.hypothesis import Hypothesis
-from jumok.text.boundaries import says, words_of
+from jumok.text.boundaries import contains_word, words_of
 from jumok.text.vocabulary import END, START, Vocabularies, Vocabulary
 from jumok.translation import Contents, Translation, split_words
 
@@ -122,7 +122,7 @@ def render(vocabulary: Vocabulary, text: str, hypothesis: Hypothesis, contents: 
 def contains(vocabulary: Vocabulary, hypothesis: Hypothesis, words: Sequence[str]) -> bool:
     """Return whether a hypothesis contains one of these words."""
     text = vocabulary.decode(hypothesis.body) if words else ""
-    return any(says(text, word) for word in words)
+    return any(contains_word(text, word) for word in words)
 
 
 def rank_by_consensus(vocabulary: Vocabulary, samples: Sequence[Hypothesis]) -> list[Hypothesis]:

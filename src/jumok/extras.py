@@ -1,6 +1,6 @@
 """Libraries that only a part of jumok needs, and the extra of pyproject.toml that brings each.
 
-`pip install .` alone translates.  A library of this table is imported inside the functions that use it; where it is
+`pip install .` is enough to translate.  A library of this table is imported inside the functions that use it; if it is
 missing, the error names its extra.
 """
 

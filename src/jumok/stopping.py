@@ -1,7 +1,7 @@
-"""Stopping: one value says whether somebody asked for it; whoever hears the signal makes it and hands it to long work.
+"""Stopping: one value that says whether the user asked to stop, created by the signal handler, passed to long work.
 
-Code that merely loops does not know of it.  It takes an iterable, which its caller wraps in `watch`; or it is a
-generator that yields several times a second and returns its result, which its caller runs with `finish`.
+Code that only loops does not depend on it.  It takes an iterable, which its caller wraps in `watch`; or it is a
+generator that yields several times per second and returns its result, which its caller runs with `finish`.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -11,11 +11,11 @@ T = TypeVar("T")
 
 
 class Stopped(Exception):
-    """Somebody asked to stop: what was being done has ended early, and everything is as it was before it began."""
+    """The user asked to stop: the work has ended early and left everything as it was before."""
 
 
 class Stop:
-    """Whether somebody asked to stop; `asked` is called every time, so it must be quick."""
+    """Whether the user asked to stop; `asked` is called at every check, so it must be fast."""
 
     def __init__(self, asked: Callable[[], bool] = lambda: False) -> None:
         self.asked = asked
@@ -24,12 +24,12 @@ class Stop:
         return self.asked()
 
     def check(self) -> None:
-        """Raise `Stopped` if somebody asked."""
+        """Raise `Stopped` if the user asked to stop."""
         if self.asked():
             raise Stopped
 
     def watch(self, items: Iterable[T], every: int = 1) -> Iterator[T]:
-        """The same items, with a check at every so many of them; a generator that is left early is closed."""
+        """The same items, with a check after each `every` of them; a generator is closed if the loop ends early."""
         try:
             for count, item in enumerate(items, start=1):
                 if count % every == 0 and self.asked():
@@ -40,7 +40,7 @@ class Stop:
                 items.close()
 
     def finish(self, steps: Generator[Any, None, T]) -> T:
-        """What a generator returns, with a check after each of its steps."""
+        """The return value of a generator, with a check after each of its steps."""
         while True:
             try:
                 next(steps)

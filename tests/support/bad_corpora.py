@@ -324,12 +324,12 @@ BAD = {
     ),
     "a gzip bomb": damaged(".gz", gzip.compress((b"x" * 99 + b"\n") * 100_000) * 12, "more than 200 times its size"),
     "gzip cut off": damaged(".gz", gzip.compress(LONG_TEXT)[:-20], "cut off before its end"),
-    "gzip with a flipped byte": damaged(".gz", flipped(gzip.compress(LONG_TEXT)), "not whole gzip data"),
+    "gzip with a flipped byte": damaged(".gz", flipped(gzip.compress(LONG_TEXT)), "not valid gzip data"),
     "xz cut off": damaged(".xz", lzma.compress(LONG_TEXT)[:-20], "cut off before its end"),
-    "xz with a flipped byte": damaged(".xz", flipped(lzma.compress(LONG_TEXT)), "not whole xz data"),
+    "xz with a flipped byte": damaged(".xz", flipped(lzma.compress(LONG_TEXT)), "not valid xz data"),
     "zstd cut off": damaged(".zst", packed_zstd(LONG_TEXT)[:-20], "cut off before its end"),
-    "zstd with a flipped byte": damaged(".zst", flipped(packed_zstd(LONG_TEXT)), "not whole zstd data"),
-    "a text that calls itself compressed": damaged(".gz", TARGET, "not whole gzip data"),
+    "zstd with a flipped byte": damaged(".zst", flipped(packed_zstd(LONG_TEXT)), "not valid zstd data"),
+    "a text that calls itself compressed": damaged(".gz", TARGET, "not valid gzip data"),
     "nothing that calls itself compressed": damaged(".xz", b"", "cut off before its end"),
     "compressed under the name of a text": Bad(
         target=gzip.compress(TARGET, mtime=0), found={"compressed": (1, 0)}, reads="is gzip data",
@@ -385,11 +385,12 @@ BAD = {
     ),
     "JSON with values inside values": table(
         "train.jsonl", rows(PLAIN_ROWS[0], {"source": ["two"], "target": {"de": "zwei"}}),
-        found={"not a pair": (2, 36)}, reads="source is a list", where="line 2, byte 36", fixed=[ONE], done=NO_PAIR,
+        found={"not a pair": (2, 36)}, reads="source is of type list", where="line 2, byte 36", fixed=[ONE],
+        done=NO_PAIR,
     ),
     "JSON without end of depth": table(
         "train.jsonl", rows(PLAIN_ROWS[0], "[" * 100_000, '{"a":' * 100_000), found={"not a pair": (2, 36)},
-        reads="absurd depth", where="line 2, byte 36", fixed=[ONE], done={"pair dropped: no pair": 2},
+        reads="excessive depth", where="line 2, byte 36", fixed=[ONE], done={"pair dropped: no pair": 2},
     ),
     "JSON with half a surrogate pair": table(
         "train.jsonl", rows(PLAIN_ROWS[0], '{"source": "\\ud800", "target": "x"}'), found={"not a pair": (2, 36)},

@@ -509,6 +509,8 @@ def watch(kind: str, seed: int, first: int, count: int, run: str, folder: str) -
         else:
             seen[f"{event} {arguments!r:.200}"] += 1
 
+    for room in (messages.FOLDER / messages.LANGUAGE).glob("*.toml"):
+        messages.read_room(room.stem)  # the catalogue is read once per process, at the first error of a room
     sys.addaudithook(hook)
     came = Counter[str]()
     watching[0] = True

@@ -254,18 +254,18 @@ def in_place(learnt: bytes, more: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (piece(b"x" * 200, -1.0), "garbled"),
-        (piece(b"x\xff", -1.0), "garbled"),
-        (piece(b"", -1.0), "not one of ours"),
-        (piece(b"a b", -1.0), "a space in it"),
-        (piece(b"new", -1.0) * 2, "there twice"),
-        (piece(b"a\nb", -1.0), "a space in it"),
-        (piece(b"\0", -1.0), "a space in it"),
+        (piece(b"x" * 200, -1.0), "corrupt"),
+        (piece(b"x\xff", -1.0), "corrupt"),
+        (piece(b"", -1.0), "does not write"),
+        (piece(b"a b", -1.0), "with a space"),
+        (piece(b"new", -1.0) * 2, "a piece twice"),
+        (piece(b"a\nb", -1.0), "with a space"),
+        (piece(b"\0", -1.0), "with a space"),
         (piece(b"new", float("nan")), "a score"),
         (piece(b"new", float("-inf")), "a score"),
         (piece(b"new", 1e30), "a score"),
-        (piece(b"new", -1.0, 4), "not one of ours"),
-        (b"\x0a\xff\xff\xff\xff\x7f", "garbled"),
+        (piece(b"new", -1.0, 4), "does not write"),
+        (b"\x0a\xff\xff\xff\xff\x7f", "corrupt"),
     ],
 )
 def test_a_piece_that_our_training_would_not_make_is_refused(learnt, more, words):
@@ -279,11 +279,11 @@ def test_a_piece_that_our_training_would_not_make_is_refused(learnt, more, words
     [
         (b"\x1a\x10\x0a\x08identity\x12\x04\x00\x04\x00\x00", "changes text"),
         (b"\x1a\x0a\x0a\x08nmt_nfkc", "changes text"),
-        (b"", "not made of pieces"),
-        (b"\x1a\x0a\x0a\x08identity\x22\x00", "not made of pieces"),
-        (b"\x1a\x0a\x0a\x08ident", "garbled"),
+        (b"", "does not consist of pieces"),
+        (b"\x1a\x0a\x0a\x08identity\x22\x00", "does not consist of pieces"),
+        (b"\x1a\x0a\x0a\x08ident", "corrupt"),
         (b"\x1a" + b"\xff" * 9, "too large"),
-        (b"\x1b", "of a kind"),
+        (b"\x1b", "a type that"),
     ],
 )
 def test_what_a_vocabulary_says_behind_its_pieces_is_closed(learnt, tail, words):

@@ -11,7 +11,7 @@ import pytest
 
 from jumok.data.quality.fix import fix
 from jumok.errors import DataError, JumokError, UsageError
-from jumok.text import columnar, messages
+from jumok.text import arrow, columnar
 from jumok.text.check import check
 from jumok.text.columnar import Unit, find_columns, read_columnar, read_slices, read_unit, units
 from jumok.text.lines import read_table
@@ -125,8 +125,8 @@ def test_dictionaries_that_grow_or_change_within_a_stream_reach_every_unit(tmp_p
             encoded = pa.DictionaryArray.from_arrays(pa.array(range(len(words)), pa.int8()), pa.array(words))
             writer.write_batch(pa.record_batch([encoded, encoded], schema=schema))
     with open(path, "rb") as stream:
-        kinds = [message.kind for message in messages.messages(path, stream)]
-    assert kinds.count(messages.DICTIONARY) > 2
+        kinds = [message.kind for message in arrow.read_messages(path, stream)]
+    assert kinds.count(arrow.DICTIONARY) > 2
     assert [read_unit(path, unit)[0] for unit in reversed(units(path))] == batches[::-1]
 
 
@@ -206,7 +206,7 @@ def bad_bytes(values: list[bytes | None]):
 
 FAULTS = {
     "null": (None, "is null"),
-    "NUL": (b"a\0b", "has a NUL"),
+    "NUL": (b"a\0b", "contains NUL"),
     "a lone surrogate": (b"a\xed\xa0\x80", "not valid UTF-8"),
     "bytes": (b"\xff", "not valid UTF-8"),
     "too long": (b"x" * 1_000_001, "longer than 1,000,000 bytes"),
@@ -230,7 +230,7 @@ def test_a_text_that_cannot_be_read_is_named_by_its_row(tmp_path, monkeypatch, h
     with pytest.raises(DataError, match=words) as raised:
         list(read_columnar(path, ("en", "de")))
     assert raised.value.where == f"{path}, row 218"
-    assert "row 218" in check(path, columns=("en", "de"))[0].problem
+    assert "row 218" in str(check(path, columns=("en", "de"))[0].problem)
 
 
 @pytest.mark.parametrize("how", ["parquet", "arrow stream"])
@@ -276,7 +276,7 @@ def test_a_unit_with_other_rows_than_the_file_has_there_is_refused(tmp_path, how
 
 def test_a_stream_without_an_end_mark_is_whole_if_it_ends_after_a_batch(tmp_path):
     path = written(tmp_path, flat(), "arrow stream")
-    path.write_bytes(path.read_bytes().removesuffix(messages.END))
+    path.write_bytes(path.read_bytes().removesuffix(arrow.END))
     assert list(read_columnar(path, ("en", "de"))) == PAIRS
 
 

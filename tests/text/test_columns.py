@@ -86,12 +86,12 @@ def test_columns_of_jsonl_are_keys_wherever_they_are(tmp_path, case):
 @pytest.mark.parametrize(
     ("row", "problem"),
     [
-        ('{"en": "one"}', "a row has en and not de"),
-        ('{"en": "one", "translation": {"fr": "un"}}', "and not de; its translation has fr"),
+        ('{"en": "one"}', "a row has en, but not de"),
+        ('{"en": "one", "translation": {"fr": "un"}}', "but not de; its translation has fr"),
         ('{"en": "one", "de": null}', "de is null"),
-        ('{"en": "one", "de": ["eins"]}', "de is a list"),
-        ('{"en": "one", "de": "a\\u0000"}', "de has a NUL"),
-        ('{"en": "one", "de": "a\\ud800"}', "half a surrogate"),
+        ('{"en": "one", "de": ["eins"]}', "de is of type list"),
+        ('{"en": "one", "de": "a\\u0000"}', "de contains NUL"),
+        ('{"en": "one", "de": "a\\ud800"}', "unpaired surrogate"),
         ("[]", "not a JSON object"),
     ],
 )

@@ -150,7 +150,7 @@ def test_a_server_that_always_sends_too_little_leaves_no_file_and_what_came_is_k
         with pytest.raises(Resumable, match="fetching failed") as raised:
             fetch(site.address, tmp_path)
         assert remote.ATTEMPTS <= len(site.starts) < 3 * remote.ATTEMPTS
-        assert "bytes of it are kept" in raised.value.hint
+        assert "bytes have arrived" in raised.value.hint
         assert [name.rpartition("-")[2] for name in left_in(tmp_path)] == [
             "train.en.fetching",
             "train.en.fetching.json",
@@ -161,8 +161,8 @@ def test_a_server_that_always_sends_too_little_leaves_no_file_and_what_came_is_k
 
 
 def test_an_answer_that_ends_early_without_an_error_is_noticed(tmp_path, monkeypatch):
-    short = remote.Web.read
-    monkeypatch.setattr(remote.Web, "read", lambda self: short(self) if self.start else b"")
+    short = remote.WebFile.read
+    monkeypatch.setattr(remote.WebFile, "read", lambda self: short(self) if self.start else b"")
     with serving(Site(CONTENT)) as site, pytest.raises(DataError, match="after 0 of 3,000,000 bytes"):
         fetch(site.address, tmp_path)
 
@@ -298,7 +298,7 @@ def test_two_processes_do_not_fetch_the_same_file_into_one_folder(tmp_path):
 def test_a_file_that_does_not_fit_is_refused_before_it_is_fetched(tmp_path, monkeypatch):
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(partial.shutil, "disk_usage", lambda path: usage(0, 0, 1_000_000))
-    with serving(Site(CONTENT)) as site, pytest.raises(DiskError, match="3,000,000 bytes and 1,000,000 are free"):
+    with serving(Site(CONTENT)) as site, pytest.raises(DiskError, match="3,000,000 bytes, but only 1,000,000 are free"):
         fetch(site.address, tmp_path)
 
 
@@ -334,7 +334,7 @@ def test_the_words_of_a_library_that_repeat_an_address_are_not_passed_on(tmp_pat
     def fail(self, *_):
         raise kind(f"cannot open {address}")
 
-    monkeypatch.setattr(remote.Web, "__init__", fail)
+    monkeypatch.setattr(remote.WebFile, "__init__", fail)
     with pytest.raises(DataError) as raised:
         fetch(address, tmp_path)
     assert "0a1b2c3d" not in str(raised.value)

@@ -52,7 +52,7 @@ def test_the_cuts_of_a_word_are_the_likeliest_of_all_there_are():
     vocabulary = Vocabulary.train(ENGLISH + KOREAN, size=400, kind="unigram")
     for text in ("Stakering.", "verton", "학교까지"):
         word = tuple(vocabulary.encode(text))
-        cuts = vocabulary._sampler.cuts(word)
+        cuts = vocabulary._sampler.segment(word)
         every = all_cuts(vocabulary, word)
         best = sorted(every.values(), reverse=True)[:MOST]
         assert cuts.scores == pytest.approx(best)
@@ -105,23 +105,23 @@ def test_text_without_spaces_is_drawn_in_stretches_and_bytes_stay_where_they_are
     pieces = [None] * 8 + ["<0x41>", "一", "二", "一二"]
     sampler = Sampler([*pieces[:8], None, *pieces[9:]], [0.0] * 8 + [0.0, -1.0, -1.0, -2.0], bpe=False)
     sentence = [11] * 40
-    drawn = [sampler.draw([sentence], strength=1.0, key=key)[0] for key in range(20)]
+    drawn = [sampler.sample([sentence], strength=1.0, key=key)[0] for key in range(20)]
     assert len({tuple(cut) for cut in drawn}) == 20
     for cut in drawn:
         assert "".join(pieces[i] for i in cut) == "一二" * 40
-    longest = max(map(len, sampler._cuts))
+    longest = max(map(len, sampler._recent))
     assert longest == LONGEST
     mixed = [9, 10, 8, 9]
-    assert sampler.draw([mixed] * 50, strength=1.0, key=1) == [mixed] * 50
-    assert sampler.draw([[], [9]], strength=1.0, key=1) == [[], [9]]
+    assert sampler.sample([mixed] * 50, strength=1.0, key=1) == [mixed] * 50
+    assert sampler.sample([[], [9]], strength=1.0, key=1) == [[], [9]]
 
 
 def test_cuts_are_forgotten_before_they_fill_the_memory(monkeypatch):
-    monkeypatch.setattr("jumok.text.sampling.REMEMBERED", 50)
+    monkeypatch.setattr("jumok.text.sampling.CACHED", 50)
     vocabulary = Vocabulary.train(ENGLISH + KOREAN, size=400, kind="unigram")
     sentences = vocabulary.encode_all(ENGLISH)
     drawn = vocabulary.sample(sentences, strength=0.5, key=1)
-    assert len(vocabulary._sampler._cuts) <= 50
-    monkeypatch.setattr("jumok.text.sampling.REMEMBERED", 50_000)
+    assert len(vocabulary._sampler._recent) <= 50
+    monkeypatch.setattr("jumok.text.sampling.CACHED", 50_000)
     assert vocabulary.sample(sentences, strength=0.5, key=1) == drawn
-    assert len(vocabulary._sampler._cuts) > 50
+    assert len(vocabulary._sampler._recent) > 50

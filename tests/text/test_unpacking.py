@@ -28,12 +28,12 @@ def test_a_large_corpus_of_repeated_lines_is_read_though_zstd_packs_it_over_200_
     parameters = zstandard.ZstdCompressionParameters.from_level(1, window_log=27, enable_ldm=True)
     path = tmp_path / "repeated.zst"
     path.write_bytes(zstandard.ZstdCompressor(compression_params=parameters).compress(text * times))
-    assert path.stat().st_size * 200 < len(text) * times > files.ROOM
+    assert path.stat().st_size * 200 < len(text) * times > files.ALLOWANCE
     assert sum(map(len, blocks(path, 1 << 20))) == len(text) * times
 
 
 def test_a_corpus_of_repeated_lines_is_read_whole_from_xz(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "ROOM", 10_000)
+    monkeypatch.setattr(files, "ALLOWANCE", 10_000)
     monkeypatch.setattr(files, "SMALL", 1_000)
     text = hex_lines(100) * 1_000
     path = tmp_path / "repeated.xz"
@@ -55,7 +55,7 @@ def test_a_few_kilobytes_that_unpack_to_more_than_100_megabytes_are_refused(tmp_
 
 
 def test_a_large_file_is_refused_too_if_it_swells_without_measure(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "ROOM", 1_000_000)
+    monkeypatch.setattr(files, "ALLOWANCE", 1_000_000)
     monkeypatch.setattr(files, "SMALL", 100)
     path = tmp_path / "bomb.zst"
     path.write_bytes(zstandard.compress(b"\n" * 10_000_000))

@@ -14,6 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jumok.errors import DataError, DiskError, JumokError, ModelFileError, UsageError
+from jumok.stopping import NEVER
+from jumok.text import trainer
 from jumok.text.vocabulary import END, PAD, SPECIALS, START, UNKNOWN, Vocabularies, Vocabulary, normalize
 
 KINDS = ("unigram", "bpe")
@@ -96,7 +98,7 @@ def test_many_texts_are_one_call_on_all_cores_and_few_a_call_each_with_the_same_
 
 @pytest.mark.parametrize("times", [1, 200])
 def test_half_a_surrogate_pair_is_bad_data_among_few_texts_and_among_many(vocabulary, times):
-    with pytest.raises(DataError, match="half a surrogate pair"):
+    with pytest.raises(DataError, match="unpaired surrogate"):
         vocabulary.encode_all([*ENGLISH[:50], "a \ud800 b"] * times)
 
 
@@ -235,6 +237,19 @@ def test_a_size_that_does_not_fit_the_text_is_refused_with_one_that_works(text, 
 def test_no_text_gives_no_vocabulary():
     with pytest.raises(DataError, match="no text"):
         Vocabulary.train(["", "  ", "\u2581"], size=300)
+
+
+def test_learning_works_in_the_given_folder_and_removes_what_a_killed_attempt_left_there(tmp_path):
+    """A process that is killed cannot remove its files; in the temporary folder of the system they would stay."""
+    left = tmp_path / f"{trainer.PREFIX}killed"
+    left.mkdir()
+    (left / trainer.WORDS).write_bytes(b"words of an earlier attempt")
+    steps = Vocabulary.learn(trainer.count_words(ENGLISH), size=400, folder=tmp_path)
+    next(steps)
+    assert [path.name for path in tmp_path.iterdir() if trainer.PREFIX in path.name] != []
+    assert not left.exists()
+    assert NEVER.finish(steps).model == Vocabulary.train(ENGLISH, size=400).model
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_vocabulary_is_the_same_after_saving_and_loading(vocabulary, separate, tmp_path):

@@ -86,7 +86,7 @@ def data_check(
     findings = check(files)
     for finding in findings:
         print(
-            dumps(vars(finding))
+            dumps(finding.to_json())
             if as_json
             else f"{describe_position(finding)}: {finding.severity}: {finding.problem}; {finding.hint}"
         )

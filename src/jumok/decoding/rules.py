@@ -15,7 +15,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from jumok.text.boundaries import alone, parts
+from jumok.text.boundaries import is_boundary, is_whole_word
 
 MINUS = -float("inf")
 
@@ -108,7 +108,7 @@ class Words:
         """Return tokens that complete a word of which `done` characters are there, followed at most by another word."""
         rest = word[done:]
         after = ((token, text[len(rest) :]) for token, text in enumerate(self.surfaces) if text.startswith(rest))
-        return [token for token, more in after if not more or parts(word[-1], more[0])]
+        return [token for token, more in after if not more or is_boundary(word[-1], more[0])]
 
     def _within(self, word: str) -> list[int]:
         """Return tokens that contain the word after something else."""
@@ -116,7 +116,7 @@ class Words:
         return [
             token
             for token, surface in enumerate(self.surfaces)
-            if any(match.start() > 0 and alone(surface, *match.span()) for match in sought.finditer(surface))
+            if any(match.start() > 0 and is_whole_word(surface, *match.span()) for match in sought.finditer(surface))
         ]
 
     def text(self, tokens: Sequence[int]) -> str:
@@ -129,7 +129,7 @@ class Words:
         forbidden = list(self.within(word))
         for done in range(min(len(word) - 1, len(text)) + 1):
             start = len(text) - done
-            if text.endswith(word[:done]) and (start == 0 or parts(text[start - 1], word[0])):
+            if text.endswith(word[:done]) and (start == 0 or is_boundary(text[start - 1], word[0])):
                 forbidden += self.finishing(word, done)
         return forbidden
 

@@ -1,12 +1,12 @@
-"""How the text of a file is written: what must be known before a file that is not plain UTF-8 can be repaired.
+"""The encoding of a file, which must be known before a file that is not plain UTF-8 can be repaired.
 
-Contract: D1.  Reading (lines.py) takes UTF-8 without a mark and nothing else; only `--fix` asks here.  What is certain
-is told from what is guessed:
+Contract: D1.  Reading (lines.py) accepts only UTF-8 without a mark; this module is for `--fix`.  It distinguishes what
+is certain from what is guessed:
 
 certain  a byte order mark; UTF-16 or UTF-32 without one, if in one order alone the whole file is assigned characters
          and its bytes 0x0A and 0x20 are line feeds and spaces
-guessed  Latin-1, Windows-1252, CP949: no line beyond ASCII is UTF-8, and what comes out looks like letters
-Memory   one block, whatever the size of the file
+guessed  Latin-1, Windows-1252, CP949: no line beyond ASCII is UTF-8, and the decoded text looks like letters
+Memory   one block, independent of the size of the file
 """
 
 import codecs
@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
-from jumok.text.files import BLOCK, LONGEST, UTF8_MARK, blocks, cut, likely_encoding, marked, mostly_nul, packed
+from jumok.text.faults import find_packing, is_mostly_nul, likely_encoding, read_mark
+from jumok.text.files import BLOCK, LONGEST, UTF8_MARK, blocks, cut
 
-CODECS = {  # as iconv calls them -> as Python does; Windows-1252 is Latin-1 with more letters
+CODECS = {  # name in iconv -> name in Python; Windows-1252 is Latin-1 with more letters
     "UTF-16LE": "utf-16-le",
     "UTF-16BE": "utf-16-be",
     "UTF-32LE": "utf-32-le",
@@ -28,32 +29,33 @@ CODECS = {  # as iconv calls them -> as Python does; Windows-1252 is Latin-1 wit
     "CP949": "cp949",
 }
 WIDE = ("UTF-32LE", "UTF-32BE", "UTF-16LE", "UTF-16BE")
-SAMPLE = 1 << 16  # bytes of bad lines that a guess is made from
-FEWEST = 3  # letters beyond ASCII that a guess needs
-USUAL = "“”„‘’–—…«»‹›¡¿°§"  # beside letters, what such texts have beyond ASCII
+SAMPLE = 1 << 16  # bytes of bad lines that a guess is based on
+FEWEST = 3  # fewest letters beyond ASCII that a guess needs
+USUAL = "“”„‘’–—…«»‹›¡¿°§"  # characters beyond ASCII, other than letters, that are common in such texts
 
-codecs.register_error("jumok.spoilt", lambda error: ("\udcff", getattr(error, "end", 0)))  # no UTF-8: the line is bad
+# An undecodable byte becomes a surrogate, which is not valid UTF-8, so that its line is reported as a fault.
+codecs.register_error("jumok.undecodable", lambda error: ("\udcff", getattr(error, "end", 0)))
 
 
 @dataclass(frozen=True)
 class Form:
-    """How a file is written."""
+    """The encoding of a file and its line ends."""
 
     encoding: str = "UTF-8"
-    marked: bool = False  # it begins with a byte order mark
+    marked: bool = False  # begins with a byte order mark
     guessed: bool = False
-    old_mac: bool = False  # CR alone ends its lines
+    old_mac: bool = False  # lines end in CR alone
 
 
 def examine(path: str | Path, *, block: int = BLOCK) -> Form:
-    """How a file is written; UTF-8 if nothing speaks for anything else, however many of its lines are not."""
+    """The encoding of a file and its line ends; UTF-8 unless there is evidence of another encoding."""
     head = b"".join(islice(blocks(path, block), 1))
-    if found := packed(path, head):
-        raise found.error()
-    encoding, guessed = marked(head), False
+    if finding := find_packing(path, head):
+        raise finding.error()
+    encoding, guessed = read_mark(head), False
     has_mark = bool(encoding) or head.startswith(UTF8_MARK)
     if not has_mark and b"\0" in head:
-        encoding = _unmarked(path, head, block)
+        encoding = _detect_wide(path, head, block)
     if not encoding and not has_mark:
         encoding = _guess(path, block)
         guessed = bool(encoding)
@@ -62,22 +64,22 @@ def examine(path: str | Path, *, block: int = BLOCK) -> Form:
 
 
 def as_utf8(path: str | Path, form: Form, *, block: int = BLOCK) -> Iterator[bytes]:
-    """The bytes of a file as UTF-8 without a mark and with line feeds; what its encoding does not know is bad UTF-8."""
-    parts = blocks(path, block) if form.encoding == "UTF-8" else _decoded(blocks(path, block), form.encoding)
+    """The bytes of a file as UTF-8 without a mark and with line feeds; undecodable bytes become invalid UTF-8."""
+    parts = blocks(path, block) if form.encoding == "UTF-8" else _transcode(blocks(path, block), form.encoding)
     if form.marked:
         parts = chain((part.removeprefix(UTF8_MARK) for part in islice(parts, 1)), parts)
     return (part.replace(b"\r", b"\n") for part in parts) if form.old_mac else parts
 
 
-def _decoded(parts: Iterable[bytes], encoding: str) -> Iterator[bytes]:
-    decoder = codecs.getincrementaldecoder(CODECS[encoding])("jumok.spoilt")
+def _transcode(parts: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder(CODECS[encoding])("jumok.undecodable")
     for part in parts:
         yield decoder.decode(part).encode("utf-8", "surrogatepass")
     yield decoder.decode(b"", True).encode("utf-8", "surrogatepass")
 
 
 def _is_old_mac(parts: Iterable[bytes]) -> bool:
-    """Whether there is a CR and no line feed at all."""
+    """Whether there is a CR but no line feed."""
     seen = False
     for part in parts:
         if b"\n" in part:
@@ -86,9 +88,9 @@ def _is_old_mac(parts: Iterable[bytes]) -> bool:
     return seen
 
 
-def _unmarked(path: str | Path, head: bytes, block: int) -> str:
-    """UTF-16 or UTF-32 without a mark, if one and only one of them can be meant, else ""."""
-    if not mostly_nul(head) and is_utf8(head[: head.rfind(b"\n")]):
+def _detect_wide(path: str | Path, head: bytes, block: int) -> str:
+    """UTF-16 or UTF-32 without a mark, if the file is valid in exactly one of them, else ""."""
+    if not is_mostly_nul(head) and is_utf8(head[: head.rfind(b"\n")]):
         return ""  # text with a few NUL in it
     fitting = [encoding for encoding in WIDE if _is_text(blocks(path, block), encoding)]
     return fitting[0] if len(fitting) == 1 else ""
@@ -104,13 +106,14 @@ def is_utf8(raw: bytes) -> bool:
 
 
 def _is_text(parts: Iterable[bytes], encoding: str) -> bool:
-    """Whether bytes are, in this encoding, assigned characters all through, with line feeds and spaces among them.
+    """Whether bytes decode to assigned characters only, with line feeds and spaces among them.
 
-    ASCII taken for UTF-16 is assigned characters too, Chinese ones; but its bytes 0x0A and 0x20 then stand for nothing.
+    ASCII decoded as UTF-16 gives assigned characters too, Chinese ones; but its bytes 0x0A and 0x20 are then not line
+    feeds and spaces.
     """
     decoder = codecs.getincrementaldecoder(CODECS[encoding])()
     known = set("\t\n\r\ufeff")
-    meant = bytes_like_it = 0
+    decoded_spaces = byte_spaces = 0
     try:
         for part in chain(parts, [b""]):
             text = decoder.decode(part, not part)
@@ -118,15 +121,15 @@ def _is_text(parts: Iterable[bytes], encoding: str) -> bool:
             if any(unicodedata.category(character) in ("Cc", "Cn", "Co", "Cs") for character in new):
                 return False
             known |= new
-            meant += text.count("\n") + text.count(" ")
-            bytes_like_it += part.count(b"\n") + part.count(b" ")
+            decoded_spaces += text.count("\n") + text.count(" ")
+            byte_spaces += part.count(b"\n") + part.count(b" ")
     except UnicodeDecodeError:
         return False
-    return 4 * meant > bytes_like_it
+    return 4 * decoded_spaces > byte_spaces
 
 
 def _guess(path: str | Path, block: int) -> str:
-    """The single-byte or Korean encoding of a file none of whose lines beyond ASCII is UTF-8, else ""."""
+    """The single-byte or Korean encoding of a file in which no line beyond ASCII is UTF-8, else ""."""
     sample, bad, good = b"", 0, 0
     for chunk in cut(blocks(path, block), LONGEST):
         lines = [] if chunk.raw.isascii() or chunk.cut else [raw for _, _, raw in chunk.lines() if not raw.isascii()]
@@ -144,7 +147,7 @@ def _guess(path: str | Path, block: int) -> str:
 
 
 def _looks_like_letters(sample: bytes, encoding: str) -> bool:
-    """Whether bytes beyond ASCII are letters and quotation marks as texts have them, and more than a few."""
+    """Whether the characters beyond ASCII are mostly letters and common punctuation, and more than a few."""
     beyond = [character for character in sample.decode(CODECS[encoding], "replace") if character > "\x7f"]
     usual = sum(character != "ÿ" and (character.isalpha() or character in USUAL) for character in beyond)
     return usual >= FEWEST and usual * 4 >= len(beyond) * 3

@@ -1,10 +1,11 @@
-"""The bytes of a text file, cut into whole lines, with the place of everything that is wrong.
+"""The bytes of a text file, decompressed and cut into whole lines.
 
-Contract: D1.  Under lines.py (the public names) and check.py; reads plain, .gz, .xz and .zst files and standard input.
+Contract: D1.  Below faults.py, lines.py (the public names) and check.py; reads plain, .gz, .xz and .zst files and
+standard input.
 
-Memory   one block and one line, whatever the size of the file and of what it unpacks to
-Time     that of the file: a few kilobytes that unpack to gigabytes are refused, nothing waits for a pipe
-Places   lines count from 1; bytes count from 0, in the text after decompression (what `xxd -s N` takes)
+Memory     one block and one line, independent of the size of the file and of what it unpacks to
+Time       proportional to the file: a few kilobytes that unpack to gigabytes are refused, nothing waits for a pipe
+Positions  lines count from 1; bytes count from 0, in the text after decompression (what `xxd -s N` takes)
 """
 
 import contextlib
@@ -14,61 +15,27 @@ import hashlib
 import io
 import lzma
 import os
-import re
 import shlex
 import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal, cast
+from typing import IO, cast
 
 from jumok.errors import DataError, DiskError, MissingPackage
 from jumok.extras import hint, is_installed
+from jumok.messages import Message
 
 BLOCK = 1 << 20  # bytes read at once
-LONGEST = 1_000_000  # bytes in a line; a file of one endless line is a mistake, not a sentence
+LONGEST = 1_000_000  # most bytes of a line; a file of one endless line is a mistake, not a sentence
 PACKED = {".gz": "gzip", ".xz": "xz", ".zst": "zstd"}  # suffix -> the command that unpacks it
-ROOM = 100_000_000  # bytes of text that any packed file may give, however small it is
-SMALL = 500_000  # a packed file below this size may unpack to `SWELLS` times its size or to `ROOM` bytes,
-SWELLS = 200  # whichever is more: ordinary text packs 3 to 10 times, so a few kilobytes never hide gigabytes
-SWELLS_LARGE = (
-    10_000  # a larger one may be a corpus of repeated lines, which xz and zstd --long pack thousands of times
-)
+ALLOWANCE = 100_000_000  # bytes of text that any packed file may give, however small it is
+SMALL = 500_000  # a packed file below this size may unpack to RATIO times its size or to ALLOWANCE bytes,
+RATIO = 200  # whichever is more: ordinary text packs 3 to 10 times, so a few kilobytes never hide gigabytes
+RATIO_LARGE = 10_000  # a larger one may be a corpus of repeated lines, which xz and zstd --long pack thousands of times
 UTF8_MARK = b"\xef\xbb\xbf"
-
-_WIDE_MARKS = [  # a UTF-32 mark begins like a UTF-16 one, so it comes first
-    (b"\xff\xfe\x00\x00", "UTF-32LE"),
-    (b"\x00\x00\xfe\xff", "UTF-32BE"),
-    (b"\xff\xfe", "UTF-16LE"),
-    (b"\xfe\xff", "UTF-16BE"),
-]
-
-_PACKED_MARKS = [  # how a packed file begins, what it is, and the command that makes it readable here
-    (b"\x1f\x8b\x08", "gzip", "mv {0} {0}.gz"),
-    (b"\xfd7zXZ\0", "xz", "mv {0} {0}.xz"),
-    (b"\x28\xb5\x2f\xfd", "zstd", "mv {0} {0}.zst"),
-    (b"PK\x03\x04", "zip", "unzip -p {0} > FILE"),
-    (b"BZh91AY&SY", "bzip2", "bunzip2 -c {0} > FILE"),
-]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that is wrong or odd in a file.  Only `check` gives one with a `count` above 1: that many more."""
-
-    file: str
-    line: int
-    byte: int
-    problem: str
-    hint: str
-    severity: Literal["error", "warning"] = "error"
-    kind: str = ""
-    count: int = 1
-
-    def error(self) -> DataError:
-        return DataError(self.problem, where=f"{self.file}, line {self.line}, byte {self.byte}", hint=self.hint)
 
 
 # ------------------------------------------------------------------------------------------ blocks
@@ -82,41 +49,42 @@ class Tally:
 
 
 def blocks(path: str | Path, size: int, *, tally: Tally | None = None) -> Iterator[bytes]:
-    """The bytes of a file after decompression, about `size` at a time; every failure comes out as a JumokError.
+    """The bytes of a file after decompression, about `size` at a time; every failure becomes a JumokError.
 
     `tally` counts and hashes all bytes as they are on the disk, so that the file need not be read again.
     """
     done = 0
-    with faults_named(path, lambda: done), _opened(path, size, tally) as read:
+    with explain_faults(path, lambda: done), _open(path, size, tally) as read:
         most = most_text(path)
         while block := read(size):
             done += len(block)
             if done > most:
-                raise _swollen(path, done)
+                raise _unpacks_to_too_much(path, done)
             yield block
 
 
 def most_text(path: str | Path) -> float:
-    """Return how many bytes of text a packed file may give; a plain file has no limit."""
+    """The most bytes of text that a packed file may give; a plain file has no limit."""
     packed = str(path) != "-" and Path(path).suffix.lower() in PACKED and os.path.isfile(path)
     return most_unpacked(os.path.getsize(path)) if packed else float("inf")
 
 
 def most_unpacked(size: int) -> int:
-    """Return how many bytes of text `size` packed bytes may give."""
-    return max(ROOM, size * _swells(size))
+    """The most bytes of text that `size` packed bytes may give."""
+    return max(ALLOWANCE, size * _max_ratio(size))
 
 
-def _swells(size: int) -> int:
-    return SWELLS if size < SMALL else SWELLS_LARGE
+def _max_ratio(size: int) -> int:
+    return RATIO if size < SMALL else RATIO_LARGE
 
 
-def _swollen(path: str | Path, done: int) -> DataError:
-    look = attempt(f"{PACKED[Path(path).suffix.lower()]} -dc", path)
+def _unpacks_to_too_much(path: str | Path, done: int) -> DataError:
     return DataError(
-        f"{named(path)} unpacks to more than {_swells(os.path.getsize(path)):,} times its size, as no text does",
-        where=f"{named(path)}, after byte {done} of its text",
-        hint=f"{look} | head -c 1000; if that is your text, unpack it to a file and name that file",
+        "text.unpacks_to_too_much",
+        file=display_name(path),
+        ratio=_max_ratio(os.path.getsize(path)),
+        byte=done,
+        advice=attempt(f"{PACKED[Path(path).suffix.lower()]} -dc", path),
     )
 
 
@@ -124,16 +92,17 @@ def must_be_file(path: str | Path) -> None:
     """Refuse what cannot be read twice or never ends: a pipe, a device, a socket.  Standard input passes."""
     if str(path) == "-":
         return
-    with faults_named(path):
+    with explain_faults(path):
         mode = os.stat(path).st_mode
-    kinds = {stat.S_ISFIFO: "a pipe", stat.S_ISCHR: "a device", stat.S_ISBLK: "a device", stat.S_ISSOCK: "a socket"}
-    kind = next((name for test, name in kinds.items() if test(mode)), "")
-    if kind:
-        hint = attempt("cat", path) + " > FILE, then name FILE" if kind == "a pipe" else attempt("ls -l", path)
-        raise DataError(f"{named(path)} is {kind}, not a file", where=named(path), hint=hint)
+    if stat.S_ISFIFO(mode):
+        raise DataError("text.is_a_pipe", file=display_name(path), advice=attempt("cat", path))
+    if stat.S_ISSOCK(mode):
+        raise DataError("text.is_a_socket", file=display_name(path), advice=attempt("ls -l", path))
+    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+        raise DataError("text.is_a_device", file=display_name(path), advice=attempt("ls -l", path))
 
 
-class _Tallied(io.RawIOBase):
+class _TallyingFile(io.RawIOBase):
     """A file whose bytes are counted and hashed as they are read."""
 
     def __init__(self, raw: IO[bytes], tally: Tally) -> None:
@@ -150,18 +119,18 @@ class _Tallied(io.RawIOBase):
 
 
 @contextlib.contextmanager
-def _opened(path: str | Path, size: int, tally: Tally | None = None) -> Iterator[Callable[[int], bytes]]:
-    """A function that reads the next bytes, b"" at the end."""
+def _open(path: str | Path, size: int, tally: Tally | None = None) -> Iterator[Callable[[int], bytes]]:
+    """A function that returns the next bytes, b"" at the end."""
     if str(path) == "-":
         if sys.stdin is None:
-            raise DataError("there is no standard input", where="standard input", hint="name a file instead of -")
-        yield cast(io.BufferedReader, sys.stdin.buffer).read1  # what has arrived: a person may be typing
+            raise DataError("text.no_standard_input")
+        yield cast(io.BufferedReader, sys.stdin.buffer).read1  # returns what has arrived: a person may be typing
         return
     suffix = Path(path).suffix.lower()
     with contextlib.ExitStack() as stack:
         raw = stack.enter_context(open(path, "rb"))
         if tally is not None:
-            raw = io.BufferedReader(_Tallied(raw, tally), 1 << 18)
+            raw = io.BufferedReader(_TallyingFile(raw, tally), 1 << 18)
         if suffix in PACKED and not raw.peek(1):
             raise EOFError  # gzip and zstandard would take no bytes at all for a whole, empty text
         if suffix == ".gz":
@@ -198,12 +167,12 @@ def _gunzip(stream: IO[bytes]) -> Iterator[Callable[[int], bytes]]:
 
 
 def _unzstd(stream: IO[bytes], size: int) -> Iterator[bytes]:
-    """Unpack zstd frames.  Not by zstandard's stream_reader: that one ends quietly where a truncated file ends."""
+    """Unpack zstd frames, without zstandard's stream_reader, which ends without an error where a file is truncated."""
     check_zstandard()
     import zstandard
 
     frame, ready = None, io.BytesIO()
-    while packed := stream.read(1024):  # 1 KiB unpacks to 32 MiB at most, whatever the file says
+    while packed := stream.read(1024):  # 1 KiB unpacks to 32 MiB at most, even in a hostile file
         while packed:
             frame = frame or zstandard.ZstdDecompressor().decompressobj()
             try:
@@ -222,7 +191,7 @@ def _unzstd(stream: IO[bytes], size: int) -> Iterator[bytes]:
 def check_zstandard() -> None:
     """Refuse a .zst file where zstandard is not installed."""
     if not is_installed("zstandard"):
-        raise MissingPackage(".zst files need zstandard, which is not installed", hint=str(hint("zstandard")))
+        raise MissingPackage("text.needs_zstandard", advice=hint("zstandard"))
 
 
 def _slices(data: bytes, size: int) -> Iterator[bytes]:
@@ -230,38 +199,40 @@ def _slices(data: bytes, size: int) -> Iterator[bytes]:
 
 
 @contextlib.contextmanager
-def faults_named(path: str | Path, done: Callable[[], int] = lambda: 0) -> Iterator[None]:
-    """Turn what can go wrong while reading `path` into an error that says where and what to try."""
-    name = named(path)
+def explain_faults(path: str | Path, done: Callable[[], int] = lambda: 0) -> Iterator[None]:
+    """Turn whatever fails while `path` is read into an error that names the file and the byte."""
+    name = display_name(path)
     unpack = PACKED.get(Path(path).suffix.lower(), "")
     try:
         yield
-    except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
-        state = "cut off before its end" if isinstance(error, EOFError) else f"not whole {unpack} data ({error})"
-        where = f"{name}, after byte {done()} of its text"
-        hint = attempt(f"{unpack} -t", path) + ", then fetch or make the file again"
-        raise DataError(f"{name} is {state}", where=where, hint=hint) from error
+    except EOFError as error:
+        advice = attempt(f"{unpack} -t", path)
+        raise DataError("text.packed_file_cut_off", file=name, byte=done(), advice=advice) from error
+    except (gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
+        advice = attempt(f"{unpack} -t", path)
+        raise DataError(
+            "text.packed_file_corrupt", file=name, format=unpack, reason=error, byte=done(), advice=advice
+        ) from error
     except FileNotFoundError as error:
-        where = str(Path(path).absolute())
-        raise DataError(f"there is no file {name}", where=where, hint=nearest(Path(path))) from error
+        path = Path(path)
+        raise DataError("text.no_such_file", file=name, path=path.absolute(), advice=nearest(path)) from error
     except IsADirectoryError as error:
-        raise DataError(f"{name} is a folder, not a file", where=name, hint=attempt("ls", path)) from error
+        raise DataError("text.is_a_folder", file=name, advice=attempt("ls", path)) from error
     except PermissionError as error:
-        raise DataError(f"you may not read {name}", where=name, hint=attempt("ls -l", path)) from error
+        raise DataError("text.may_not_read", file=name, advice=attempt("ls -l", path)) from error
     except OSError as error:
-        where = f"{name}, after byte {done()}"
-        hint = attempt("ls -l", path)
-        raise DiskError(f"cannot read {name}: {error.strerror or error}", where=where, hint=hint) from error
+        reason, advice = error.strerror or error, attempt("ls -l", path)
+        raise DiskError("text.cannot_read", file=name, reason=reason, byte=done(), advice=advice) from error
 
 
-def nearest(path: Path) -> str:
-    """A hint: the file of that folder whose name is most like this one."""
+def nearest(path: Path) -> Message:
+    """A hint with the file of that folder whose name is most like this one, or with a command that lists the folder."""
     try:
         names = sorted(os.listdir(path.parent))
     except OSError:
         names = []
     near = difflib.get_close_matches(path.name, names, n=1)
-    return f"did you mean {path.parent / near[0]}?" if near else attempt("ls", path.parent)
+    return Message("text.did_you_mean", {"path": path.parent / near[0]}) if near else attempt("ls", path.parent)
 
 
 # ------------------------------------------------------------------------------------------ lines
@@ -293,7 +264,7 @@ def chunks(path: str | Path, *, longest: int, block: int) -> Iterator[Chunk]:
 
 
 def cut(parts: Iterable[bytes], longest: int) -> Iterator[Chunk]:
-    """Cut blocks at their last 0x0A.  What lies beyond `longest` in an over-long line is passed over."""
+    """Cut blocks at their last 0x0A.  What exceeds `longest` in an over-long line is skipped."""
     number, offset = 1, 0
     held: list[bytes] = []  # the beginning of a line whose end has not been seen
     length, skipping = 0, False
@@ -319,14 +290,8 @@ def cut(parts: Iterable[bytes], longest: int) -> Iterator[Chunk]:
         yield Chunk(number, offset, b"".join(held))
 
 
-def decoded(path: str | Path, chunk: Chunk, longest: int) -> Iterable[str]:
-    """The lines of a chunk: at once if all is well, else one by one up to the fault."""
-    lines = clean(chunk, longest)
-    return _one_by_one(path, chunk, longest) if lines is None else lines
-
-
-def clean(chunk: Chunk, longest: int) -> list[str] | None:
-    """The lines of a chunk, or None if anything is wrong with any of them."""
+def decode_if_clean(chunk: Chunk, longest: int) -> list[str] | None:
+    """The lines of a chunk, or None if any of them has a fault."""
     raw = chunk.raw
     if chunk.cut or b"\0" in raw or raw.startswith(UTF8_MARK):
         return None
@@ -341,120 +306,24 @@ def clean(chunk: Chunk, longest: int) -> list[str] | None:
     return None if suspect and any(len(line.encode()) > longest for line in lines) else lines
 
 
-def _one_by_one(path: str | Path, chunk: Chunk, longest: int) -> Iterator[str]:
-    for number, offset, raw in chunk.lines():
-        if found := fault(path, number, offset, raw, longest):
-            raise found.error()
-        yield raw.decode("utf-8")
-
-
-def fault(path: str | Path, number: int, offset: int, raw: bytes, longest: int) -> Finding | None:
-    """What makes a line unreadable, if anything does."""
-    first = (_mark(path, raw) or packed(path, raw)) if offset == 0 else None
-    return first or spoilt(path, number, offset, raw, longest)
-
-
-def _mark(path: str | Path, raw: bytes) -> Finding | None:
-    """The byte order mark at the start of a file."""
-    here = Finding(named(path), 1, 0, "", "")
-    if encoding := marked(raw):
-        wide = encoding.removesuffix("LE").removesuffix("BE")
-        problem = f"{here.file} is {wide}, not UTF-8: it begins with the byte order mark of {wide}"
-        return replace(here, problem=problem, hint=_iconv(wide, path), kind="wrong encoding")
-    if raw.startswith(UTF8_MARK):
-        problem = f"{here.file} begins with a byte order mark of UTF-8"
-        hint = _filtered(r"sed '1s/^\xEF\xBB\xBF//'", path)
-        return replace(here, problem=problem, hint=hint, kind="byte order mark")
-    return None
-
-
-def packed(path: str | Path, raw: bytes) -> Finding | None:
-    """What a file begins with that is compressed and does not say so in its name."""
-    for mark, kind, command in _PACKED_MARKS:
-        if raw.startswith(mark):
-            problem = f"{named(path)} is {kind} data, and its name does not say so"
-            hint = attempt(command.format("FILE" if str(path) == "-" else shlex.quote(str(path))))
-            return Finding(named(path), 1, 0, problem, hint.rstrip(), kind="compressed")
-    return None
-
-
-def marked(raw: bytes) -> str:
-    """The encoding, other than UTF-8, whose byte order mark begins the bytes; "" if none does."""
-    return next((encoding for mark, encoding in _WIDE_MARKS if raw.startswith(mark)), "")
-
-
-def spoilt(path: str | Path, number: int, offset: int, raw: bytes, longest: int) -> Finding | None:
-    """What makes a line unreadable, wherever it stands."""
-    here = Finding(named(path), number, offset, "", attempt("jumok data check", path))
-    if len(raw) > longest:
-        return replace(here, problem=f"a line is longer than {longest:,} bytes", kind="over-long line")
-    try:
-        raw.decode("utf-8")
-        bad = len(raw)
-    except UnicodeDecodeError as error:
-        bad = error.start
-    nul = raw.find(b"\0")
-    if 0 <= nul < bad:
-        wide = "UTF-16LE" if (offset + nul) % 2 else "UTF-16BE"
-        hint = _iconv(wide, path) if mostly_nul(raw) else here.hint
-        return replace(here, byte=offset + nul, problem="there is a NUL byte in the text", hint=hint, kind="NUL")
-    if bad < len(raw):
-        problem = f"{here.file} is not UTF-8: byte 0x{raw[bad]:02x} does not fit there"
-        encoding = likely_encoding(raw)
-        hint = _iconv(encoding, path) if encoding else here.hint
-        return replace(here, byte=offset + bad, problem=problem, hint=hint, kind="not UTF-8")
-    return None
-
-
-def mostly_nul(raw: bytes) -> bool:
-    """Whether a line has so many NUL bytes that it is rather UTF-16 than text with a few of them in it."""
-    return raw.count(b"\0") * 3 > len(raw)
-
-
-def likely_encoding(raw: bytes) -> str:
-    """The likeliest encoding of lines that are not UTF-8; "" if they are UTF-8 with a few bytes spoilt."""
-    high = len(raw) - len(raw.translate(None, bytes(range(0x80, 0x100))))
-    good = len(raw.decode("utf-8", errors="ignore").encode()) - (len(raw) - high)
-    if good * 2 > high:
-        return ""
-    hangul = re.findall(rb"[\xb0-\xc8][\xa1-\xfe]", raw)
-    if len(hangul) * 4 > high:
-        with contextlib.suppress(UnicodeDecodeError):
-            raw.decode("cp949")
-            return "CP949"
-    return "WINDOWS-1252" if re.search(rb"[\x80-\x9f]", raw) else "LATIN1"
-
-
 # ------------------------------------------------------------------------------------------ words
 
 
-def named(path: str | Path) -> str:
+def display_name(path: str | Path) -> str:
+    """A path as messages show it."""
     return "standard input" if str(path) == "-" else str(path)
 
 
 def printable(text: str, longest: int = 60) -> str:
-    """What a file says of itself, as a message may repeat it: one line, no control characters, not endless."""
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:longest])
-    return shown + "…" * (len(text) > longest)
+    """A text from a file as a message may repeat it: one line, no control characters, at most `longest` of it."""
+    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:longest])
+    return line + "…" * (len(text) > longest)
 
 
-def attempt(command: str, *paths: str | Path) -> str:
-    """A hint: the command line to try."""
+def attempt(command: str, *paths: str | Path) -> Message:
+    """A hint with the command line to try."""
     names = ["FILE" if str(path) == "-" else shlex.quote(str(path)) for path in paths]
-    return f"try: {command} {' '.join(names)}" + " (save standard input as FILE first)" * ("FILE" in names)
-
-
-def _filtered(command: str, path: str | Path) -> str:
-    """A hint: the command line that sends the text of a file through `command` into another file."""
-    if str(path) == "-":
-        return f"try: ... | {command} | ..."
-    suffix = Path(path).suffix
-    bare = Path(path).with_suffix("") if suffix.lower() in PACKED else Path(path)
-    new = shlex.quote(str(bare.with_name(f"{bare.stem}.utf8{bare.suffix}")))
-    if suffix.lower() in PACKED:
-        return f"{attempt(f'{PACKED[suffix.lower()]} -dc', path)} | {command} > {new}"
-    return f"{attempt(command, path)} > {new}"
-
-
-def _iconv(encoding: str, path: str | Path) -> str:
-    return _filtered(f"iconv -f {encoding} -t utf-8", path)
+    line = " ".join([command, *names])
+    if "FILE" in names:
+        return Message("text.try_after_saving", {"command": line})
+    return Message("text.try", {"command": line})

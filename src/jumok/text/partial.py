@@ -1,7 +1,7 @@
-"""A file that is being fetched: what has arrived of it survives a kill, and it has its name only when it is whole.
+"""A file that is being fetched: what has arrived survives a kill, and only a complete file gets its name.
 
-The bytes are in NAME.fetching.  NAME.fetching.json says how many of them are certainly on disk and of which version of
-the file they are, so that bytes of two versions are never joined.
+The bytes are in NAME.fetching.  NAME.fetching.json records how many of them are certainly on disk and which version of
+the file they belong to, so that bytes of two versions are never joined.
 """
 
 import contextlib
@@ -18,19 +18,19 @@ from jumok.errors import DiskError, UsageError
 from jumok.text.files import attempt
 from jumok.text.lines import sync_folder
 
-INTERVAL = 8 << 20  # bytes between two notes of what is on disk
+INTERVAL = 8 << 20  # bytes between two updates of the note
 
 
 @dataclass(frozen=True)
 class Version:
-    """What a server says of a file: its size, if it says one, and an etag or date, else ""."""
+    """A version of a file on a server: its size, None if unknown, and its etag or date, "" if there is none."""
 
     size: int | None
     mark: str
 
 
 class Partial:
-    """What has arrived of a file, and of which version it is."""
+    """The part of a file that has arrived, and the version it belongs to."""
 
     def __init__(self, goal: Path) -> None:
         self.goal = goal
@@ -47,18 +47,16 @@ class Partial:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._file.close()
-            raise UsageError(
-                "another process is fetching this file", where=str(self.path), hint="wait until it has ended"
-            ) from None
+            raise UsageError("text.already_fetching", file=self.path) from None
         self._recall()
 
     def _recall(self) -> None:
-        """Continue where the note says, if there is one and as many bytes are there."""
+        """Continue where the note says, if there is one and as many bytes are on disk."""
         try:
             note = json.loads(self.about.read_text(encoding="utf-8"))
             version, done = Version(note["size"], note["mark"]), int(note["done"])
             if 0 <= done <= os.fstat(self._file.fileno()).st_size:
-                # Of a file that is complete the last byte is asked for again, and the answer says whether it changed.
+                # The last byte of a complete file is requested again: the answer tells whether the file has changed.
                 self.version, self.done = version, done - (0 < done == version.size)
         except (OSError, ValueError, KeyError, TypeError):
             pass
@@ -67,25 +65,25 @@ class Partial:
         self._noted = self.done
 
     def restart(self, version: Version) -> None:
-        """Forget what is there: it is of another version, or cannot be told from one."""
-        with disk_faults(self.path):
+        """Discard what has arrived, because it belongs, or may belong, to another version."""
+        with explain_disk_faults(self.path):
             self._file.seek(0)
             self._file.truncate()
             self.version, self.done = version, 0
             self.note()
 
     def write(self, block: bytes) -> None:
-        with disk_faults(self.path):
+        with explain_disk_faults(self.path):
             self._file.write(block)
             self.done += len(block)
             if self.done - self._noted >= INTERVAL:
                 self.note()
 
     def note(self) -> None:
-        """Have the bytes on disk, then say how many they are: a note never promises more than is there."""
+        """Flush the bytes to disk, then record how many they are, so that a note never promises too many."""
         if self.version is None:
             return
-        with disk_faults(self.path):
+        with explain_disk_faults(self.path):
             self._file.flush()
             os.fsync(self._file.fileno())
             draft = self.about.with_name(self.about.name + ".tmp")
@@ -93,18 +91,17 @@ class Partial:
             os.replace(draft, self.about)
             self._noted = self.done
 
-    def check_room(self, size: int | None) -> None:
-        """Refuse at once what cannot fit."""
+    def check_space(self, size: int | None) -> None:
+        """Refuse a file that does not fit on the disk before it is fetched."""
         free = shutil.disk_usage(self.path.parent).free
         if size is not None and size - self.done > free:
+            folder = self.path.parent
             raise DiskError(
-                f"the file has {size:,} bytes and {free:,} are free",
-                where=str(self.path.parent),
-                hint=attempt("df -h", self.path.parent),
+                "text.no_space_to_fetch", size=size, free=free, folder=folder, advice=attempt("df -h", folder)
             )
 
     def finish(self) -> None:
-        with disk_faults(self.goal):
+        with explain_disk_faults(self.goal):
             self._file.flush()
             os.fsync(self._file.fileno())
             os.replace(self.path, self.goal)
@@ -112,7 +109,7 @@ class Partial:
             self.about.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Keep what has arrived."""
+        """Record what has arrived and close the file."""
         if self._file is None:
             return
         if self.path.exists():
@@ -123,10 +120,10 @@ class Partial:
 
 
 @contextlib.contextmanager
-def disk_faults(path: Path) -> Iterator[None]:
-    """Turn a failure to write into a DiskError."""
+def explain_disk_faults(path: Path) -> Iterator[None]:
+    """Turn an error of the system while `path` is written into a DiskError."""
     try:
         yield
     except OSError as error:
-        hint = attempt("df -h", path.parent)
-        raise DiskError(f"cannot write: {error.strerror or error}", where=str(path), hint=hint) from None
+        reason, advice = error.strerror or error, attempt("df -h", path.parent)
+        raise DiskError("text.cannot_write_fetched", reason=reason, file=path, advice=advice) from None

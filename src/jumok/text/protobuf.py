@@ -1,21 +1,27 @@
-"""The bytes of a vocabulary, read by rule before SentencePiece sees them; nothing but what its trainer writes for us.
+"""The bytes of a vocabulary, checked before SentencePiece reads them: only what its trainer writes for jumok passes.
 
 A model of SentencePiece is a protobuf message: pieces (field 1: text, score, kind), how it was trained (2), how text is
-normalised (3).  SentencePiece believes what it reads: tables for normalising, for one, are jumps in memory.  Ours have
-none, and the eight specials and 256 bytes that every vocabulary begins with are the same bytes for ever.
+normalised (3).  SentencePiece trusts what it reads: a table for normalising, for example, contains offsets into memory.
+Our vocabularies have none, and all of them begin with the same eight specials and 256 bytes.
 """
+
+from jumok.messages import Message
 
 FIRST = ("<pad>", "<unk>", "<s>", "</s>", "<sep>", "<cls>", "<mask>", "<extra>")
 UNKNOWN, CONTROL, BYTE = 2, 3, 6  # kinds of pieces; all others are NORMAL, 1
-MOST = 256_000  # pieces, as in the largest recipe
-LARGEST = 32_000_000  # bytes of a file
-LARGE_FLOATS = frozenset(byte for byte in range(256) if byte & 0x7F > 0x4B)  # how floats from 2^25 on end
+MOST = 256_000  # most pieces, as in the largest recipe
+LARGEST = 32_000_000  # most bytes of a file
+LARGE_FLOATS = frozenset(byte for byte in range(256) if byte & 0x7F > 0x4B)  # last bytes of floats from 2^25 on
 TRAINER = {3, 4, 10, 16, 18, 30, 33, 35, 40, 41, 42, 43}  # fields that our training sets
 KIND, BYTES = 3, 35
 
 
 class BadPieces(ValueError):
-    """What is wrong with the bytes of a vocabulary."""
+    """A problem in the bytes of a vocabulary."""
+
+    def __init__(self, problem: Message) -> None:
+        self.problem = problem
+        super().__init__(problem)
 
 
 def _piece(text: str, kind: int) -> bytes:
@@ -30,8 +36,8 @@ HEAD = b"".join(
 )
 
 
-# The 264 symbols alone: every text is its bytes, and nothing about it is changed (no field 3, 4, 5 of the normaliser).
-# How it was trained: BPE, 264 pieces, bytes for what is unknown, ids of <unk>, <s>, </s>, <pad>.
+# The 264 symbols alone: a text is encoded as its bytes, without normalisation (no field 3, 4, 5 of the normaliser).
+# Fields of the trainer: BPE, 264 pieces, byte fallback, ids of <unk>, <s>, </s>, <pad>.
 BYTE_LEVEL = (
     HEAD
     + b"\x12\x14\x18\x02\x20\x88\x02\x98\x02\x01\xc0\x02\x01\xc8\x02\x02\xd0\x02\x03\xd8\x02\x00"
@@ -40,22 +46,22 @@ BYTE_LEVEL = (
 
 
 def check(model: bytes) -> None:
-    """Refuse, as `BadPieces`, what SentencePiece's trainer would not have written."""
+    """Raise `BadPieces` for bytes that SentencePiece's trainer would not have written."""
     if model == BYTE_LEVEL:
         return
     if not model.startswith(HEAD):
-        raise BadPieces(f"it does not begin with {', '.join(FIRST)} and 256 bytes")
+        raise BadPieces(Message("text.pieces_begin_otherwise", {"pieces": ", ".join(FIRST)}))
     try:
         end = _check_pieces(model)
         _check_rest(model, end)
     except (IndexError, UnicodeDecodeError):
-        raise BadPieces("it is cut short or garbled") from None
+        raise BadPieces(Message("text.pieces_cut_off")) from None
 
 
 def _check_pieces(model: bytes) -> int:
-    """Where the pieces end; each is 0A size 0A length text 15 score, its kind NORMAL and therefore not said.
+    """The offset where the pieces end; each is 0A size 0A length text 15 score, its kind NORMAL and therefore omitted.
 
-    Pieces of one size lie side by side, so that a byte of all of them is one slice: a vocabulary loads in no time.
+    Pieces of one size are joined, so that the same byte of all of them is one slice, which is fast.
     """
     groups: list[list[bytes]] = [[] for _ in range(128)]
     at = len(HEAD)
@@ -66,43 +72,43 @@ def _check_pieces(model: bytes) -> int:
         at = stop
     texts: list[bytes] = []
     for size, group in enumerate(groups):
-        beside, count = b"".join(group), len(group)
+        joined, count = b"".join(group), len(group)
         outline = b"\x0a" * count, bytes([max(0, size - 7)]) * count, b"\x15" * count
-        if count and (size < 8 or (beside[::size], beside[1::size], beside[size - 5 :: size]) != outline):
-            raise BadPieces("a piece is not one of ours")
-        if not LARGE_FLOATS.isdisjoint(beside[size - 1 :: size] if count else b""):
-            raise BadPieces("a score is not a number that a trainer gives")
+        if count and (size < 8 or (joined[::size], joined[1::size], joined[size - 5 :: size]) != outline):
+            raise BadPieces(Message("text.foreign_piece"))
+        if not LARGE_FLOATS.isdisjoint(joined[size - 1 :: size] if count else b""):
+            raise BadPieces(Message("text.impossible_score"))
         texts += [piece[2:-5] for piece in group]
     whole = b"\n".join(texts).decode()
     plain = "\n".join(whole.split()) == whole and "\0" not in whole
     if not plain or whole.count("\n") != len(texts) - 1:
-        raise BadPieces("a piece has a space in it")
+        raise BadPieces(Message("text.space_in_piece"))
     if len(set(texts)) != len(texts) or len(texts) > MOST:
-        raise BadPieces("a piece is there twice, or there are too many")
+        raise BadPieces(Message("text.repeated_pieces"))
     return at
 
 
 def _check_rest(model: bytes, at: int) -> None:
-    """How it was trained (its kind, bytes for what is unknown) and how it normalises, which is not at all."""
+    """Check how the vocabulary was trained (its kind, byte fallback) and that it does not normalise."""
     parts = list(_fields(model, at))
     if [number for number, _ in parts] != [2, 3]:
-        raise BadPieces("it is not made of pieces, a trainer's and a normaliser's part")
+        raise BadPieces(Message("text.other_parts"))
     trainer, normaliser = (list(_fields(part, 0)) if isinstance(part, bytes) else [] for _, part in parts)
-    told = dict(trainer)
-    if not {number for number, _ in trainer} <= TRAINER or told.get(KIND) not in (1, 2, 3) or told.get(BYTES) != 1:
-        raise BadPieces("it was not trained as jumok trains")
+    settings = dict(trainer)
+    if not settings.keys() <= TRAINER or settings.get(KIND) not in (1, 2, 3) or settings.get(BYTES) != 1:
+        raise BadPieces(Message("text.trained_otherwise"))
     if any(value not in ((1, b"identity"), (2, b""), (3, 1), (4, 1), (5, 1)) for value in normaliser):
-        raise BadPieces("it changes text before it is cut")
+        raise BadPieces(Message("text.normalises"))
 
 
-def without_inputs(model: bytes) -> bytes:
-    """The same vocabulary without the names and formats of the files it was trained from, which change nothing."""
+def remove_inputs(model: bytes) -> bytes:
+    """The vocabulary without the names and formats of the files it was trained from, which have no effect."""
     at = model.index(b"\x12", _pieces_end(model))
     size, begins = _number(model, at + 1)
     trainer, rest = model[begins : begins + size], model[begins + size :]
-    spans = zip(_places(trainer), [*_places(trainer)[1:], len(trainer)], strict=True)
-    kept = b"".join(trainer[start:stop] for start, stop in spans if _number(trainer, start)[0] >> 3 in TRAINER)
-    return model[: at + 1] + _varint(len(kept)) + kept + rest
+    spans = zip(_offsets(trainer), [*_offsets(trainer)[1:], len(trainer)], strict=True)
+    retained = b"".join(trainer[start:stop] for start, stop in spans if _number(trainer, start)[0] >> 3 in TRAINER)
+    return model[: at + 1] + _varint(len(retained)) + retained + rest
 
 
 def _pieces_end(model: bytes) -> int:
@@ -113,13 +119,13 @@ def _pieces_end(model: bytes) -> int:
     return at
 
 
-def _places(message: bytes) -> list[int]:
-    """Where each field of a message begins."""
-    found, at = [], 0
+def _offsets(message: bytes) -> list[int]:
+    """The offset of each field of a message."""
+    offsets, at = [], 0
     while at < len(message):
-        found.append(at)
+        offsets.append(at)
         (_, _), at = _field(message, at)
-    return found
+    return offsets
 
 
 def _varint(value: int) -> bytes:
@@ -131,16 +137,16 @@ def _varint(value: int) -> bytes:
 
 
 def _fields(message: bytes, at: int) -> list[tuple[int, int | bytes]]:
-    """Number and value of every field of a message: whole numbers, and bytes of what is longer."""
-    found: list[tuple[int, int | bytes]] = []
+    """Number and value of every field of a message: an integer, or the bytes of a longer value."""
+    fields: list[tuple[int, int | bytes]] = []
     while at < len(message):
         field, at = _field(message, at)
-        found.append(field)
-    return found
+        fields.append(field)
+    return fields
 
 
 def _field(message: bytes, at: int) -> tuple[tuple[int, int | bytes], int]:
-    """Number and value of the field at a place, and where it ends."""
+    """Number and value of the field at an offset, and the offset where it ends."""
     key, at = _number(message, at)
     if key & 7 == 0:
         value: int | bytes
@@ -151,16 +157,16 @@ def _field(message: bytes, at: int) -> tuple[tuple[int, int | bytes], int]:
         if at > len(message):
             raise IndexError
     else:
-        raise BadPieces(f"field {key >> 3} is of a kind that no vocabulary has")
+        raise BadPieces(Message("text.unknown_field", {"number": key >> 3}))
     return (key >> 3, value), at
 
 
 def _number(message: bytes, at: int) -> tuple[int, int]:
-    """A whole number of at most 35 bits, seven in a byte, and where it ends."""
+    """An integer of at most 35 bits, seven per byte, and the offset where it ends."""
     value = 0
-    for place in range(5):
-        byte = message[at + place]
-        value |= (byte & 0x7F) << (7 * place)
+    for index in range(5):
+        byte = message[at + index]
+        value |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
-            return value, at + place + 1
-    raise BadPieces("a number is too large")
+            return value, at + index + 1
+    raise BadPieces(Message("text.number_too_large"))

@@ -1,15 +1,15 @@
-"""Corpora behind an address, fetched through fsspec into a folder, so that everything else reads files.
+"""Corpora at an address, fetched through fsspec into a folder, so that everything else reads files.
 
     fetch("s3://corpora/news.de-en.parquet", folder)        folder/3f2a…-news.de-en.parquet
 
-Kept     what has arrived, whatever happens; then the rest is asked for, unless the file has changed meanwhile
-Whole    the file has its name only when all of it is on disk (partial.py)
+Resume   what has arrived survives every failure; only the rest is requested, unless the file has changed meanwhile
+Names    a file gets its name only when all of it is on disk (partial.py)
 Memory   one block
-Secrets  no message and no file holds more of an address than `redact` shows; credentials come from where the service's
-         own tools keep them
+Secrets  no message and no file holds more of an address than `redact` shows; credentials come from where the tools of
+         the service store them
 
-fsspec and what it needs are imported only when an address is used (the extra `remote`).  Tried with https
-and with s3; gs and hf go the same way as s3 and are untried.
+fsspec and its dependencies are imported only when an address is used (the extra `remote`).  Tested with https and s3;
+gs and hf take the same path as s3 and are untested.
 """
 
 import contextlib
@@ -23,6 +23,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 
 from jumok import extras
 from jumok.errors import DataError, JumokError, MissingPackage, Resumable, UsageError
+from jumok.messages import Message
 from jumok.stopping import NEVER
 from jumok.text.addresses import (
     check_address,
@@ -33,16 +34,16 @@ from jumok.text.addresses import (
     redact,
     refuse_addresses,
 )
-from jumok.text.partial import Partial, Version, disk_faults
+from jumok.text.partial import Partial, Version, explain_disk_faults
 
 __all__ = ["check_address", "expand_address", "fetch", "is_address", "redact", "refuse_addresses"]
 
-RANGE = 8 << 20  # bytes asked for at once where a service is asked by ranges
-BLOCK = 1 << 18  # bytes taken at once from a connection
-ATTEMPTS = 6  # in a row without any progress
-PAUSE = 0.5  # seconds before the second attempt; twice as long before every further one
+RANGE = 8 << 20  # bytes requested at once from a store of objects
+BLOCK = 1 << 18  # bytes read at once from a connection
+ATTEMPTS = 6  # attempts in a row without progress before fetching fails
+PAUSE = 0.5  # seconds before the second attempt; doubled before every further one
 SILENCE = 60.0  # seconds without a byte after which a connection counts as broken
-INSTALL = {"gs": "try: pip install gcsfs", "hf": "try: pip install huggingface_hub"}
+PACKAGES = {"gs": "gcsfs", "hf": "huggingface_hub"}  # protocol -> library that no extra brings
 LIBRARIES = {
     "aiohttp", "aiobotocore", "botocore", "s3fs", "gcsfs", "google", "huggingface_hub", "httpx", "httpcore", "requests",
     "urllib3", "fsspec",
@@ -52,7 +53,7 @@ T = TypeVar("T")
 
 
 class Stream(Protocol):
-    """The bytes of one version of a file from `start` on."""
+    """The bytes of one version of a file, from `start` to its end."""
 
     version: Version
     start: int
@@ -63,26 +64,31 @@ class Stream(Protocol):
 
 
 class Broken(Exception):
-    """A connection that failed in a way that another attempt may mend."""
+    """A connection that failed, where another attempt may succeed."""
+
+    def __init__(self, reason: Message) -> None:
+        self.reason = reason
+        super().__init__(reason)
 
 
-Steps = Generator[tuple[int, int | None] | None, None, T]  # bytes that are there, size if known; None: nothing new
+# Yields (bytes on disk, size if known), or None while it waits.
+Steps = Generator[tuple[int, int | None] | None, None, T]
 
 
 def fetch(address: str, folder: str | Path) -> Path:
-    """Return the file in `folder` that holds what is at `address`, fetched now unless it is there already."""
+    """The file in `folder` with the content of `address`, fetched unless it exists already."""
     return NEVER.finish(fetch_in_steps(address, folder))
 
 
 def fetch_in_steps(address: str, folder: str | Path) -> Steps[Path]:
-    """The same in steps, at least every fifth of a second: yields how far it is.
+    """`fetch` in steps, at least five per second: yields its progress.
 
-    A generator that is closed leaves what it has; the next call continues.  One process may fetch an address into a
-    folder at a time.
+    If the generator is closed, what has arrived stays; the next call continues.  One process at a time may fetch an
+    address into a folder.
     """
     check_address(address)
     goal = Path(folder) / local_name(address)
-    with disk_faults(goal):
+    with explain_disk_faults(goal):
         goal.parent.mkdir(parents=True, exist_ok=True)
         partial = Partial(goal)
     with contextlib.closing(partial):
@@ -92,7 +98,7 @@ def fetch_in_steps(address: str, folder: str | Path) -> Steps[Path]:
 
 
 def _complete(address: str, partial: Partial) -> Steps[None]:
-    """Ask again and again, until all is there or several attempts in a row have brought nothing new."""
+    """Connect again until the file is complete or several attempts in a row have made no progress."""
     failures, most = 0, partial.done
     while True:
         try:
@@ -103,7 +109,7 @@ def _complete(address: str, partial: Partial) -> Steps[None]:
             failures = 1 if partial.done > most else failures + 1
             most = max(most, partial.done)
             if failures >= ATTEMPTS:
-                _give_up(address, partial, str(broken))
+                _give_up(address, partial, broken.reason)
         end = time.monotonic() + PAUSE * 2 ** (failures - 1)
         while (left := end - time.monotonic()) > 0:
             yield None
@@ -121,30 +127,28 @@ def _advance(address: str, partial: Partial) -> Steps[None]:
                 stream = yield from _wait(lambda: _connect(address, 0))
             partial.restart(stream.version)
         size = stream.version.size
-        partial.check_room(size)
+        partial.check_space(size)
         while block := (yield from _wait(lambda: _ask(address, stream.read))):
             partial.write(block)
             if size is not None and partial.done > size:
                 partial.restart(stream.version)
-                raise Broken(f"the server sent more than the {size:,} bytes it had announced")
+                raise Broken(Message("text.sent_too_much", {"size": size}))
             yield partial.done, size
         if size is not None and partial.done < size:
-            raise Broken(f"the connection ended after {partial.done:,} of {size:,} bytes")
+            raise Broken(Message("text.connection_ended", {"done": partial.done, "size": size}))
         yield from _wait(lambda: _ask(address, stream.check))
     finally:
         stream.close()
 
 
-def _give_up(address: str, partial: Partial, reason: str) -> NoReturn:
-    where = redact(address)
+def _give_up(address: str, partial: Partial, reason: Message) -> NoReturn:
     if partial.done:
-        have = f"{partial.done:,} bytes of it are kept"
-        raise Resumable(f"fetching failed: {reason}", where=where, hint=f"{have}; the same command continues")
-    raise DataError(f"cannot fetch: {reason}", where=where, hint="check the address and the network, then try again")
+        raise Resumable("text.fetching_failed", reason=reason, address=redact(address), done=partial.done)
+    raise DataError("text.cannot_fetch", reason=reason, address=redact(address))
 
 
 def _wait(call: Callable[[], T]) -> Steps[T]:
-    """Return what `call` returns; yields while it waits for the network."""
+    """The result of `call`, which runs in a thread; yields while it waits for the network."""
     outcome: list[T] = []
     failure: list[BaseException] = []
 
@@ -154,7 +158,7 @@ def _wait(call: Callable[[], T]) -> Steps[T]:
         except BaseException as error:
             failure.append(error)
 
-    thread = threading.Thread(target=run, daemon=True)  # one that still waits does not keep the process from exiting
+    thread = threading.Thread(target=run, daemon=True)  # a daemon does not delay the exit of the process
     thread.start()
     while thread.is_alive():
         thread.join(0.2)
@@ -168,29 +172,29 @@ def _wait(call: Callable[[], T]) -> Steps[T]:
 
 
 def expand_address(address: str) -> list[str]:
-    """Return the addresses of the files that a glob on s3, gs or hf stands for; any other address is itself."""
+    """The addresses that match a glob on s3, gs or hf; an address without a glob is returned as it is."""
     check_address(address)
     kind, path = protocol(address), address.partition("://")[2]
     if kind in ("http", "https"):
         if "*" in path.partition("?")[0]:
-            raise UsageError("a web server has no globs", where=redact(address), hint="try: name each file")
+            raise UsageError("text.glob_on_web_server", address=redact(address))
         return [address]
     if not re.search(r"[*?\[]", path):
         return [address]
-    found = NEVER.finish(_wait(lambda: _ask(address, lambda: _list(kind, path))))
-    if not found:
-        raise DataError("no file matches", where=redact(address), hint="check the bucket and the folder")
-    return [f"{kind}://{name}" for name in found]
+    names = NEVER.finish(_wait(lambda: _ask(address, lambda: _list(kind, path))))
+    if not names:
+        raise DataError("text.no_match_at_address", address=redact(address))
+    return [f"{kind}://{name}" for name in names]
 
 
 def _list(kind: str, path: str) -> list[str]:
-    found = _filesystem(kind).glob(path, detail=True)
-    return sorted(name for name, about in found.items() if about.get("type") != "directory")
+    matches = _filesystem(kind).glob(path, detail=True)
+    return sorted(name for name, about in matches.items() if about.get("type") != "directory")
 
 
 def _connect(address: str, start: int) -> Stream:
-    opened = Web if protocol(address) in ("http", "https") else Stored
-    return _ask(address, lambda: opened(address, start))
+    stream = WebFile if protocol(address) in ("http", "https") else StoredFile
+    return _ask(address, lambda: stream(address, start))
 
 
 def _filesystem(kind: str, **options: Any) -> Any:
@@ -199,8 +203,8 @@ def _filesystem(kind: str, **options: Any) -> Any:
     return fsspec.filesystem(kind, skip_instance_cache=True, use_listings_cache=False, **options)
 
 
-class Web:
-    """A file on a web server.  Size and version are those of the very answer that brings the bytes."""
+class WebFile:
+    """A file on a web server.  Size and version are read from the response that carries the bytes."""
 
     def __init__(self, address: str, start: int) -> None:
         headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
@@ -210,7 +214,7 @@ class Web:
         except Exception as error:
             if getattr(error, "status", None) != 416:
                 raise
-            del headers["Range"]  # the file is shorter now than what we have of it
+            del headers["Range"]  # the file is shorter now than the part on disk
             self._file = web.open(address, "rb", block_size=0, size=1, headers=headers)
         self._close_session: Callable[[], object] = lambda: web.close_session(web.loop, self._file.session)
         try:
@@ -223,20 +227,16 @@ class Web:
         answer = self._file.r
         hops = [hop.url.scheme for hop in (*answer.history, answer)]
         if protocol(address) == "https" and "http" in hops:
-            raise DataError("the server sends us on to an address without encryption", where=redact(address))
+            raise DataError("text.redirected_to_http", address=redact(address))
         mark = answer.headers.get("ETag") or answer.headers.get("Last-Modified") or ""
         if answer.status == 206:
-            found = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", answer.headers.get("Content-Range", "").strip())
-            if found is None or int(found[1]) != start:
-                raise Broken("the server sent another part of the file than was asked for")
-            return Version(int(found[2]), mark), start
+            served = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", answer.headers.get("Content-Range", "").strip())
+            if served is None or int(served[1]) != start:
+                raise Broken(Message("text.sent_another_part"))
+            return Version(int(served[2]), mark), start
         size = answer.headers.get("Content-Length")
         if size is None and "chunked" not in answer.headers.get("Transfer-Encoding", "").lower():
-            raise DataError(
-                "the server does not say how long the file is, so its end cannot be told from a broken connection",
-                where=redact(address),
-                hint="fetch the file yourself, look whether it is whole, and name it",
-            )
+            raise DataError("text.no_length", address=redact(address))
         return Version(None if size is None else int(size), mark), 0
 
     def read(self) -> bytes:
@@ -245,7 +245,7 @@ class Web:
             while len(block) < BLOCK and (part := self._file.read(BLOCK)):
                 block += part
         except Exception:
-            if not block:  # what came before the fault counts; the next call fails again
+            if not block:  # return what came before the error; the next call fails again
                 raise
         return bytes(block)
 
@@ -259,24 +259,24 @@ class Web:
 
 
 def _client(address: str) -> dict[str, Any]:
-    """Return options of aiohttp: no limit on the whole, bytes as they are, proxies of the environment."""
+    """Options of aiohttp: no limit on the total time, no decompression, proxies from the environment."""
     import aiohttp
 
     limits = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=SILENCE)
     return {"timeout": limits, "auto_decompress": False, "trust_env": protocol(address) == "https"}
 
 
-class Stored:
-    """A file in a store of objects, asked for by ranges."""
+class StoredFile:
+    """A file in a store of objects, read in ranges."""
 
     def __init__(self, address: str, start: int) -> None:
         self._path = address.partition("://")[2]
         self._files, about = self._find(protocol(address))
         if about.get("type") == "directory":
-            raise DataError("this is a folder", where=redact(address), hint=f"try: {address.rstrip('/')}/*")
+            raise DataError("text.address_is_a_folder", address=redact(address), proposal=f"{address.rstrip('/')}/*")
         self.version, self.start = _version(about), start
         self._file = self._files.open(self._path, "rb", block_size=RANGE, cache_type="none")
-        self._place = start
+        self._position = start
 
     def _find(self, kind: str) -> tuple[Any, dict[str, Any]]:
         files = _filesystem(kind)
@@ -285,23 +285,23 @@ class Stored:
         except Exception as error:
             if kind != "s3" or type(error).__name__ != "NoCredentialsError":
                 raise
-        files = _filesystem(kind, anon=True)  # a public bucket, perhaps
+        files = _filesystem(kind, anon=True)  # the bucket may be public
         return files, files.info(self._path)
 
     def read(self) -> bytes:
         size = self.version.size
-        wanted = RANGE if size is None else min(RANGE, size - self._place)
+        wanted = RANGE if size is None else min(RANGE, size - self._position)
         if wanted <= 0:
             return b""
-        self._file.seek(self._place)
+        self._file.seek(self._position)
         block: bytes = self._file.read(wanted)
-        self._place += len(block)
+        self._position += len(block)
         return block
 
     def check(self) -> None:
         """Make sure that the file is still the one whose beginning was read."""
         if _version(self._files.info(self._path)) != self.version:
-            raise Broken("the file changed while it was read")
+            raise Broken(Message("text.changed_while_read"))
 
     def close(self) -> None:
         with contextlib.suppress(Exception):
@@ -314,20 +314,23 @@ def _version(about: dict[str, Any]) -> Version:
 
 
 def _ask(address: str, call: Callable[[], T]) -> T:
-    """Return what `call` returns; sort what goes wrong into what the user can mend and what another attempt may."""
+    """The result of `call`; errors become a JumokError if the user can fix them, `Broken` if another attempt may."""
     try:
         return call()
     except (JumokError, Broken):
         raise
     except FileNotFoundError:
-        raise DataError("there is no such file", where=redact(address), hint="check the address") from None
+        raise DataError("text.no_file_at_address", address=redact(address)) from None
     except PermissionError:
         raise _forbidden(address) from None
     except ImportError as error:
         kind = protocol(address)
-        hint = INSTALL.get(kind, str(extras.hint("fsspec")))
-        what = f"{kind}:// needs a library that is not installed" + f": {error.name}" * bool(error.name)
-        raise MissingPackage(what, where=redact(address), hint=hint) from None
+        extra = extras.hint("fsspec")
+        advice = Message("text.install", {"package": PACKAGES[kind]}) if kind in PACKAGES else extra
+        module = error.name or "fsspec"
+        raise MissingPackage(
+            "text.protocol_needs_package", protocol=kind, module=module, address=redact(address), advice=advice
+        ) from None
     except Exception as error:
         if not isinstance(error, OSError | TimeoutError) and type(error).__module__.split(".")[0] not in LIBRARIES:
             raise
@@ -335,20 +338,20 @@ def _ask(address: str, call: Callable[[], T]) -> T:
         if status in (401, 403):
             raise _forbidden(address) from None
         if isinstance(status, int) and 400 <= status < 500 and status not in (408, 416, 425, 429):
-            raise DataError(f"the server refuses: status {status}", where=redact(address)) from None
+            raise DataError("text.refused_by_server", status=status, address=redact(address)) from None
         raise Broken(_reason(error)) from None
 
 
 def _forbidden(address: str) -> DataError:
     signed = "?" in address and protocol(address) == "https"
-    hint = "a signed address may have expired: make a new one" if signed else credentials_hint(address)
-    return DataError("you may not read this file", where=redact(address), hint=hint)
+    advice = Message("text.signature_expired") if signed else credentials_hint(address)
+    return DataError("text.may_not_fetch", address=redact(address), advice=advice)
 
 
-def _reason(error: Exception) -> str:
-    """Return what went wrong, without the library's own words: they may repeat the address with all its secrets."""
+def _reason(error: Exception) -> Message:
+    """Why a request failed, without the text of the library, which may contain the address with its secrets."""
     if isinstance(status := getattr(error, "status", None), int) and status:
-        return f"the server answered with status {status}"
+        return Message("text.status", {"status": status})
     number = getattr(error, "errno", None) or getattr(getattr(error, "os_error", None), "errno", None)
-    known = os.strerror(number) if isinstance(number, int) and number > 0 else ""
-    return f"the connection failed ({known or type(error).__name__})"
+    reason = os.strerror(number) if isinstance(number, int) and number > 0 else type(error).__name__
+    return Message("text.connection_failed", {"reason": reason})

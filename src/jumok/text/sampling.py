@@ -1,7 +1,8 @@
-"""Other ways to cut the same words into subwords, drawn by a key: Kudo (2018) for unigram, BPE-dropout for bpe.
+"""Subword regularisation: segmentations sampled by a key, Kudo (2018) for unigram, BPE-dropout for bpe.
 
-SentencePiece can draw them too, but salts its generator afresh in each process: a run that is resumed would see other
-subwords than one that was never stopped.  No subword reaches across the start of a word, so each word is drawn alone.
+SentencePiece can sample too, but seeds its generator differently in each process: a resumed run would see other
+subwords than one that was never interrupted.  No subword crosses the start of a word, so each word is sampled
+separately.
 """
 
 import heapq
@@ -16,24 +17,24 @@ import numpy as np
 
 from jumok.text.boundaries import SPACE
 
-MOST = 16  # cuts of one word to choose from, the likeliest
-LONGEST = 12  # subwords drawn together where a language has no spaces
-REMEMBERED = 25_000  # words whose cuts are kept, and as many that were used before
+MOST = 16  # most segmentations of a word to choose from, the likeliest
+LONGEST = 12  # most subwords sampled together where a language has no spaces
+CACHED = 25_000  # words whose segmentations are cached, in each of two generations
 
 Ids = tuple[int, ...]
 
 
 @dataclass
-class Cuts:
-    """The likeliest cuts of a word and their log-probabilities, likeliest first."""
+class Segmentations:
+    """The likeliest segmentations of a word and their log-probabilities, likeliest first."""
 
     ids: list[Ids]
     scores: list[float]
     _prepared: tuple[float, list[float]] = field(default=(0.0, []))
 
-    def draw(self, chance: float, strength: float) -> Ids:
-        """One of them in proportion to its probability to the power 0.1 / strength."""
-        known, sums = self._prepared  # together, as another thread may draw with another strength
+    def choose(self, chance: float, strength: float) -> Ids:
+        """One segmentation, chosen in proportion to its probability to the power 0.1 / strength."""
+        known, sums = self._prepared  # read together, as another thread may use another strength
         if known != strength:
             sums = list(accumulate(math.exp((score - self.scores[0]) * 0.1 / strength) for score in self.scores))
             self._prepared = strength, sums
@@ -41,33 +42,33 @@ class Cuts:
 
 
 class Sampler:
-    """Draws from subwords with their scores; a subword that is None (a byte, a special symbol) stays where it is."""
+    """Samples segmentations from subwords and their scores; a piece that is None (a byte, a special) never changes."""
 
     def __init__(self, pieces: Sequence[str | None], scores: Sequence[float], *, bpe: bool) -> None:
         self._pieces, self._scores, self._bpe = pieces, scores, bpe
         self._ids = {piece: i for i, piece in enumerate(pieces) if piece is not None}
         self._starts = {i for piece, i in self._ids.items() if piece.startswith(SPACE)}
         self._longest = max(map(len, self._ids), default=1)
-        self._cuts: dict[Ids, Cuts] = {}
-        self._before: dict[Ids, Cuts] = {}  # those of a while ago, which are forgotten next
+        self._recent: dict[Ids, Segmentations] = {}
+        self._older: dict[Ids, Segmentations] = {}  # the generation that is dropped next
 
-    def draw(self, sentences: Sequence[Sequence[int]], *, strength: float, key: int) -> list[list[int]]:
-        """The sentences in other subwords; which, depends on the four arguments and on nothing else."""
+    def sample(self, sentences: Sequence[Sequence[int]], *, strength: float, key: int) -> list[list[int]]:
+        """The sentences in other subwords; the result depends on the pieces and the arguments only."""
         words = [list(self._words(sentence)) for sentence in sentences]
         chance = np.random.Generator(np.random.PCG64(key)).random
-        draw = self._drop if self._bpe else self._choose
-        drawn = []
+        choose = self._drop if self._bpe else self._choose
+        samples = []
         for row in words:
             chances = chance(len(row)).tolist()
-            drawn.append([i for word, u in zip(row, chances, strict=True) for i in draw(word, u, strength)])
-        return drawn
+            samples.append([i for word, u in zip(row, chances, strict=True) for i in choose(word, u, strength)])
+        return samples
 
     def _words(self, sentence: Sequence[int]) -> Iterator[Ids]:
         first = 0
-        for place, piece in enumerate(sentence):
-            if place > first and (piece in self._starts or place - first == LONGEST):
-                yield tuple(sentence[first:place])
-                first = place
+        for position, piece in enumerate(sentence):
+            if position > first and (piece in self._starts or position - first == LONGEST):
+                yield tuple(sentence[first:position])
+                first = position
         if len(sentence):
             yield tuple(sentence[first:])
 
@@ -78,34 +79,34 @@ class Sampler:
     # ------------------------------------------------------------------------------------------ unigram
 
     def _choose(self, word: Ids, chance: float, strength: float) -> Ids:
-        cuts = self._cuts.get(word)
-        if cuts is None and (cuts := self._before.get(word)) is not None:
-            self._cuts[word] = cuts  # used again: it outlives the next clearing
-        if cuts is None:
-            if len(self._cuts) >= REMEMBERED:
-                self._cuts, self._before = {}, self._cuts
-            cuts = self._cuts[word] = self.cuts(word)
-        return cuts.draw(chance, strength)
+        segmentations = self._recent.get(word)
+        if segmentations is None and (segmentations := self._older.get(word)) is not None:
+            self._recent[word] = segmentations  # used again: moves to the recent generation
+        if segmentations is None:
+            if len(self._recent) >= CACHED:
+                self._recent, self._older = {}, self._recent
+            segmentations = self._recent[word] = self.segment(word)
+        return segmentations.choose(chance, strength)
 
-    def cuts(self, word: Ids) -> Cuts:
-        """The likeliest cuts of a word: Viterbi's search with the best few at each place instead of one."""
+    def segment(self, word: Ids) -> Segmentations:
+        """The likeliest segmentations of a word: Viterbi search with the best few at each position instead of one."""
         text = self._text(word)
         if text is None:
-            return Cuts([word], [0.0])
+            return Segmentations([word], [0.0])
         best: list[list[tuple[float, Ids]]] = [[(0.0, ())]]
         for end in range(1, len(text) + 1):
-            found: list[tuple[float, Ids]] = []
+            candidates: list[tuple[float, Ids]] = []
             for start in range(max(0, end - self._longest), end):
                 i = self._ids.get(text[start:end])
                 if i is not None:
-                    found += [(score + self._scores[i], (*cut, i)) for score, cut in best[start]]
-            best.append(sorted(found, reverse=True)[:MOST])
-        return Cuts([cut for _, cut in best[-1]], [score for score, _ in best[-1]])
+                    candidates += [(score + self._scores[i], (*cut, i)) for score, cut in best[start]]
+            best.append(sorted(candidates, reverse=True)[:MOST])
+        return Segmentations([cut for _, cut in best[-1]], [score for score, _ in best[-1]])
 
     # ------------------------------------------------------------------------------------------ bpe
 
     def _drop(self, word: Ids, chance: float, strength: float) -> Ids:
-        """The word merged anew, `strength` / 2 of the merges left out."""
+        """The word merged again from its characters, with a share of `strength` / 2 of the merges left out."""
         text = self._text(word)
         if text is None:
             return word
@@ -120,12 +121,12 @@ class Sampler:
             if left >= 0 and right < len(symbols) and (i := self._ids.get(symbols[left] + symbols[right])) is not None:
                 heapq.heappush(agenda, (-self._scores[i], left, right, symbols[left] + symbols[right]))
 
-        for place in range(len(symbols) - 1):
-            propose(place, place + 1)
+        for position in range(len(symbols) - 1):
+            propose(position, position + 1)
         while agenda:
             _, left, right, piece = heapq.heappop(agenda)
             if not symbols[left] or not symbols[right] or symbols[left] + symbols[right] != piece:
-                continue  # one of the two has been merged with something else meanwhile
+                continue  # one of the two has been merged with another symbol in the meantime
             merged += 1
             if merged > skip:
                 skip += next(skips) + 1
@@ -140,7 +141,7 @@ class Sampler:
 
 
 def _skips(chance: float, share: float) -> Iterator[int]:
-    """How many merges are done before the next one is left out: geometric, the first by `chance` itself."""
+    """Yield numbers of merges until the next one that is left out: geometric, the first from `chance` itself."""
     more = random.Random(chance)
     while True:
         yield int(min(math.log(1.0 - chance) / math.log1p(-share), 2.0**40))

@@ -1,12 +1,12 @@
-"""SentencePiece's trainer: counted words to a vocabulary's bytes; in a process of its own where it must be stoppable.
+"""SentencePiece's trainer: counted words to a vocabulary's bytes, in a separate process where it must be stoppable.
 
-The trainer gets every different word once, with its count, and the seeds from which unigram begins: what repeats
-inside words, counted with the words (seeds.py).  That gives the vocabulary that the sentences themselves would give, in
-half the time and a tenth of the memory, and its cost follows from the number of different words alone.
+The trainer gets every distinct word once, with its count, and the seeds from which unigram begins: parts of words that
+repeat (seeds.py).  The result is the vocabulary that the sentences themselves would give, in half the time and a tenth
+of the memory; the cost depends only on the number of distinct words.
 
-The trainer is C++ and hears no signal until it is done; a run that is asked to stop ends the other process instead.
-Text reaches that process in files, never through a pipe.  The number of threads is fixed, because the trainer adds up
-by threads: with another number the last bits of the scores would differ.
+The trainer is C++ and does not handle signals; a run that is asked to stop kills the separate process instead.  Text
+reaches that process in files, never through a pipe.  The number of threads is fixed, because the trainer sums by
+thread: with another number the last bits of the scores would differ.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -21,31 +22,32 @@ import zlib
 from collections import Counter
 from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
 import sentencepiece
 
 from jumok.errors import DiskError
 from jumok.processes import die_with_parent, module_command
-from jumok.text.protobuf import without_inputs
+from jumok.text.protobuf import remove_inputs
 
 PAD, UNKNOWN, START, END = 0, 1, 2, 3
 RESERVED = ("<sep>", "<cls>", "<mask>", "<extra>")  # ids 4 … 7
 SEPARATOR, CLASS, MASK = 4, 5, 6
 SPECIALS = 4 + len(RESERVED)
-LONGEST = 4_096  # characters of a word that SentencePiece learns from at once; it would skip a longer one
-CHARACTERS = 1_000_000  # of different words that are learnt from, the most frequent first
-SEEDS = 100_000  # unigram begins with so many subwords, or ten times as many as it is to end with (docs/decisions/0013)
+LONGEST = 4_096  # most characters of a word; SentencePiece would skip a longer one
+CHARACTERS = 1_000_000  # most characters of all distinct words, the most frequent words first
+SEEDS = 100_000  # seeds of unigram, or ten times the size of the vocabulary if that is more (docs/decisions/0013)
 THREADS = 4
-LOOK = 0.1  # seconds between looks at the other process
-WORDS, LOG, MODEL = "words.tsv", "log.txt", "model"  # files that the two processes exchange
+POLL = 0.1  # seconds between checks of the other process
+PREFIX = "jumok-vocabulary-"  # of the temporary folder
+WORDS, LOG, MODEL = "words.tsv", "log.txt", "model"  # files through which the two processes communicate
 
 Counts = Mapping[str, int]
 
 
 def count_words(lines: Iterable[str]) -> Counter[str]:
-    """How often each word stands in normalised lines; an endless word counts as several."""
+    """How often each word occurs in normalised lines; an over-long word counts as several."""
     counts: Counter[str] = Counter()
     for line in lines:
         counts.update(line.split(" "))
@@ -58,7 +60,7 @@ def count_words(lines: Iterable[str]) -> Counter[str]:
 
 
 def most_frequent(counts: Counts, characters: int = CHARACTERS) -> list[tuple[str, int]]:
-    """The most frequent words, with no more characters in all; of equally frequent ones, some by chance."""
+    """The most frequent words, up to so many characters in total; ties are broken by a hash of the word."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], zlib.crc32(item[0].encode("utf-8", "replace")), item))
     total = 0
     for index, (word, _) in enumerate(ordered):
@@ -69,12 +71,12 @@ def most_frequent(counts: Counts, characters: int = CHARACTERS) -> list[tuple[st
 
 
 def learn(counts: Counts, size: int, kind: str) -> bytes:
-    """A vocabulary of `size` subwords; what SentencePiece complains of is a RuntimeError.
+    """The bytes of a vocabulary of `size` subwords; an error of SentencePiece is a RuntimeError.
 
-    Every character gets a symbol where they leave most of the vocabulary free, else the rarest ones stay bytes.  Words
-    between spaces are whole symbols in a vocabulary of kind "word", which has no more than there are.
+    Every character gets a symbol if that leaves most of the vocabulary free, else the rarest ones stay bytes.  In a
+    vocabulary of kind "word", every word between spaces is a symbol, and `size` is only an upper limit.
     """
-    with TemporaryDirectory(prefix="jumok-vocabulary-") as folder:
+    with TemporaryDirectory(prefix=PREFIX) as folder:
         return _learn(most_frequent(counts), size, kind, Path(folder), quiet=True)
 
 
@@ -99,42 +101,52 @@ def _learn(words: list[tuple[str, int]], size: int, kind: str, folder: Path, *, 
         control_symbols=list(RESERVED), max_sentence_length=4 * LONGEST + 32, hard_vocab_limit=kind != "word",
         num_threads=THREADS, minloglevel=2 if quiet else 0, **more,
     )  # fmt: skip
-    return without_inputs(model.getvalue())
+    return remove_inputs(model.getvalue())
 
 
-def learn_apart(counts: Counts, size: int, kind: str) -> Generator[float, None, bytes]:
-    """The same in another process: yields the share done several times a second; closing it ends the process."""
-    with TemporaryDirectory(prefix="jumok-vocabulary-") as name:
-        folder = Path(name)
+def learn_apart(
+    counts: Counts, size: int, kind: str, *, folder: str | Path | None = None
+) -> Generator[float, None, bytes]:
+    """`learn` in another process: yields the share done several times per second; closing it kills the process.
+
+    Its files are in a temporary folder inside `folder`, which no other process may use: what an attempt that was killed
+    has left there is removed.  Without `folder`, they are in the temporary folder of the system.
+    """
+    for leftover in Path(folder).glob(f"{PREFIX}*") if folder is not None else ():
+        shutil.rmtree(leftover, ignore_errors=True)
+    try:
+        temporary = TemporaryDirectory(prefix=PREFIX, dir=folder)
+    except OSError as error:
+        raise DiskError("text.cannot_write_words", reason=error.strerror, folder=folder or gettempdir()) from None
+    with temporary as name:
+        work = Path(name)
         try:
             lines = (f"{word}\t{count}\n" for word, count in most_frequent(counts))
-            (folder / WORDS).write_bytes("".join(lines).encode())
+            (work / WORDS).write_bytes("".join(lines).encode())
         except OSError as error:
-            raise DiskError(
-                f"cannot write the words: {error.strerror}", where=f"in {folder}", hint="try: df -h"
-            ) from None
-        words, environment = module_command("jumok.text.trainer")
-        with open(folder / LOG, "wb") as log:
+            raise DiskError("text.cannot_write_words", reason=error.strerror, folder=work) from None
+        command, environment = module_command("jumok.text.trainer")
+        with open(work / LOG, "wb") as log:
             child = subprocess.Popen(
-                [*words, str(folder), str(size), kind, str(os.getpid())], env=environment, start_new_session=True,
+                [*command, str(work), str(size), kind, str(os.getpid())], env=environment, start_new_session=True,
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
         try:
             while child.poll() is None:
-                time.sleep(LOOK)
-                yield share_done((folder / LOG).read_text(errors="replace"), size)
+                time.sleep(POLL)
+                yield share_done((work / LOG).read_text(errors="replace"), size)
         finally:
             if child.poll() is None:
                 child.kill()
                 child.wait()
         if child.returncode:
-            complaint = (folder / LOG).read_text(errors="replace").strip()
-            raise RuntimeError(complaint.rpartition("\n")[2] or f"it ended with {child.returncode}")
-        return (folder / MODEL).read_bytes()
+            complaint = (work / LOG).read_text(errors="replace").strip()
+            raise RuntimeError(complaint.rpartition("\n")[2] or f"exit status {child.returncode}")
+        return (work / MODEL).read_bytes()
 
 
 def share_done(log: str, size: int) -> float:
-    """How far the trainer is, from what it logs: unigram drops a quarter of its subwords at a time, BPE adds them."""
+    """The share of the work done, by the trainer's log: unigram drops a quarter of its subwords at a time, BPE adds."""
     from math import log as ln
 
     if added := re.findall(r"Added: .* size=(\d+)", log):
@@ -146,7 +158,7 @@ def share_done(log: str, size: int) -> float:
 
 
 def main() -> None:
-    """Words from a file in the folder, the vocabulary into another one."""
+    """Learn from the words in a file of the folder, and write the vocabulary into another file there."""
     folder, size, kind, parent = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
     die_with_parent(parent)
     rows = (line.split("\t") for line in (folder / WORDS).read_bytes().decode().split("\n")[:-1])

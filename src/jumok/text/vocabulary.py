@@ -1,9 +1,9 @@
 """Subwords: strings to ids and exactly back, by a SentencePiece model trained on the corpus itself.
 
-Bytes stand in for characters the corpus did not have, so nothing is ever unknown.  Eight ids are fixed for ever:
-PAD 0, UNKNOWN 1, START 2, END 3, SEPARATOR 4, and three that models put in the place of words.  For all that UTF-8 can
-hold, decode(encode(text)) == normalize(text); half a surrogate pair is a DataError.  A vocabulary with `breaks` keeps
-the lines of a text apart, by SEPARATOR; one of bytes then keeps a text just as it is.
+Characters that the corpus did not contain are encoded as bytes, so nothing is ever unknown.  Eight ids are fixed:
+PAD 0, UNKNOWN 1, START 2, END 3, SEPARATOR 4, and three that models put in place of words.  For every text that UTF-8
+can represent, decode(encode(text)) == normalize(text); an unpaired surrogate is a DataError.  A vocabulary with
+`breaks` separates the lines of a text by SEPARATOR; a byte vocabulary with `breaks` preserves a text exactly.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -41,9 +41,9 @@ from jumok.text.trainer import (
 if TYPE_CHECKING:
     from jumok.text.sampling import Sampler
 
-# A call of SentencePiece with a list starts threads, which takes as long as encoding some sixty sentences one by one.
-FEW_CHARACTERS = 8_000  # to encode: with fewer, one call for each text is faster
-FEW_TOKENS = 2_000  # to decode: likewise
+# A call of SentencePiece with a list starts threads, which takes as long as encoding about sixty sentences one by one.
+FEW_CHARACTERS = 8_000  # with fewer characters to encode, one call per text is faster
+FEW_TOKENS = 2_000  # with fewer tokens to decode, one call per text is faster
 
 __all__ = [
     "END",
@@ -62,7 +62,7 @@ Learn = Callable[[Counts, int, str], Generator[float, None, bytes]]
 
 
 def normalize(text: str) -> str:
-    """Unicode NFC, white space collapsed to single spaces: all that encoding changes."""
+    """The text in Unicode NFC, with white space collapsed to single spaces: encoding changes nothing else."""
     return " ".join(unicodedata.normalize("NFC", text.replace(SPACE, " ")).split())
 
 
@@ -71,14 +71,16 @@ class Vocabulary:
 
     def __init__(self, model: bytes, *, breaks: bool = False, where: str = "") -> None:
         self.model, self.breaks = model, breaks
-        self.exact = breaks and model == protobuf.BYTE_LEVEL  # a text is its bytes, and nothing else happens to it
+        self.exact = breaks and model == protobuf.BYTE_LEVEL  # a text is encoded as its bytes, without normalisation
         self.digest = hashlib.sha256(model).hexdigest()
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
             protobuf.check(model)
             self._processor.LoadFromSerializedProto(model)
-        except (protobuf.BadPieces, RuntimeError) as error:
-            raise ModelFileError(f"not a vocabulary made by jumok: {error}", where=where) from None
+        except protobuf.BadPieces as error:
+            raise ModelFileError("text.not_our_vocabulary", reason=error.problem, origin=where) from None
+        except RuntimeError as error:
+            raise ModelFileError("text.not_our_vocabulary", reason=error, origin=where) from None
 
     def __len__(self) -> int:
         return int(self._processor.get_piece_size())
@@ -94,15 +96,15 @@ class Vocabulary:
         breaks: bool = False,
         where: str = "",
     ) -> "Vocabulary":
-        """Learn `size` subwords from the words of sentences; bytes are known already.
+        """Learn a vocabulary of `size` subwords, bytes included, from sentences.
 
-        A size that the text does not allow is a `UsageError` that proposes one that it does; with `at_most`, it is
-        taken.
+        A size that the text does not allow is a `UsageError` that proposes one; with `at_most`, the proposal is used.
         """
         texts = (line for text in sentences for line in (text.split("\n") if breaks else [text]))
         counts = {} if kind == "byte" else count_words(map(normalize, texts))
-        steps = cls.learn(counts, size=size, kind=kind, at_most=at_most, breaks=breaks, where=where, apart=False)
-        return NEVER.finish(steps)
+        if kind == "byte":
+            return cls(protobuf.BYTE_LEVEL, breaks=breaks)
+        return cls(NEVER.finish(_learn_size(_learn_here, counts, size, kind, at_most, where)), breaks=breaks)
 
     @classmethod
     def learn(
@@ -114,74 +116,65 @@ class Vocabulary:
         at_most: bool = False,
         breaks: bool = False,
         where: str = "",
-        apart: bool = True,
+        folder: str | Path | None = None,
     ) -> Generator[float, None, "Vocabulary"]:
-        """The same from words that have been counted, in steps: yields the share of the work that is done.
+        """`train` from counted words, in steps: yields the share of the work that is done.
 
-        Another process does the work, which ends with the generator, unless it is not to be `apart`.
+        Another process does the work; it is killed if the generator is closed.  Its files are in `folder`, which must
+        not be shared with other processes, or in the temporary folder of the system.
         """
         if kind == "byte":
             return cls(protobuf.BYTE_LEVEL, breaks=breaks)
-        if not counts:
-            raise DataError(
-                "there is no text to learn a vocabulary from", where=where, hint="try: jumok data check FILES"
-            )
-        work: Learn = learn_apart if apart else _learn_here
-        try:
-            return cls((yield from work(counts, size, kind)), breaks=breaks)
-        except RuntimeError as error:
-            explained, proposal = yield from _explain(error, work, counts, size, kind, where)
-        if not at_most or proposal is None or proposal > size:
-            raise explained
-        return cls((yield from work(counts, proposal, kind)), breaks=breaks)
+        work = partial(learn_apart, folder=folder)
+        return cls((yield from _learn_size(work, counts, size, kind, at_most, where)), breaks=breaks)
 
     @classmethod
     def load(cls, path: str | Path, *, breaks: bool = False) -> "Vocabulary":
-        """A vocabulary from a file of at most 32 MB, which must be there itself: no link to another."""
+        """A vocabulary from a file of at most 32 MB, which must not be a link."""
         path = Path(path)
         try:
             if path.is_symlink() or not path.is_file():
-                raise ModelFileError(f"{path.name} is missing, or no file of its own", where=f"in {path.parent}")
+                raise ModelFileError("text.no_vocabulary", file=path.name, folder=path.parent)
             if path.stat().st_size > protobuf.LARGEST:
-                raise ModelFileError("a vocabulary of more than 32 MB is not one of ours", where=f"in {path}")
+                raise ModelFileError("text.vocabulary_too_large", file=path)
             return cls(path.read_bytes(), breaks=breaks, where=f"in {path}")
         except OSError as error:
-            raise ModelFileError(f"cannot read the vocabulary: {error.strerror}", where=f"in {path}") from None
+            raise ModelFileError("text.cannot_read_vocabulary", reason=error.strerror, file=path) from None
 
     def encode(self, text: str) -> list[int]:
         """Ids of the best segmentation, without START and END."""
         return self.encode_all([text])[0]
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """`encode` of many sentences at once, on all cores where there is enough to do."""
+        """`encode` of many sentences at once, on all cores if there are enough of them."""
         if self.breaks and not self.exact:
-            return [self._joined(text.split("\n")) for text in texts]
+            return [self._encode_joined(text.split("\n")) for text in texts]
         clean = list(texts) if self.exact else [normalize(text) for text in texts]
         return self._encode(clean)
 
-    def encode_tidy(self, texts: Sequence[str]) -> list[list[int]]:
-        """`encode` of many sentences that are normalised already, on one core."""
+    def encode_normalized(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` of many sentences that are already normalised, on one core."""
         ids: list[list[int]] = self._processor.encode(list(texts), num_threads=1)
         return ids
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
-        with _whole_characters(texts):
+        with _explain_surrogates(texts):
             if sum(map(len, texts)) < FEW_CHARACTERS:
                 return [self._processor.encode(text) for text in texts]
             ids: list[list[int]] = self._processor.encode(list(texts), num_threads=-1)
         return ids
 
-    def _joined(self, lines: Sequence[str]) -> list[int]:
-        """Lines with a SEPARATOR between each two."""
+    def _encode_joined(self, lines: Sequence[str]) -> list[int]:
+        """Ids of lines, with SEPARATOR between them."""
         first, *rest = self._encode([normalize(line) for line in lines])
         return [*first, *(token for line in rest for token in (SEPARATOR, *line))]
 
     def encode_parts(self, parts: Sequence[str], between: int) -> list[int]:
-        """Parts of a text with a symbol between each two, as if it stood for a word or the rest of one."""
+        """Ids of the parts of a text with a symbol between them, which takes the place of a word or the rest of one."""
         ids = self.encode(parts[0])
         for part in parts[1:]:
             more = self.encode(part)
-            if more and part[:1].strip():  # it goes on with the word
+            if more and part[:1].strip():  # the part continues a word
                 piece = self._processor.id_to_piece(more[0])
                 inner = self._processor.piece_to_id(piece.removeprefix(SPACE))
                 more = [*([] if piece == SPACE else [inner if inner >= SPECIALS else more[0]]), *more[1:]]
@@ -189,10 +182,10 @@ class Vocabulary:
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids, on one line unless `breaks` are kept; specials leave no trace, an incomplete character
-        becomes U+FFFD.
+        """The text of ids, on one line unless the vocabulary has `breaks`.
 
-        A model may put bytes together to a line feed or spaces in a row: one space stands for them.
+        Specials are skipped, and an incomplete character becomes U+FFFD.  A model may generate bytes that form a line
+        feed or several spaces: they become one space.
         """
         return self.decode_all([ids])[0]
 
@@ -211,36 +204,36 @@ class Vocabulary:
         return [str(text) if self.exact else " ".join(str(text).split()) for text in texts]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The subwords as SentencePiece writes them: ▁ begins a word."""
+        """The subwords as SentencePiece writes them, ▁ at the beginning of a word."""
         return [self._processor.id_to_piece(int(i)) for i in ids]
 
     def begins(self) -> list[bool]:
-        """Of every symbol, whether a word begins with it."""
+        """Whether a word begins with it, for every symbol."""
         return [
             number >= SPECIALS and piece.startswith(SPACE) for number, piece in enumerate(self.pieces(range(len(self))))
         ]
 
     def surfaces(self) -> list[str]:
         """Every symbol as text, words beginning with a space; specials are empty, a byte of a character is U+FFFD."""
-        found = []
+        texts = []
         for number, piece in enumerate(self.pieces(range(len(self)))):
             if self._processor.is_byte(number):
                 value = int(piece[3:-1], 16)
-                found.append(chr(value) if value < 0x80 else "\ufffd")
+                texts.append(chr(value) if value < 0x80 else "\ufffd")
             else:
-                found.append("" if number < SPECIALS else piece.replace(SPACE, " "))
-        return found
+                texts.append("" if number < SPECIALS else piece.replace(SPACE, " "))
+        return texts
 
     def sample(self, sentences: Sequence[Sequence[int]], *, strength: float, key: int) -> list[list[int]]:
-        """Other segmentations of encoded sentences, drawn by `key`, in every process the same.
+        """Other segmentations of encoded sentences, sampled by `key`, the same in every process.
 
-        `strength` near 0 stays with the best segmentation, 1 draws freely.
+        `strength` near 0 gives the best segmentation almost always, 1 samples freely.
         """
-        return self._sampler.draw(sentences, strength=strength, key=key)
+        return self._sampler.sample(sentences, strength=strength, key=key)
 
     @cached_property
     def _sampler(self) -> "Sampler":
-        from jumok.text.sampling import Sampler  # with numpy, which only training needs
+        from jumok.text.sampling import Sampler  # imports numpy, which only training needs
 
         fixed = self._processor.is_byte
         pieces = [self._processor.id_to_piece(i) for i in range(len(self))]
@@ -249,7 +242,7 @@ class Vocabulary:
 
     @property
     def kind(self) -> str:
-        """unigram or bpe: the scores of BPE pieces are their ranks, whole numbers; of bytes alone they are 0."""
+        """unigram or bpe: the scores of BPE pieces are their ranks, which are integers; those of bytes are 0."""
         scores = [self._processor.get_score(i) for i in range(len(self) - 3, len(self))]
         return "bpe" if all(score == int(score) for score in scores) else "unigram"
 
@@ -279,28 +272,28 @@ class Vocabularies:
         return cls(*(Vocabulary.load(side, breaks=breaks) for side in sides))
 
     def files(self) -> dict[str, bytes]:
-        """What `load` reads, by file name."""
+        """The content of the files that `load` reads, by file name."""
         if self.joint:
             return {"vocabulary.model": self.source.model}
         return {"vocabulary.source.model": self.source.model, "vocabulary.target.model": self.target.model}
 
     def save(self, folder: str | Path) -> None:
-        """Write the files into a folder, each whole or not at all."""
+        """Write the files into a folder; an interrupted call leaves no incomplete file."""
         for name, content in self.files().items():
             path = Path(folder) / name
-            beside = path.with_name(path.name + ".tmp")
+            draft = path.with_name(path.name + ".tmp")
             try:
-                with open(beside, "wb") as file:
+                with open(draft, "wb") as file:
                     file.write(content)
                     file.flush()
                     os.fsync(file.fileno())
-                beside.replace(path)
+                draft.replace(path)
             except OSError as error:
-                raise DiskError(f"cannot write the vocabulary: {error.strerror}", where=f"in {path}") from None
+                raise DiskError("text.cannot_write_vocabulary", reason=error.strerror, file=path) from None
 
 
 def _lines(ids: Sequence[int]) -> list[list[int]]:
-    """Ids between separators."""
+    """The ids of each line, without the separators."""
     lines: list[list[int]] = [[]]
     for token in ids:
         if token == SEPARATOR:
@@ -311,41 +304,54 @@ def _lines(ids: Sequence[int]) -> list[list[int]]:
 
 
 @contextlib.contextmanager
-def _whole_characters(texts: Sequence[str]) -> Iterator[None]:
-    """Say which text SentencePiece could not take: it takes all that UTF-8 can hold, and its own words are unclear."""
+def _explain_surrogates(texts: Sequence[str]) -> Iterator[None]:
+    """Turn SentencePiece's unclear error about a text that UTF-8 cannot represent into one that shows the text."""
     try:
         yield
     except (RuntimeError, TypeError):
         broken = next((text for text in texts if re.search("[\ud800-\udfff]", text)), None)
         if broken is None:
             raise
-        where, hint = f"in {ascii(broken)[:100]}", 'try: text.encode("utf-8", "replace").decode()'
-        raise DataError("a text has half a surrogate pair in it", where=where, hint=hint) from None
+        raise DataError("text.surrogate", text=ascii(broken)[:100]) from None
 
 
 def _learn_here(counts: Counts, size: int, kind: str) -> Generator[float, None, bytes]:
-    """A vocabulary learnt in this process, in one step."""
+    """`learn` as a generator with one step."""
     yield 0.0
     return learn(counts, size, kind)
+
+
+def _learn_size(
+    work: Learn, counts: Counts, size: int, kind: str, at_most: bool, where: str
+) -> Generator[float, None, bytes]:
+    """The bytes of a vocabulary of `size` subwords; with `at_most`, of fewer if the text does not allow as many."""
+    if not counts:
+        raise DataError("text.nothing_to_learn_from", origin=where)
+    try:
+        return (yield from work(counts, size, kind))
+    except RuntimeError as error:
+        explained, proposal = yield from _explain(error, work, counts, size, kind, where)
+    if not at_most or proposal is None or proposal > size:
+        raise explained
+    return (yield from work(counts, proposal, kind))
 
 
 def _explain(
     error: RuntimeError, work: Learn, counts: Counts, size: int, kind: str, where: str
 ) -> Generator[float, None, tuple[JumokError, int | None]]:
-    """What SentencePiece's trainer complains of, as something to do, and a size that it would take."""
-    if least := re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error)):
-        what = f"a vocabulary of {size:,} is too small for the characters of the text"
-        return UsageError(what, where=where, hint=f"try: --set vocabulary.size={least[1]}, or more"), int(least[1])
+    """An error of SentencePiece's trainer as one of ours, and a size that the trainer would accept."""
+    if match := re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error)):
+        least = int(match[1])
+        return UsageError("text.vocabulary_too_small", size=size, least=least, origin=where), least
     if not re.search(r"value <= (\d+)", str(error)):
-        what = f"the vocabulary could not be learnt: {error}"
-        return DataError(what, where=where, hint="try: jumok data check FILES"), None
+        return DataError("text.cannot_learn_vocabulary", reason=error, origin=where), None
     proposal = size
-    while most := re.search(r"value <= (\d+)", str(error)):
-        proposal = int(most[1])  # with fewer symbols some characters may stay bytes, and then even fewer fit: try it
+    while match := re.search(r"value <= (\d+)", str(error)):
+        proposal = int(match[1])  # with fewer symbols some characters may stay bytes, and then even fewer fit: try it
         try:
             yield from work(counts, proposal, kind)
             break
         except RuntimeError as another:
             error = another
-    what = f"a vocabulary of {size:,} is more than {len(counts):,} different words support"
-    return UsageError(what, where=where, hint=f"try: --set vocabulary.size={proposal}"), proposal
+    words = len(counts)
+    return UsageError("text.too_few_words", size=size, words=words, proposal=proposal, origin=where), proposal

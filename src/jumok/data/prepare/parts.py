@@ -13,8 +13,8 @@ import numpy as np
 
 from jumok.data.prepare.sift import BREAK
 from jumok.errors import DataError
-from jumok.text import files, lines
-from jumok.text.files import BLOCK, LONGEST, Chunk, attempt, named
+from jumok.text import faults, files, lines
+from jumok.text.files import BLOCK, LONGEST, Chunk, attempt, display_name
 from jumok.text.tables import BadRow, Columns, has_header, row_parser
 
 PAIRS = 1 << 16  # of a part, at most
@@ -33,15 +33,17 @@ class Raw:
     def decode(self) -> str:
         """The lines as text, ended by line feeds; a fault is a DataError that names the line and the byte."""
         chunk = Chunk(self.number, self.offset, self.content)
-        found = files.clean(chunk, LONGEST)
-        return "".join(f"{line}\n" for line in (files.decoded(self.path, chunk, LONGEST) if found is None else found))
+        found = files.decode_if_clean(chunk, LONGEST)
+        return "".join(
+            f"{line}\n" for line in (faults.decode_lines(self.path, chunk, LONGEST) if found is None else found)
+        )
 
     def fault(self) -> int | None:
         """The number of the first line that cannot be read, if there is one."""
         chunk = Chunk(self.number, self.offset, self.content)
-        if files.clean(chunk, LONGEST) is not None:
+        if files.decode_if_clean(chunk, LONGEST) is not None:
             return None
-        found = (files.fault(self.path, *line, LONGEST) for line in chunk.lines())
+        found = (faults.find_fault(self.path, *line, LONGEST) for line in chunk.lines())
         return next((one.line for one in found if one is not None), None)
 
 
@@ -96,7 +98,7 @@ class Stream:
         return count
 
     def _too_long(self) -> DataError:
-        found = files.fault(self.path, self.number, self.offset, self._buffer, LONGEST)
+        found = faults.find_fault(self.path, self.number, self.offset, self._buffer, LONGEST)
         assert found is not None
         return found.error()
 
@@ -154,7 +156,7 @@ def parse_table(raw: Raw, first: str, columns: Columns | None) -> tuple[str, str
             number, offset, _ = next(islice(chunk.lines(), index, None))
             byte = offset + len(line[: bad.position].encode())
             hint = attempt("jumok data check", raw.path)
-            raise files.Finding(named(raw.path), number, byte, bad.problem, hint).error() from None
+            raise faults.Finding(display_name(raw.path), number, byte, bad.problem, hint).error() from None
         sources.append(source)
         targets.append(target)
     return join_lines(sources), join_lines(targets)

@@ -387,7 +387,7 @@ class Job:
                 characters=config.characters, pairs=config.sentences, seed=seed, progress=lambda s: stage(s / 10)
             )
         common: dict[str, Any] = {"size": config.size, "at_most": config.at_most, "breaks": config.breaks}
-        common |= {"where": f"in {self._name()}"}
+        common |= {"where": f"in {self._name()}", "folder": self.work}
 
         def learn(counts: Counter[str], kind: Any, first: float, last: float) -> Vocabulary:
             steps = stage.through(Vocabulary.learn(counts, kind=kind, **common), first, last)

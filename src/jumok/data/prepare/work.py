@@ -238,7 +238,7 @@ def id_type(vocabularies: Vocabularies) -> str:
 def _encode_lines(vocabulary: Vocabulary, lines: list[str]) -> list[list[int]]:
     if vocabulary.breaks or any(BREAK in line for line in lines):
         return vocabulary.encode_all([line.replace(BREAK, "\n") for line in lines])
-    return vocabulary.encode_tidy(lines)
+    return vocabulary.encode_normalized(lines)
 
 
 TABLE: dict[str, Work] = {

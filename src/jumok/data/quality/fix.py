@@ -9,6 +9,7 @@ What comes out is made in a folder of its own, checked as `jumok data check` wou
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from jumok.errors import DataError, DiskError, UsageError
 from jumok.text.files import PACKED, attempt, printable
 from jumok.text.lines import Finding, digest, is_table, must_differ, sync_folder, write_lines, writing
 from jumok.text.repair import LISTED, Change, Line, Log, read_repaired, repair, repair_cells
-from jumok.text.tables import BadRow, is_columnar, kind_of, row_parser, with_texts
+from jumok.text.tables import BadRow, change_texts, is_columnar, kind_of, row_parser
 
 FOLDER = "fixed"  # beside the first file, unless another is named
 TITLE = "What jumok data check --fix has changed"
@@ -77,8 +78,8 @@ class Fixed:
         left = f" ({self.warnings:,} warnings are left: jumok data check says which)" if self.warnings else ""
         rows = [f"{', '.join(self.made)}: fit for training{left}", f"{self.report}: every change with its line"]
         if _in_step(self.files):
-            return [*rows, attempt("jumok train --source", self.made[0], "--target", self.made[1])]
-        return [*rows, *(attempt("jumok train --table", made) for made in self.made if is_table(made))]
+            return [*rows, str(attempt("jumok train --source", self.made[0], "--target", self.made[1]))]
+        return [*rows, *(str(attempt("jumok train --table", made)) for made in self.made if is_table(made))]
 
     def page(self) -> Iterator[str]:
         """The whole report; the sums tell a later run which files this one has made."""
@@ -111,7 +112,7 @@ def fix(files: Sequence[str], out: str | Path | None = None) -> Fixed:
             if created and not any(fixed.folder.iterdir()):
                 fixed.folder.rmdir()
     except OSError as error:
-        hint = attempt("ls -ld", fixed.folder)
+        hint = str(attempt("ls -ld", fixed.folder))
         what = f"cannot write into {fixed.folder}: {error.strerror or error}"
         raise DiskError(what, where=str(fixed.folder), hint=hint) from error
     return fixed
@@ -166,14 +167,14 @@ def _must_be_fit(fixed: Fixed, findings: Sequence[Finding]) -> None:
         raise DataError(
             f"nothing is left of {' and '.join(fixed.files)}, so nothing was written",
             where=", ".join(reasons) or f"{' and '.join(fixed.files)} say nothing",
-            hint=attempt("jumok data check", *fixed.files),
+            hint=str(attempt("jumok data check", *fixed.files)),
         )
     for finding in findings:
         if finding.severity == "error":
             raise DataError(
                 f"what came out would not be fit for training, so nothing was written: {finding.problem}",
                 where=f"{Path(finding.file).name}, line {finding.line}, byte {finding.byte}",
-                hint=attempt("jumok data check", *fixed.files),
+                hint=str(attempt("jumok data check", *fixed.files)),
             )
     fixed.warnings = sum(finding.count for finding in findings)
 
@@ -253,7 +254,7 @@ def _end(
 
 def _shown(file: str) -> str:
     """A file for the command line of bash, as text."""
-    name = attempt("", file).removeprefix("try:  ")
+    name = shlex.quote(file)
     command = PACKED.get(Path(file).suffix.lower())
     return f"<({command} -dc {name})" if command else name
 
@@ -262,12 +263,12 @@ def _rows(file: str, fixed: Fixed) -> Iterator[str]:
     """The rows of a table that hold a pair."""
     parse = row_parser(file)
     tsv = kind_of(file) == "tsv"
-    for line in read_repaired(file, fixed.log, put_right=repair_cells if tsv else repair):
+    for line in read_repaired(file, fixed.log, rule=repair_cells if tsv else repair):
         fixed.read += 1
         try:
             row = _row(line, tsv, parse)
         except BadRow as bad:
-            fixed.drop(file, line.number, line.fault or "no pair", line.detail or bad.problem)
+            fixed.drop(file, line.number, line.fault or "no pair", line.detail or str(bad.problem))
             continue
         fixed.log.add_line(file, row)
         yield row.text
@@ -285,7 +286,7 @@ def _row(line: Line, tsv: bool, parse: Callable[[str], tuple[str, str]]) -> Line
         done.extend(what for what in more if what not in done)
         return text
 
-    text = line.text if tsv else with_texts(line.text, put_right)
+    text = line.text if tsv else change_texts(line.text, put_right)
     if not all(parse(text)):
         raise BadRow("one side is empty")
     return line._replace(text=text, done=tuple(done))

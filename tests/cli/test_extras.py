@@ -18,8 +18,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import jumok as package
-from jumok import doctor, events, extras
-from jumok.cli import main
+from jumok import events, extras
+from jumok.cli import doctor, main
 from jumok.data.prepare import crew
 from jumok.errors import JumokError, MissingPackage
 from tests.conftest import Answer

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jumok import doctor
+from jumok.cli import doctor
 from jumok.errors import UsageError
 from jumok.events import read_events
 from jumok.kernels import library, searching
@@ -80,7 +80,7 @@ def test_a_compiler_that_fails_is_told_with_its_first_error(compiler, script, wo
     compiler(script)
     assert library.load() is None
     assert words in (library.problem() or "")
-    assert words in doctor.kernels()[0]
+    assert words in doctor.check_kernels(torch=True).value
 
 
 def test_without_a_compiler_that_is_the_problem(compiler):
@@ -91,7 +91,7 @@ def test_without_a_compiler_that_is_the_problem(compiler):
 @compiled
 def test_with_kernels_there_is_no_problem():
     assert library.problem() is None
-    assert doctor.kernels()[1] == "fine"
+    assert doctor.check_kernels(torch=True).state == "fine"
 
 
 def test_training_without_kernels_says_so_in_one_line_and_training_with_them_says_nothing(tmp_path, monkeypatch):

@@ -1,1 +1,1 @@
-"""Comparisons with peers: conductors of the standard library only, each system in an environment of its own."""
+"""Comparisons with peers: scripts that need only the standard library, with a separate environment per system."""

@@ -1,11 +1,12 @@
-"""Parallel corpora of any size with known faults: what preparation is measured on where no real corpus is that large.
+"""Parallel corpora of any size with known faults, to measure preparation where no real corpus is large enough.
 
     bench/corpus --pairs 2000000 --out /tmp/two-million          # two-million.en, two-million.xx, two-million.json
 
-Both languages are made of the same word numbers in two spellings, so a model can learn to translate between them.
+Both languages spell the same word numbers in two ways, so a model can learn to translate between them.
 Three words of a pair encode its number, which makes every pair different; the others follow Zipf's law over three
-million words.  A known share of the pairs is spoilt: repeated, repeated with other case, digits and punctuation, copied
-from source to target, in another script, of absurd length, without letters, or empty.  The counts are in the .json.
+million words.  A known share of the pairs is corrupted: repeated, repeated with other case, digits and punctuation,
+copied from source to target, in another script, of absurd length, without letters, or empty.  The counts are in the
+.json.
 """
 
 import argparse
@@ -46,7 +47,7 @@ class Spelling:
     def of(cls, syllables: list[str], words: int, seed: int) -> "Spelling":
         """Spell every word number by its digits, frequent words shorter; numbers are shuffled within a length."""
         rng, base = np.random.default_rng(seed), len(syllables)
-        spelt = [syllable.encode() for syllable in syllables]
+        spelled = [syllable.encode() for syllable in syllables]
         result: list[bytes] = []
         size = 1
         while len(result) < words:
@@ -56,22 +57,22 @@ class Spelling:
                 if base**size <= 4 * words
                 else rng.choice(base**size, count, replace=False)
             )
-            digits = [(numbers // base**place % base).tolist() for place in range(size)]
-            result += [b"".join([spelt[digit] for digit in word]) for word in zip(*digits, strict=True)]
+            digits = [(numbers // base**digit % base).tolist() for digit in range(size)]
+            result += [b"".join([spelled[digit] for digit in word]) for word in zip(*digits, strict=True)]
             size += 1
         lengths = np.fromiter(map(len, result), np.int64, len(result))
         return cls(np.frombuffer(b"".join(result), np.uint8), np.concatenate([[0], np.cumsum(lengths)]))
 
     def write(self, words: np.ndarray, counts: np.ndarray) -> list[bytes]:
         """Sentences of the words, `counts` each, capitalised, with spaces between and a full stop."""
-        lengths = self.begins[words + 1] - self.begins[words] + 1  # with a space behind each
+        lengths = self.begins[words + 1] - self.begins[words] + 1  # each with a space after it
         ends = np.cumsum(lengths)
         starts = ends - lengths
-        place = np.arange(ends[-1]) - np.repeat(starts, lengths)
-        text = self.content[np.minimum(np.repeat(self.begins[words], lengths) + place, len(self.content) - 1)]
+        offset = np.arange(ends[-1]) - np.repeat(starts, lengths)
+        text = self.content[np.minimum(np.repeat(self.begins[words], lengths) + offset, len(self.content) - 1)]
         text[ends - 1] = 32
         last = ends[np.cumsum(counts) - 1]
-        text[last - 1] = 46  # the full stop takes the place of the last space
+        text[last - 1] = 46  # the full stop replaces the last space
         first = np.concatenate([[0], last[:-1]])
         text[first] -= 32  # every word begins with an ASCII letter
         raw = text.tobytes()
@@ -91,7 +92,7 @@ class Maker:
         self.pool: list[tuple[bytes, bytes]] = []
 
     def chunk(self, number: int, size: int = CHUNK) -> tuple[list[bytes], list[bytes]]:
-        """Pairs number · CHUNK …, some of them spoilt."""
+        """The pairs from number · CHUNK on, some of them corrupted."""
         rng = np.random.default_rng((self.seed, number))
         drawn = rng.geometric(0.22, size).clip(1, 40)
         counts = drawn + 3
@@ -100,19 +101,19 @@ class Maker:
         unique = (
             (np.arange(size, dtype=np.uint64) + np.uint64(number * CHUNK)) * np.uint64(610_612_589) % np.uint64(10**9)
         )
-        for place in range(3):
-            tokens[begins + place] = BASE + (unique // np.uint64(BASE**place) % np.uint64(BASE)).astype(np.int64)
+        for position in range(3):
+            tokens[begins + position] = BASE + (unique // np.uint64(BASE**position) % np.uint64(BASE)).astype(np.int64)
         sources = self.source.write(tokens, counts)
-        swapped = np.arange(len(tokens))  # the first two words change places in the other language
+        swapped = np.arange(len(tokens))  # the first two words are swapped in the other language
         swapped[begins], swapped[begins + 1] = begins + 1, begins
         targets = self.target.write(tokens[swapped], counts)
         for row in np.flatnonzero(rng.random(size) < 0.05).tolist():  # a number in both
             figure = b" %d." % rng.integers(10, 10_000)
             sources[row], targets[row] = sources[row][:-1] + figure, targets[row][:-1] + figure
-        self.spoil(sources, targets, rng, tokens, begins)
+        self.corrupt(sources, targets, rng, tokens, begins)
         return sources, targets
 
-    def spoil(
+    def corrupt(
         self,
         sources: list[bytes],
         targets: list[bytes],
@@ -120,7 +121,7 @@ class Maker:
         tokens: np.ndarray,
         begins: np.ndarray,
     ) -> None:
-        """Spoil a share of the pairs in place, and count them."""
+        """Corrupt a share of the pairs in place, and count them."""
         size = len(sources)
         kinds = list(self.rates)
         drawn = np.searchsorted(np.cumsum(list(self.rates.values())), rng.random(size), side="right")
@@ -132,7 +133,7 @@ class Maker:
         for name in ("duplicate", "near duplicate"):
             for row in rows[name]:
                 earlier = int(np.searchsorted(clean, row))
-                if earlier == 0:  # nothing to repeat yet
+                if earlier == 0:  # there is nothing to repeat yet
                     self.counts[name] -= 1
                     self.counts["clean"] += 1
                     continue
@@ -140,25 +141,27 @@ class Maker:
                     if self.pool and row % 2:
                         sources[row], targets[row] = self.pool[row % len(self.pool)]
                     else:
-                        one = int(clean[rng.integers(earlier)])
-                        sources[row], targets[row] = sources[one], targets[one]
+                        original = int(clean[rng.integers(earlier)])
+                        sources[row], targets[row] = sources[original], targets[original]
                     continue
-                one = int(clean[rng.integers(earlier)])
-                if one in unused[name]:  # a second one would be a duplicate of the first
+                original = int(clean[rng.integers(earlier)])
+                if original in unused[name]:  # a second near duplicate would be a duplicate of the first
                     self.counts[name] -= 1
                     self.counts["clean"] += 1
                     continue
-                unused[name].add(one)
-                sources[row] = sources[one].upper().replace(b" ", b"  ", 1)
-                targets[row] = b"- " + targets[one][:-1].translate(bytes.maketrans(b"0123456789", b"1234567890")) + b"!"
+                unused[name].add(original)
+                sources[row] = sources[original].upper().replace(b" ", b"  ", 1)
+                targets[row] = (
+                    b"- " + targets[original][:-1].translate(bytes.maketrans(b"0123456789", b"1234567890")) + b"!"
+                )
         for row in rows["copy"]:
             targets[row] = sources[row]
         for row in rows["wrong script"]:
             words = tokens[begins[row] : begins[row] + 4] % 8_000
-            spelt = [
+            spelled = [
                 self.other.content[self.other.begins[w] : self.other.begins[w + 1]].tobytes() for w in words.tolist()
             ]
-            targets[row] = b" ".join(spelt) + b"."
+            targets[row] = b" ".join(spelled) + b"."
         for row in rows["ratio"]:
             targets[row] = b" ".join([targets[row]] * 14)
         for row in rows["symbols"]:
@@ -186,7 +189,7 @@ def main() -> None:
                 file.write(b"\n".join(lines) + b"\n")
             if number % 20 == 0:
                 rate = (number * CHUNK + size) / (time.monotonic() - began)
-                print(f"{number * CHUNK + size:,} pairs, {rate:,.0f} a second", file=sys.stderr)
+                print(f"{number * CHUNK + size:,} pairs, {rate:,.0f} per second", file=sys.stderr)
     Path(f"{given.out}.json").write_text(
         json.dumps({"pairs": given.pairs, "seed": given.seed, **maker.counts}, indent=1)
     )

@@ -1,4 +1,4 @@
-"""A long run that is killed several times, beside a twin that is not: same bytes, bounded memory, files and disk.
+"""A long run that is killed several times, compared with an uninterrupted twin: same bytes, bounded memory and disk.
 
     bench/endurance --source two-million.en --target two-million.xx --steps 4000 --out /tmp/endurance
     bench/endurance … --kills 3 --recipe small --threads 2        # the same command continues what was stopped
@@ -6,7 +6,7 @@
 Both runs have the same number of steps.  The first is killed with SIGKILL at evenly spaced steps and started again by
 the same command.  While they train, anonymous memory (RssAnon), open files and the size of the run folder are sampled
 every few seconds.  Memory growth compares the median of the last tenth of an attempt with that of its second tenth:
-buffers have reached their size by then.  The result is printed as JSON and kept in OUT/endurance.json.
+buffers have reached their size by then.  The result is printed as JSON and saved in OUT/endurance.json.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Attempt:
 
     @property
     def growth(self) -> float:
-        """Growth of memory over the attempt, as a share; 0 where it was too short to say."""
+        """Growth of memory over the attempt, as a share; 0 if it was too short to measure."""
         tenth = len(self.memory) // 10
         if tenth < 3:
             return 0.0
@@ -128,14 +128,14 @@ def attempt_run(command: Sequence[str], run: Path, log: Path, kill_at: int | Non
 
 
 def digests(run: Path) -> dict[str, str]:
-    """The sha256 of everything that two equal runs share."""
+    """The sha256 of all files that are equal in two equal runs."""
     paths = [run / name for name in COMPARED]
     paths += sorted(run.glob("checkpoints/*/*.safetensors"))
     return {str(path.relative_to(run)): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
 
 
 def endure(options: argparse.Namespace, name: str, kills: int) -> list[dict[str, Any]]:
-    """One run to its end, killed so many times on the way; what was done in an earlier call is kept."""
+    """Complete one run, killing it `kills` times; continues what an earlier call has done."""
     out: Path = options.out
     run, known = out / name, out / f"{name}.json"
     attempts: list[dict[str, Any]] = json.loads(known.read_text()) if known.exists() else []

@@ -1,11 +1,11 @@
-"""Is what the engines find what a plain search finds?  Without cache, without batches of sentences, in torch alone.
+"""Compare the engines with a plain search in torch: no cache, no batches of sentences.
 
     bench/equality --model runs/tiny --source val.en --sentences 1000
 
-The plain search reads source and output anew at every step, one sentence at a time, and keeps hypotheses as tuples.
-Required words and drawing are the engine's own search over such a step: what they find is proved in the tests.
-For every feature it says how many sentences are the same, and of the others whether their scores differ: two
-translations whose scores are equal to float32 are both right.  Ends with code 1 if any score differs.
+The plain search computes source and output from scratch at every step, one sentence at a time, with hypotheses as
+tuples.  Required words and sampling use the engine's search over such a step; the tests prove what that finds.  For
+every feature it reports how many sentences are the same, and whether the scores of the others differ: two translations
+whose scores are equal in float32 are both right.  Exits with code 1 if any score differs.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ from jumok.text.lines import read_lines
 from jumok.text.vocabulary import Vocabulary
 
 Ids = tuple[int, ...]
-Forbids = Callable[[Ids, torch.Tensor], None]  # closes tokens (V,) that may not follow these
+Forbids = Callable[[Ids, torch.Tensor], None]  # excludes tokens (V,) that may not follow these
 NEAR = 2e-4
 
 
 class Feature(NamedTuple):
-    """How the engines are asked, and the same for the plain search; wishes are made of another translation."""
+    """Options for the engines and the plain search; constraints are made from another translation."""
 
     name: str
     options: SearchOptions
     forbids: Sequence[Forbids] = ()
-    prefix: int = 0  # so many of its tokens
-    require: int = 0  # so many of its words
+    prefix: int = 0  # tokens of its beginning
+    require: int = 0  # words
     forbid: int = 0
 
-    def wish(self, body: Ids, vocabulary: Vocabulary) -> TokenConstraints:
-        """What the translation of a sentence must and must not have; words at even places, from the end."""
+    def constraints_for(self, body: Ids, vocabulary: Vocabulary) -> TokenConstraints:
+        """Constraints for a sentence from a translation: every other word, from the end."""
         words = [word for word in vocabulary.decode(body).split() if word.isalpha()][::-2]
         return TokenConstraints(
             prefix=body[: self.prefix] if len(body) > self.prefix else (),
@@ -84,9 +84,9 @@ def repeats(size: int) -> Forbids:
 def begins_with(prefix: Ids) -> Forbids:
     def close(ids: Ids, logs: torch.Tensor) -> None:
         if len(ids) < len(prefix):
-            kept = logs[prefix[len(ids)]].clone()
+            value = logs[prefix[len(ids)]].clone()
             logs[:] = -float("inf")
-            logs[prefix[len(ids)]] = kept
+            logs[prefix[len(ids)]] = value
 
     return close
 
@@ -107,14 +107,14 @@ FEATURES = [
 ]
 
 
-class Anew(NamedTuple):
-    """A state that remembers nothing but what was said: every step begins at the first token."""
+class Stateless(NamedTuple):
+    """A state that holds only the outputs so far: every step is computed from the first token."""
 
     source: Ids
-    said: list[Ids]
+    outputs: list[Ids]
 
-    def select(self, rows: torch.Tensor) -> Anew:
-        return Anew(self.source, [self.said[row] for row in rows.tolist()])
+    def select(self, rows: torch.Tensor) -> Stateless:
+        return Stateless(self.source, [self.outputs[row] for row in rows.tolist()])
 
 
 class Plain:
@@ -135,12 +135,12 @@ class Plain:
             logits: torch.Tensor = self.model.project(hidden[:, -1])
         return logits
 
-    def step(self, token: torch.Tensor, state: Anew) -> tuple[torch.Tensor, Anew]:
-        said = [(*ids, one) for ids, one in zip(state.said, token.tolist(), strict=True)]
-        return self.logits(state.source, [ids[1:] for ids in said]), Anew(state.source, said)
+    def step(self, token: torch.Tensor, state: Stateless) -> tuple[torch.Tensor, Stateless]:
+        outputs = [(*ids, last) for ids, last in zip(state.outputs, token.tolist(), strict=True)]
+        return self.logits(state.source, [ids[1:] for ids in outputs]), Stateless(state.source, outputs)
 
-    def unsaid(self, words: Sequence[str]) -> Forbids:
-        """No text with one of the words; looks at the likeliest tokens only, which are the ones that are taken."""
+    def forbid_words(self, words: Sequence[str]) -> Forbids:
+        """Exclude texts with one of the words; checks only the likeliest tokens, from which search chooses."""
 
         def close(ids: Ids, logs: torch.Tensor) -> None:
             before = "".join(self.surfaces[token] for token in ids)
@@ -151,7 +151,7 @@ class Plain:
         return close
 
     def logs(self, source: Sequence[int], several: list[Ids], forbids: Sequence[Forbids]) -> torch.Tensor:
-        """Log-probabilities (W, V) after hypotheses of one length; what is forbidden has none."""
+        """Log-probabilities (W, V) after hypotheses of one length; forbidden tokens have -inf."""
         logs = self.logits(source, several).log_softmax(dim=-1)
         for ids, row in zip(several, logs, strict=True):
             row[list(NEVER)] = -float("inf")
@@ -173,28 +173,28 @@ class Plain:
         ended: list[tuple[float, Ids]] = []
         for t in range(limit):
             top, tokens = self.logs(source, [ids for _, ids in living], forbids).topk(2 * o.beam, dim=-1)
-            found = [
+            candidates = [
                 (total + gain, (*ids, token))
                 for (total, ids), gains, row in zip(living, top.tolist(), tokens.tolist(), strict=True)
                 for gain, token in zip(gains, row, strict=True)
                 if gain > -float("inf")
             ]
-            found = sorted(found, key=lambda one: -one[0])[: 2 * o.beam]
+            candidates = sorted(candidates, key=lambda candidate: -candidate[0])[: 2 * o.beam]
             last = t + 1 == limit
-            closing = [one for one in found[: o.beam] if one[1][-1] == END or last]
+            closing = [candidate for candidate in candidates[: o.beam] if candidate[1][-1] == END or last]
             ended += [(penalize(total, len(ids), o.length_penalty), ids) for total, ids in closing]
-            living = [one for one in found if one[1][-1] != END][: o.beam]
+            living = [candidate for candidate in candidates if candidate[1][-1] != END][: o.beam]
             if last or not living:
                 break
             if len(ended) >= o.n_best:
-                kept = sorted(ended, key=lambda one: -one[0])[o.n_best - 1][0]
+                worst = sorted(ended, key=lambda candidate: -candidate[0])[o.n_best - 1][0]
                 longest = limit if o.exact or len(ended) < o.beam else t + 2
-                if kept >= penalize(living[0][0], longest, o.length_penalty):
+                if worst >= penalize(living[0][0], longest, o.length_penalty):
                     break
-        return [(ids, score) for score, ids in sorted(ended, key=lambda one: -one[0])[: o.n_best]]
+        return [(ids, score) for score, ids in sorted(ended, key=lambda candidate: -candidate[0])[: o.n_best]]
 
     def groups(self, source: Sequence[int], limit: int, o: SearchOptions) -> list[tuple[Ids, float]]:
-        """Beams of one sentence that keep away from what those before them took at the same step."""
+        """Diverse beam search: each group avoids the tokens that earlier groups took at the same step."""
         width = o.beam // o.groups
         living: list[list[tuple[float, Ids]]] = [[(0.0, ())] for _ in range(o.groups)]
         ended: list[list[tuple[float, Ids]]] = [[] for _ in range(o.groups)]
@@ -207,54 +207,54 @@ class Plain:
                 ranks = logs + torch.tensor([[total] for total, _ in living[g]])
                 for token in taken:
                     ranks[:, token] -= o.diversity
-                places = [divmod(place, logs.shape[1]) for place in ranks.flatten().topk(2 * width).indices.tolist()]
-                found = [
-                    (living[g][row][0] + float(logs[row, token]), (*living[g][row][1], token)) for row, token in places
+                chosen = [divmod(index, logs.shape[1]) for index in ranks.flatten().topk(2 * width).indices.tolist()]
+                candidates = [
+                    (living[g][row][0] + float(logs[row, token]), (*living[g][row][1], token)) for row, token in chosen
                 ]
-                taken += [token for _, token in places[:width]]
+                taken += [token for _, token in chosen[:width]]
                 last = t + 1 == limit
-                closing = [one for one in found[:width] if one[1][-1] == END or last]
+                closing = [candidate for candidate in candidates[:width] if candidate[1][-1] == END or last]
                 ended[g] += [(penalize(total, len(ids), o.length_penalty), ids) for total, ids in closing]
-                living[g] = [one for one in found if one[1][-1] != END][:width]
+                living[g] = [candidate for candidate in candidates if candidate[1][-1] != END][:width]
                 if len(ended[g]) >= width:
-                    kept = sorted(ended[g], reverse=True)[width - 1][0]
-                    if kept >= penalize(max(total for total, _ in living[g]), t + 2, o.length_penalty):
+                    worst = sorted(ended[g], reverse=True)[width - 1][0]
+                    if worst >= penalize(max(total for total, _ in living[g]), t + 2, o.length_penalty):
                         living[g] = []
                 living[g] = [] if last else living[g]
             if not any(living):
                 break
         best = {ids: score for several in ended for score, ids in sorted(several, reverse=True)[:width]}
-        return sorted(best.items(), key=lambda one: -one[1])[: o.n_best]
+        return sorted(best.items(), key=lambda candidate: -candidate[1])[: o.n_best]
 
-    def covered(self, source: Sequence[int], limit: int, o: SearchOptions) -> list[tuple[Ids, float]]:
-        """The whole beam, ranked by what its hypotheses look at."""
-        judged = []
+    def rank_by_coverage(self, source: Sequence[int], limit: int, o: SearchOptions) -> list[tuple[Ids, float]]:
+        """The whole beam, ranked with the coverage penalty."""
+        ranked = []
         for ids, score in self.beam(source, limit, replace(o, n_best=o.beam), ()):
             body = ids[:-1] if ids[-1] == END else ids
             with library.without(), torch.no_grad():
                 cross = self.model.attention(torch.tensor([[*source, END]]), torch.tensor([[START, *body]])).cross[0]
             seen = cross[-2].mean(dim=0)[:, :-1].sum(dim=0).clamp(1e-9, 1.0)
-            judged.append((ids, score + o.coverage * float(seen.log().sum())))
-        return sorted(judged, key=lambda one: -one[1])[: o.n_best]
+            ranked.append((ids, score + o.coverage * float(seen.log().sum())))
+        return sorted(ranked, key=lambda pair: -pair[1])[: o.n_best]
 
     def __call__(
-        self, feature: Feature, number: int, source: Sequence[int], wish: TokenConstraints
+        self, feature: Feature, number: int, source: Sequence[int], constraints: TokenConstraints
     ) -> list[tuple[Ids, float]]:
-        o, limit = feature.options, len(source) + len(wish.prefix) + feature.options.extra_length
-        forbids = [*feature.forbids, *([begins_with(wish.prefix)] if wish.prefix else [])]
-        forbids += [self.unsaid(wish.forbid)] if wish.forbid else []
-        if wish.require:
-            start, phrases = Anew(tuple(source), [()]), [wish.require]
-            found = search_with_phrases(self.step, start, [limit], phrases, o, inner=self.engine.inner)[0]
-            return [(one.ids, one.score) for one in found]
+        o, limit = feature.options, len(source) + len(constraints.prefix) + feature.options.extra_length
+        forbids = [*feature.forbids, *([begins_with(constraints.prefix)] if constraints.prefix else [])]
+        forbids += [self.forbid_words(constraints.forbid)] if constraints.forbid else []
+        if constraints.require:
+            start, phrases = Stateless(tuple(source), [()]), [constraints.require]
+            hypotheses = search_with_phrases(self.step, start, [limit], phrases, o, inner=self.engine.inner)[0]
+            return [(one.ids, one.score) for one in hypotheses]
         if o.sample:
-            choose, start = self.engine.sampler(o, [number], limit), Anew(tuple(source), [()] * o.n_best)
+            choose, start = self.engine.sampler(o, [number], limit), Stateless(tuple(source), [()] * o.n_best)
             drawn = greedy(self.step, start, [limit] * o.n_best, o, choose=choose)
             return sorted(((one.ids, one.score) for one in drawn), key=lambda one: -one[1])
         if o.groups > 1:
             return self.groups(source, limit, o)
         if o.coverage:
-            return self.covered(source, limit, o)
+            return self.rank_by_coverage(source, limit, o)
         if o.beam > 1:
             return self.beam(source, limit, o, forbids)
         return [
@@ -262,7 +262,7 @@ class Plain:
         ]
 
 
-SEARCHES: dict[str, Plain] = {}  # of this process
+SEARCHES: dict[str, Plain] = {}  # one search per model, cached in this process
 
 
 def plainly(path: str, number: int, task: tuple[int, Sequence[int], TokenConstraints]) -> list[tuple[Ids, float]]:
@@ -272,36 +272,37 @@ def plainly(path: str, number: int, task: tuple[int, Sequence[int], TokenConstra
 
 
 def differences(ours: Sequence[Any], plain: Sequence[tuple[Ids, float]]) -> str:
-    """same, tie or other."""
-    if [one.ids for one in ours] == [ids for ids, _ in plain]:
+    """Compare two results: same, tie or other."""
+    if [hypothesis.ids for hypothesis in ours] == [ids for ids, _ in plain]:
         return "same"
     near = len(ours) == len(plain) and all(
-        abs(one.score - score) <= NEAR * max(1.0, abs(score)) for one, (_, score) in zip(ours, plain, strict=True)
+        abs(hypothesis.score - score) <= NEAR * max(1.0, abs(score))
+        for hypothesis, (_, score) in zip(ours, plain, strict=True)
     )
     return "tie" if near else "other"
 
 
 def compare(path: str, texts: list[str], only: str = "") -> Iterator[tuple[str, str, dict[str, int], float]]:
-    """For every feature, or those with a word in their name, and engine: how many are the same, and the seconds of the
+    """For every engine and feature (with `only` in its name): counts of same, tie and other, and the seconds of the
     plain search."""
-    found = read(path)
-    sources = found.vocabularies.source.encode_all(texts)
-    torch_engine = TorchEngine(checkpoint.with_model(found).model, surfaces=found.vocabularies.target.surfaces)
-    engines: dict[str, Any] = {"torch": torch_engine, "native": NativeEngine(found)}
+    contents = read(path)
+    sources = contents.vocabularies.source.encode_all(texts)
+    torch_engine = TorchEngine(checkpoint.with_model(contents).model, surfaces=contents.vocabularies.target.surfaces)
+    engines: dict[str, Any] = {"torch": torch_engine, "native": NativeEngine(contents)}
     first = torch_engine.decode(sources, SearchOptions(beam=1))
     with ProcessPoolExecutor(machine.cores()) as pool:
         for number, feature in enumerate(FEATURES):
             if only not in feature.name:
                 continue
-            wishes = [feature.wish(one[0].body, found.vocabularies.target) for one in first]
+            constraints = [feature.constraints_for(nbest[0].body, contents.vocabularies.target) for nbest in first]
             began = time.perf_counter()
-            tasks = zip(range(len(sources)), sources, wishes, strict=True)
+            tasks = zip(range(len(sources)), sources, constraints, strict=True)
             plain = list(pool.map(partial(plainly, path, number), tasks, chunksize=10))
             seconds = time.perf_counter() - began
             for name, engine in engines.items():
-                if name == "native" and set(list_features(feature.options, wishes)) - engine.supported:
+                if name == "native" and set(list_features(feature.options, constraints)) - engine.supported:
                     continue
-                more = {} if name == "native" else {"constraints": wishes}
+                more = {} if name == "native" else {"constraints": constraints}
                 ours = engine.decode(sources, feature.options, **more)
                 kinds = [differences(*pair) for pair in zip(ours, plain, strict=True)]
                 yield feature.name, name, {kind: kinds.count(kind) for kind in ("same", "tie", "other")}, seconds

@@ -4,11 +4,11 @@
     bench/lengths --recipe base --rounds 2
     bench/lengths --recipe base --lengths 32 --symbols 32000
 
-Every measurement is a process of its own, so that its peak memory is its own.  It makes updates of the recipe's size
-from sentences that all have the same number of random subwords on both sides (END comes on top, as `data.longest`
-counts), with the recipe's model, dropout, optimiser and workers.  A round measures every length once; rates are medians
-over the rounds, a ratio is the median of the ratios within each round.  Where other programs are busy, compare the
-rates per second of processor time; `disturbed` is the share of updates during which they were.
+Every measurement runs in a separate process, so that peak memory is measured per length.  It makes updates of the
+recipe's size from sentences that all have the same number of random subwords on both sides (without END, as
+`data.longest` counts), with the recipe's model, dropout, optimiser and workers.  A round measures every length once;
+rates are medians over the rounds, a ratio is the median of the ratios within each round.  If other programs are busy,
+compare the rates per second of processor time; `disturbed` is the share of updates during which they were.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LENGTHS = (32, 64, 128, 192, 256, 320, 512, 1_024)
 
 
 def make_batches(length: int, symbols: int, *, tokens: int, seed: int = 1) -> Iterator[Any]:
-    """Endless batches of at most `tokens` tokens a side, cut as in training."""
+    """Endless batches of at most `tokens` tokens per side, divided as in training."""
     import torch
 
     from jumok.data.batches import Batch, forced, plan
@@ -83,7 +83,7 @@ def measure(
     return {
         "length": length,
         "tokens_per_second": figures["target_tokens_per_second_median"],
-        "tokens_per_core_second": statistics.median(u.work.target / (u.user + u.system) for u in watch.counted),
+        "tokens_per_core_second": statistics.median(u.work.target / (u.user + u.system) for u in watch.sample),
         "seconds_per_update": figures["seconds_per_update_median"],
         "updates": len(watch.timed),
         "disturbed": len(watch.timed) - len(watch.clean),
@@ -93,7 +93,7 @@ def measure(
 
 
 def measure_apart(length: int, given: argparse.Namespace) -> dict[str, Any]:
-    """`measure` in a process of its own."""
+    """Run `measure` in a separate process."""
     command = [sys.executable, "-m", "bench.lengths", "--one", str(length), "--recipe", given.recipe]
     for option in ("symbols", "tokens", "warmup", "seconds"):
         if (value := getattr(given, option)) is not None:
@@ -108,14 +108,14 @@ def table(rounds: Sequence[Sequence[dict[str, Any]]]) -> list[str]:
     lines = ["| subwords | target tokens/s | of the first | per second of a core | of the first | seconds per update "]
     lines[0] += "| peak memory | disturbed |"
     lines.append("|---:" * 8 + "|")
-    for place, first in enumerate(rounds[0]):
-        found, cells = [each[place] for each in rounds], []
+    for index, first in enumerate(rounds[0]):
+        results, cells = [each[index] for each in rounds], []
         for rate in ("tokens_per_second", "tokens_per_core_second"):
-            ratio = statistics.median(each[place][rate] / each[0][rate] for each in rounds)
-            cells += [f"{statistics.median(one[rate] for one in found):,.0f}", f"{ratio:.0%}"]
-        seconds = statistics.median(one["seconds_per_update"] for one in found)
-        memory = max(one["peak_memory"] for one in found) / 1e9
-        disturbed = sum(one["disturbed"] for one in found) / sum(one["updates"] for one in found)
+            ratio = statistics.median(each[index][rate] / each[0][rate] for each in rounds)
+            cells += [f"{statistics.median(result[rate] for result in results):,.0f}", f"{ratio:.0%}"]
+        seconds = statistics.median(result["seconds_per_update"] for result in results)
+        memory = max(result["peak_memory"] for result in results) / 1e9
+        disturbed = sum(result["disturbed"] for result in results) / sum(result["updates"] for result in results)
         cells += [f"{seconds:.3f}", f"{memory:.2f} GB", f"{disturbed:.0%}"]
         lines.append(f"| {first['length']:,} | {' | '.join(cells)} |")
     return lines

@@ -1,7 +1,7 @@
 """Text for a peer: learn joint subwords, cut files into them, put them together again.
 
     python -m bench.subwords learn SIZE FOLDER TRAIN.SOURCE.gz TRAIN.TARGET.gz    vocabulary.model, vocabulary.txt
-    python -m bench.subwords cut FOLDER FILE.gz OUT                               a line of subwords for each line
+    python -m bench.subwords cut FOLDER FILE.gz OUT                               subwords, one sentence per line
     python -m bench.subwords join FOLDER FILE OUT
 
 Runs in the peers' base environment.
@@ -38,19 +38,19 @@ def learn(size: str, folder: str, *paths: str) -> None:
             sentence_iterator=(line for path in paths for line in lines(path)), model_writer=model,
             vocab_size=int(size), model_type="bpe", character_coverage=1.0, minloglevel=2,
         )  # fmt: skip
-    made = processor(folder)
-    pieces = (made.id_to_piece(i) for i in range(SPECIALS, made.get_piece_size()))
+    model = processor(folder)
+    pieces = (model.id_to_piece(i) for i in range(SPECIALS, model.get_piece_size()))
     write(Path(folder) / "vocabulary.txt", pieces)
 
 
 def cut(folder: str, path: str, out: str) -> None:
-    made = processor(folder)
-    write(out, (" ".join(made.encode(line, out_type=str)) for line in lines(path)))
+    model = processor(folder)
+    write(out, (" ".join(model.encode(line, out_type=str)) for line in lines(path)))
 
 
 def join(folder: str, path: str, out: str) -> None:
-    made = processor(folder)
-    write(out, (made.decode(line.split(" ")) for line in lines(path)))
+    model = processor(folder)
+    write(out, (model.decode(line.split(" ")) for line in lines(path)))
 
 
 if __name__ == "__main__":

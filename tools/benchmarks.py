@@ -68,8 +68,8 @@ def shorten(result: dict[str, Any]) -> str:
 
 def render_headlines(results: list[dict[str, Any]], language: str) -> str:
     """The table of figures in a README."""
-    shown = [result for result in results if "headline" in result]
-    rows = [[*result["headline"][language], f"`{shorten(result)}`", result["date"]] for result in shown]
+    short = [result for result in results if "headline" in result]
+    rows = [[*result["headline"][language], f"`{shorten(result)}`", result["date"]] for result in short]
     return "\n".join([MARKS[0], "", *table(HEADS[language], rows), "", MARKS[1]])
 
 

@@ -125,23 +125,23 @@ def translate(case: str, folder: Path) -> dict[str, Any]:
     """Translations and scores by every engine that takes the model, and scores of given translations."""
     import jumok
 
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     sentences = LINES[:4] if case in LABELS else SENTENCES
     for engine in ("native", "torch", "ctranslate2"):
         try:
             model = jumok.load(folder / "run", engine=engine)
             for beam in (1, 4):
                 answers = model.translate(sentences, beam=beam)
-                found[f"{engine}-{beam}"] = [[answer.text, answer.score] for answer in answers]
+                results[f"{engine}-{beam}"] = [[answer.text, answer.score] for answer in answers]
         except (jumok.JumokError, ImportError) as error:
-            found[engine] = type(error).__name__
+            results[engine] = type(error).__name__
     model = jumok.load(folder / "run", engine="torch")
     try:
         scored = model.score(sentences[:3], sentences[:3])
-        found["score"] = [[one.log_probability, one.score] for one in scored]
+        results["score"] = [[score.log_probability, score.score] for score in scored]
     except (jumok.JumokError, AttributeError) as error:
-        found["score"] = type(error).__name__
-    return found
+        results["score"] = type(error).__name__
+    return results
 
 
 def record(case: str, steps: int) -> dict[str, Any]:
@@ -164,24 +164,24 @@ def record(case: str, steps: int) -> dict[str, Any]:
 def numbers(value: Any, path: str = "") -> dict[str, Any]:
     """A nested value as a flat dictionary."""
     if isinstance(value, dict):
-        return {k: v for key, one in value.items() for k, v in numbers(one, f"{path}/{key}").items()}
+        return {k: v for key, inner in value.items() for k, v in numbers(inner, f"{path}/{key}").items()}
     if isinstance(value, list):
-        return {k: v for i, one in enumerate(value) for k, v in numbers(one, f"{path}/{i}").items()}
+        return {k: v for i, inner in enumerate(value) for k, v in numbers(inner, f"{path}/{i}").items()}
     return {path: value}
 
 
 def compare(before: dict[str, Any], after: dict[str, Any]) -> int:
-    """Print what differs between two records; how many cases do."""
+    """Print the differences between two records; returns the number of cases that differ."""
     differing = 0
     for case in sorted(before.keys() | after.keys()):
-        one, two = numbers(before.get(case, {})), numbers(after.get(case, {}))
-        changed = [key for key in one.keys() | two.keys() if one.get(key) != two.get(key)]
+        old, new = numbers(before.get(case, {})), numbers(after.get(case, {}))
+        changed = [key for key in old.keys() | new.keys() if old.get(key) != new.get(key)]
         if not changed:
             continue
         differing += 1
-        floats = [key for key in changed if isinstance(one.get(key), float) and isinstance(two.get(key), float)]
-        losses = max((abs(one[key] - two[key]) for key in floats if key.startswith("/losses")), default=0.0)
-        scores = max((abs(one[key] - two[key]) for key in floats if not key.startswith("/losses")), default=0.0)
+        floats = [key for key in changed if isinstance(old.get(key), float) and isinstance(new.get(key), float)]
+        losses = max((abs(old[key] - new[key]) for key in floats if key.startswith("/losses")), default=0.0)
+        scores = max((abs(old[key] - new[key]) for key in floats if not key.startswith("/losses")), default=0.0)
         rest = sorted(set(changed) - set(floats))
         print(f"{case}: {len(changed)} values differ; losses by {losses:.2e}, scores by {scores:.2e}; {rest[:4]}")
     print(f"{differing} of {len(after)} cases differ")

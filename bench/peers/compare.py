@@ -6,9 +6,9 @@
 
 Order of a round: ours, peer A, ours, peer B, …, so that each ratio is of two runs that follow each other.  `shipped`
 is a peer as its users get it; `tuned` has glibc's allocator told by the environment to keep freed memory, which jumok
-does by itself.  Everybody trains on the same pairs in the same subwords, with the same sizes, dropout, smoothing and
-Adam, in updates of about as many tokens.  What still differs: toolkits cut their own batches, and drop out in places
-of their own (torch.nn.Transformer also in attention; it, OpenNMT-py and eole also inside the feed-forward net).
+does by default.  All train on the same pairs in the same subwords, with the same sizes, dropout, smoothing and Adam, in
+updates of about as many tokens.  What still differs: toolkits make their own batches, and apply dropout in different
+positions (torch.nn.Transformer also in attention; it, OpenNMT-py and eole also inside the feed-forward net).
 """
 
 import argparse
@@ -25,7 +25,7 @@ from typing import Any
 
 from bench.places import PEERS, ROOT, Absent, corpus, environment, our_python, peer_python, peers, say
 
-SIZES = {  # the shapes that are compared, whatever the recipes of these names become
+SIZES = {  # the shapes that are compared, independent of the recipes of these names
     "tiny": {"encoder_layers": 4, "decoder_layers": 4, "d_model": 128, "d_ff": 256, "heads": 4},
     "base": {"encoder_layers": 6, "decoder_layers": 6, "d_model": 512, "d_ff": 2048, "heads": 8},
 }
@@ -53,7 +53,7 @@ class Duel:
 
 @dataclass(frozen=True)
 class Arena:
-    """How every run is started."""
+    """Starts the runs of all systems."""
 
     size: str
     source: Path
@@ -72,7 +72,7 @@ class Arena:
         return [*sizes, "training.optimizer=adam"]  # the peers have no other
 
     def prepare(self) -> None:
-        """The work for everybody, made in jumok's environment."""
+        """Prepare the work for all systems, in jumok's environment."""
         arguments = [self.size, self.source, self.target, self.tokens, self.folder, *self.changes]
         self.run([self.python, "-m", "bench.peers.prepare", *arguments], "prepare", environment(threads=self.threads))
 
@@ -92,7 +92,7 @@ class Arena:
         return dict(json.loads(result.read_text()))
 
     def run(self, command: list[Any], name: str, env: dict[str, str]) -> str:
-        """Standard output of a process; its complaints go to a log in the folder."""
+        """Standard output of a process; its stderr goes to a log in the folder."""
         log = self.folder / f"{name}.log"
         with open(log, "w") as errors:
             done = subprocess.run(
@@ -105,8 +105,8 @@ class Arena:
         return done.stdout
 
 
-def fight(arena: Arena, names: Iterable[str], modes: Iterable[str], rounds: int, keep: Path) -> list[Duel]:
-    """Every round; a peer that fails is said so and left out of the round.  Each run is kept as a line at once."""
+def run_duels(arena: Arena, names: Iterable[str], modes: Iterable[str], rounds: int, keep: Path) -> list[Duel]:
+    """Run all rounds; a peer that fails is reported and left out of the round.  Each duel is saved at once."""
     duels = []
     for number in range(1, rounds + 1):
         for peer in names:
@@ -123,7 +123,7 @@ def fight(arena: Arena, names: Iterable[str], modes: Iterable[str], rounds: int,
 
 
 def line(duel: Duel) -> str:
-    """A duel as it ends."""
+    """The line that reports a duel."""
     speeds = [side["target_tokens_per_second"] for side in (duel.ours, duel.theirs)]
     disturbed = " (disturbed)" if duel.ours["contended"] or duel.theirs["contended"] else ""
     return f"jumok {speeds[0]:,.0f}, {duel.peer} ({duel.mode}) {speeds[1]:,.0f}, ratio {duel.ratio:.2f}{disturbed}"
@@ -135,17 +135,17 @@ def write_lines(path: Path, duel: Duel, size: str) -> None:
     now = time.strftime("%Y-%m-%dT%H:%M:%S")
     with open(path, "a", encoding="utf-8") as file:
         for figures in (duel.ours, duel.theirs):
-            place = {"time": now, "size": size, "round": duel.round, "against": duel.peer, "mode": duel.mode}
-            file.write(json.dumps(place | figures) + "\n")
+            labels = {"time": now, "size": size, "round": duel.round, "against": duel.peer, "mode": duel.mode}
+            file.write(json.dumps(labels | figures) + "\n")
 
 
 def table(duels: list[Duel]) -> list[str]:
     """Markdown: ours first, then each peer in each mode; medians over the rounds."""
     ours = [duel.ours for duel in duels]
     lines = [
-        "| | target tokens/s | ours beside it | ratio, each round | ratio, median | padding | peak memory | sgemm |",
+        "| | target tokens/s | ours alongside | ratio, each round | ratio, median | padding | peak memory | sgemm |",
         "|---|---:|---:|---|---:|---:|---:|---:|",
-        f"| jumok {ours[0]['version']} | {middle(ours, 'target_tokens_per_second'):,.0f} | | | | {about(ours)} |",
+        f"| jumok {ours[0]['version']} | {middle(ours, 'target_tokens_per_second'):,.0f} | | | | {context(ours)} |",
     ]
     for peer, mode in dict.fromkeys((duel.peer, duel.mode) for duel in duels):
         these = [duel for duel in duels if (duel.peer, duel.mode) == (peer, mode)]
@@ -157,7 +157,7 @@ def table(duels: list[Duel]) -> list[str]:
             f"{middle([duel.ours for duel in these], 'target_tokens_per_second'):,.0f}",
             " ".join(f"{ratio:.2f}" for ratio in ratios),
             f"**{statistics.median(ratios):.2f}**",
-            about(theirs),
+            context(theirs),
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
@@ -167,14 +167,14 @@ def middle(runs: list[Figures], name: str) -> float:
     return float(statistics.median(run[name] for run in runs))
 
 
-def about(runs: list[Figures]) -> str:
+def context(runs: list[Figures]) -> str:
     """Padding, memory and the machine's speed, as cells."""
     padding, memory, sgemm = (middle(runs, name) for name in ("padding", "peak_memory", "sgemm_gflops"))
     return f"{100 * padding:.1f} % | {memory / 1e9:.2f} GB | {sgemm:.0f} GFLOPS"
 
 
 def report(duels: list[Duel], arena: Arena) -> list[str]:
-    """The table, what was run, and how far to trust it."""
+    """The table, what was run, and whether the machine was idle."""
     ours = [duel.ours for duel in duels]
     scaled, memory = middle(ours, "target_tokens_per_second_at_reference"), middle(ours, "peak_memory")
     runs = [*ours, *(duel.theirs for duel in duels)]
@@ -206,16 +206,16 @@ def report(duels: list[Duel], arena: Arena) -> list[str]:
     return lines
 
 
-def present(folder: Path, names: list[str]) -> list[str]:
-    """The peers that are installed; each that is not is said so."""
-    found = []
+def installed(folder: Path, names: list[str]) -> list[str]:
+    """The peers that are installed; others are reported."""
+    available = []
     for peer in names:
         try:
             peer_python(folder, peer)
-            found.append(peer)
+            available.append(peer)
         except Absent as error:
             say(f"left out: {error}")
-    return found
+    return available
 
 
 def options(arguments: list[str] | None) -> argparse.Namespace:
@@ -245,7 +245,7 @@ def main(arguments: list[str] | None = None) -> int:
     except Absent as error:
         say(f"skipped: {error}")
         return 0
-    names = present(home, given.peers.split(","))
+    names = installed(home, given.peers.split(","))
     modes = [mode for mode in given.modes.split(",") if mode in MODES]
     if not names or not modes:
         say("skipped: there is nothing to compare with")
@@ -261,7 +261,7 @@ def main(arguments: list[str] | None = None) -> int:
         )  # fmt: skip
         say(f"{given.rounds} rounds of {len(names) * len(modes)} duels: {', '.join(names)} ({', '.join(modes)})")
         arena.prepare()
-        duels = fight(arena, names, modes, given.rounds, out.with_suffix(".jsonl"))
+        duels = run_duels(arena, names, modes, given.rounds, out.with_suffix(".jsonl"))
         if not duels:
             return 1
         lines = report(duels, arena)

@@ -18,8 +18,19 @@ from pathlib import Path
 from typing import Any
 
 from bench.places import ROOT, Absent, environment, peer_python, peers, say
-from jumok.bench.decode import USUAL, Contender, at_least_one, cells, check_beams, contest, notes, ours, ratio, test_set
-from jumok.bench.measure import named
+from jumok.bench.decode import (
+    USUAL,
+    Contender,
+    cells,
+    check_beams,
+    contest,
+    notes,
+    own_contenders,
+    ratio,
+    require_positive,
+    test_set,
+)
+from jumok.bench.measure import file_name
 from jumok.cli.terminal import parse_numbers
 from jumok.errors import JumokError
 
@@ -27,7 +38,7 @@ PEERS = ("ct2-int8", "ct2-float32", "hf")
 
 
 class Arena:
-    """How the peers' processes are started."""
+    """Starts the processes of the peers."""
 
     def __init__(self, model: str, folder: Path, home: Path, threads: int | None) -> None:
         run = Path(model)
@@ -36,16 +47,16 @@ class Arena:
         self.environment = environment(threads=threads)
 
     def contender(self, peer: str) -> Contender:
-        """A peer by name; `Absent` says why there is none."""
+        """A peer by name; raises `Absent` with the reason if there is none."""
         if peer == "hf":
             command = [str(peer_python(self.home, peer)), "-W", "ignore", "-m", "bench.peers.decode_hf", self.bundle]
             return Contender("transformers", command, self.environment)
         precision = peer.removeprefix("ct2-")
-        export = self.exported(precision)
+        export = self.export(precision)
         command = [sys.executable, "-m", "bench.peers.decode_ct2", export, self.bundle, "--precision", precision]
         return Contender(f"CTranslate2 {precision}", command, self.environment)
 
-    def exported(self, precision: str) -> str:
+    def export(self, precision: str) -> str:
         """The model as CTranslate2 reads it."""
         out = str(self.folder / precision)
         command = [sys.executable, "-m", "jumok", "export", "ctranslate2", self.model]
@@ -89,7 +100,7 @@ def grid(titles: list[str], lines: list[list[str]]) -> list[str]:
 
 
 def write(out: Path, figures: dict[str, Any], lines: list[str]) -> None:
-    """The figures as one more JSON line, the report in place of the last."""
+    """Append the figures as a JSON line, and replace the report."""
     out.parent.mkdir(parents=True, exist_ok=True)
     with open(out.with_suffix(".jsonl"), "a", encoding="utf-8") as file:
         file.write(json.dumps({"time": time.strftime("%Y-%m-%dT%H:%M:%S")} | figures) + "\n")
@@ -116,26 +127,26 @@ def options(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def present(arena: Arena, names: list[str]) -> list[Contender]:
-    """The peers that can be started; each that cannot is said so."""
-    found = []
+    """The peers that can be started; others are reported."""
+    contenders = []
     for peer in names:
         try:
             if peer not in PEERS:
                 raise Absent(f"no peer is called {peer!r}; known: {', '.join(PEERS)}")
-            found.append(arena.contender(peer))
+            contenders.append(arena.contender(peer))
         except Absent as error:
             say(f"left out: {error}")
-    return found
+    return contenders
 
 
 def main(arguments: list[str] | None = None) -> int:
     given = options(arguments)
     try:
         pairs = test_set(given.source, given.target, given.sentences)
-        beams, rounds = check_beams(parse_numbers(given.beams, "beams")), at_least_one("rounds", given.rounds)
+        beams, rounds = check_beams(parse_numbers(given.beams, "beams")), require_positive("rounds", given.rounds)
         with tempfile.TemporaryDirectory(prefix="jumok-decode-") as folder:
             arena = Arena(given.model, Path(folder), peers(given.folder), given.threads)
-            contenders = ours(given.model, given.engines.split(","), arena.environment)
+            contenders = own_contenders(given.model, given.engines.split(","), arena.environment)
             contenders += present(arena, given.peers.split(","))
             figures = contest(contenders, pairs, beams=beams, rounds=rounds, say=say)
     except JumokError as error:
@@ -143,7 +154,11 @@ def main(arguments: list[str] | None = None) -> int:
         return error.code
     if not figures["systems"]:
         return 1
-    figures |= {"model": given.name or named(given.model), "source": named(given.source), "target": named(given.target)}
+    figures |= {
+        "model": given.name or file_name(given.model),
+        "source": file_name(given.source),
+        "target": file_name(given.target),
+    }
     lines = report(figures)
     write(Path(given.out) / f"decode-{figures['model']}", figures, lines)
     print("\n".join(lines))

@@ -1,9 +1,9 @@
-"""Hugging Face transformers with our weights: a Marian and its `generate`, batches of sentences of like length.
+"""Hugging Face transformers with our weights: a Marian model and `generate`, in batches of similar length.
 
     python -m bench.peers.decode_hf BUNDLE
 
-BUNDLE is a model folder.  Answers the questions of jumok.bench.worker.  Only models of the paper's kind have a
-counterpart: Marian adds sinusoids, norms after the residual sum and shares one matrix; `obstacle` says what differs.
+BUNDLE is a model folder.  Answers the requests of jumok.bench.worker.  Only models like the paper's have a counterpart:
+Marian adds sinusoids, norms after the residual sum and shares one matrix; `obstacle` describes what differs.
 """
 
 import argparse
@@ -18,12 +18,11 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import MarianConfig, MarianMTModel
 
-from bench.peers.task import END, PAD, START, padded
-from jumok.bench.worker import System, serve
-from jumok.errors import UsageError
+from bench.peers.task import END, PAD, START, pad
+from jumok.bench.worker import System, Unavailable, serve
 
 BATCH = 128  # sentences
-PLACES = 1_024  # positions of the table
+POSITIONS = 1_024  # positions of the table
 MARIAN = {
     "norm": "layer", "norm_place": "post", "positions": "sinusoidal", "join": "add", "score": "scaled-dot",
     "residual": True, "bias": True, "tied": "all", "d_k": None, "d_v": None,
@@ -39,7 +38,7 @@ class Marian(System):
         folder = Path(bundle)
         recipe = tomllib.loads((folder / "recipe.toml").read_text(encoding="utf-8"))
         if (reason := obstacle(recipe["model"])) is not None:
-            raise UsageError(reason)
+            raise Unavailable(reason)
         self.version, self.once = transformers.__version__, ["-m", "bench.peers.decode_hf", bundle, "--once"]
         self.processor = sentencepiece.SentencePieceProcessor(model_file=str(folder / "vocabulary.model"))
         self.model = marian(load_file(folder / "model.safetensors"), recipe["model"])
@@ -49,16 +48,16 @@ class Marian(System):
     def translate(self, texts: list[str], beam: int) -> list[str]:
         sources = [[*ids, END] for ids in self.processor.encode(texts)]
         order = sorted(range(len(texts)), key=lambda row: len(sources[row]))
-        found = [""] * len(texts)
+        translations = [""] * len(texts)
         for start in range(0, len(order), BATCH):
             rows = order[start : start + BATCH]
             outputs = self.generate([sources[row] for row in rows], beam)
             for row, text in zip(rows, self.processor.decode(outputs), strict=True):
-                found[row] = text
-        return found
+                translations[row] = text
+        return translations
 
     def generate(self, sources: list[list[int]], beam: int) -> list[list[int]]:
-        grid = torch.tensor(padded(sources))  # (B, S)
+        grid = torch.tensor(pad(sources))  # (B, S)
         output = self.model.generate(
             input_ids=grid, attention_mask=(grid != PAD).long(), num_beams=beam, do_sample=False,
             max_new_tokens=grid.shape[1] + self.extra,
@@ -70,7 +69,7 @@ class Marian(System):
 
 
 def obstacle(model: dict[str, Any]) -> str | None:
-    """Why transformers has no such model; None if it has."""
+    """The reason why transformers has no such model; None if it has."""
     wrong = [f"{name}={model.get(name)!r}" for name, value in MARIAN.items() if model.get(name, value) != value]
     if model["activation"] not in ("relu", "gelu"):
         wrong.append(f"activation={model['activation']!r}")
@@ -81,7 +80,7 @@ def marian(weights: Weights, model: dict[str, Any]) -> MarianMTModel:
     """Our weights under the names of a Marian."""
     matrix = weights["matrix"]
     config = MarianConfig(
-        vocab_size=len(matrix), d_model=model["d_model"], max_position_embeddings=PLACES,
+        vocab_size=len(matrix), d_model=model["d_model"], max_position_embeddings=POSITIONS,
         encoder_layers=model["encoder_layers"], encoder_ffn_dim=model["d_ff"], encoder_attention_heads=model["heads"],
         decoder_layers=model["decoder_layers"], decoder_ffn_dim=model["d_ff"], decoder_attention_heads=model["heads"],
         activation_function=model["activation"], scale_embedding=True, pad_token_id=PAD, bos_token_id=START,
@@ -91,12 +90,12 @@ def marian(weights: Weights, model: dict[str, Any]) -> MarianMTModel:
     never = torch.zeros(1, len(matrix)).index_fill_(1, torch.tensor([PAD]), float("-inf"))
     renamed = {"model.shared.weight": matrix, "final_logits_bias": never}
     for side in ("encoder", "decoder"):
-        renamed[f"model.{side}.embed_positions.weight"] = sinusoids(PLACES, model["d_model"])
+        renamed[f"model.{side}.embed_positions.weight"] = sinusoids(POSITIONS, model["d_model"])
         for number in range(model[f"{side}_layers"]):
             renamed |= layer(weights, f"{side}.{number}", f"model.{side}.layers.{number}")
-    found = theirs.load_state_dict(renamed, strict=False)
-    wrong = [name for name in found.missing_keys if not name.endswith(("embed_tokens.weight", "lm_head.weight"))]
-    wrong += found.unexpected_keys
+    result = theirs.load_state_dict(renamed, strict=False)
+    wrong = [name for name in result.missing_keys if not name.endswith(("embed_tokens.weight", "lm_head.weight"))]
+    wrong += result.unexpected_keys
     assert not wrong, f"not the weights of a Marian: {wrong}"
     theirs.tie_weights()
     return theirs
@@ -121,9 +120,9 @@ def layer(weights: Weights, ours: str, theirs: str) -> Weights:
     return renamed
 
 
-def sinusoids(places: int, width: int) -> Tensor:
-    """The paper's positions, sines and cosines in turn."""
-    angle = torch.arange(places)[:, None] / 10_000 ** (torch.arange(0, width, 2) / width)
+def sinusoids(positions: int, width: int) -> Tensor:
+    """The paper's positions, alternating sines and cosines."""
+    angle = torch.arange(positions)[:, None] / 10_000 ** (torch.arange(0, width, 2) / width)
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
 
 
@@ -131,7 +130,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.peers.decode_hf", description=__doc__)
     parser.add_argument("bundle")
     parser.add_argument("--beam", type=int, default=5)
-    parser.add_argument("--once", action="store_true", help="print the translation of one text and leave")
+    parser.add_argument("--once", action="store_true", help="print the translation of one text and exit")
     parser.add_argument("text", nargs="?")
     given = parser.parse_intermixed_args()
     if given.once:

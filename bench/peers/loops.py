@@ -1,4 +1,4 @@
-"""The training loop a textbook shows, for models that come without one: padded batches, cross-entropy, Adam."""
+"""A textbook training loop for models without one: padded batches, cross-entropy, Adam."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from bench.peers.recorder import Recorder, count_parameters
-from bench.peers.task import END, PAD, START, Pair, Task, padded
+from bench.peers.task import END, PAD, START, Pair, Task, pad
 from jumok.bench.measure import Work
 
 
@@ -17,7 +17,7 @@ def tensors(batch: list[Pair]) -> tuple[Tensor, Tensor, Tensor]:
         [[START, *target] for _, target in batch],
         [[*target, END] for _, target in batch],
     )
-    source, inputs, labels = (torch.tensor(padded(grid)) for grid in grids)
+    source, inputs, labels = (torch.tensor(pad(grid)) for grid in grids)
     return source, inputs, labels
 
 

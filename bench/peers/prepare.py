@@ -1,7 +1,6 @@
 """Write the work for the peers: python -m bench.peers.prepare RECIPE SOURCE TARGET TOKENS FOLDER [KEY=VALUE …]
 
-Runs in jumok's environment.  Vocabulary and pairs are those of `jumok bench train --keep FOLDER`, which finds them
-there again.
+Runs in jumok's environment.  Vocabulary and pairs are those of `jumok bench train --keep FOLDER`, which reuses them.
 """
 
 import json
@@ -10,10 +9,14 @@ from pathlib import Path
 
 from bench.peers.task import SPECIALS
 from jumok import machine
-from jumok.bench.train import Measured, protocol
+from jumok.bench.train import protocol
 from jumok.config import presets
 from jumok.config.recipe import Recipe, parse_assignment
 from jumok.data.store import Side
+from jumok.runs.claiming import claim, hold, settle_data
+from jumok.runs.context import Context
+from jumok.runs.preparation import prepare_run
+from jumok.storage.checkpoint import RunFolder
 from jumok.text.vocabulary import Vocabulary
 
 
@@ -34,16 +37,19 @@ def write_pieces(path: Path, side: Side, count: int, vocabulary: Vocabulary) -> 
 
 def main(name: str, source: str, target: str, tokens: str, folder: str, *changes: str) -> None:
     recipe = protocol(presets.get(name), source=source, target=target, tokens=int(tokens))
-    run = Measured(recipe.change(dict(map(parse_assignment, changes))), folder, warmup=0, updates=1)
-    run.prepare()
-    run.report.close()
-    place, vocabulary, store = Path(folder), run.vocabularies.target, run.store
+    run = RunFolder(folder)
+    recipe, texts = settle_data(recipe.change(dict(map(parse_assignment, changes))), run)
+    context = Context.of(run)
+    with hold(run, context):
+        claim(run, recipe, context.world)
+        prepared = prepare_run(recipe, run, texts, context)
+    out, vocabulary, store = Path(folder), prepared.vocabularies.target, prepared.store
     symbols = vocabulary.pieces(range(len(vocabulary)))
     assert symbols[SPECIALS].startswith("<0x"), "the specials end where the bytes begin"
-    (place / "vocabulary.txt").write_text("\n".join(symbols), encoding="utf-8", newline="\n")
-    write_pieces(place / "train.source", store.source, len(store), run.vocabularies.source)
-    write_pieces(place / "train.target", store.target, len(store), vocabulary)
-    (place / "task.json").write_text(json.dumps(task(run.recipe, len(vocabulary))))
+    (out / "vocabulary.txt").write_text("\n".join(symbols), encoding="utf-8", newline="\n")
+    write_pieces(out / "train.source", store.source, len(store), prepared.vocabularies.source)
+    write_pieces(out / "train.target", store.target, len(store), vocabulary)
+    (out / "task.json").write_text(json.dumps(task(recipe, len(vocabulary))))
     print(f"{len(store):,} pairs, {len(vocabulary):,} subwords, {machine.describe()}")
 
 

@@ -1,8 +1,8 @@
-"""Figures of a peer, taken by the same watch as ours (jumok.bench.measure), as one JSON file.
+"""Figures of a peer, measured as ours (jumok.bench.measure), as one JSON file.
 
-A loop written here calls `Recorder.update`.  A toolkit with a trainer of its own is watched from outside by `hook`:
-torch's embedding says how many tokens go through, torch's optimisers say when an update ends.  After enough updates
-the process writes its figures and ends.
+A loop written here calls `Recorder.update`.  A toolkit with its own trainer is observed by `hook`: torch's embedding
+gives the number of tokens, torch's optimisers the end of an update.  After enough updates the process writes its
+figures and exits.
 """
 
 import importlib.metadata
@@ -18,12 +18,12 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.hooks import RemovableHandle
 
 from bench.peers.task import Task
-from jumok.bench.measure import SQUARES, Watch, Work, beside
+from jumok.bench.measure import SQUARES, Watch, Work, describe_context
 from jumok.machine import peak_memory, sgemm
 
 
 class Recorder:
-    """A watch, and what has to be said besides."""
+    """A watch, and the description of the system."""
 
     def __init__(self, task: Task, system: str, package: str) -> None:
         self.task, self.system, self.version = task, system, importlib.metadata.version(package)
@@ -31,7 +31,7 @@ class Recorder:
         self.parameters = 0
 
     def update(self, work: Work) -> bool:
-        """Book an update that has just ended; whether there are enough."""
+        """Record an update that has just ended; returns whether there are enough."""
         self.watch.update(work)
         return self.watch.enough
 
@@ -44,7 +44,7 @@ class Recorder:
             "torch": torch.__version__,
             "parameters": self.parameters,
             **figures,
-            **beside(self.watch, sgemm(SQUARES), memory, threads=torch.get_num_threads()),
+            **describe_context(self.watch, sgemm(SQUARES), memory, threads=torch.get_num_threads()),
         }
 
     def finish(self) -> None:
@@ -53,17 +53,17 @@ class Recorder:
 
 
 def count_parameters(optimizer: torch.optim.Optimizer) -> int:
-    """Numbers that are trained, each tensor once."""
+    """The number of trained parameters, each tensor counted once."""
     tensors = {p.data_ptr(): p.numel() for group in optimizer.param_groups for p in group["params"]}
     return sum(tensors.values())
 
 
 def hook(recorder: Recorder, *, pad: int, end: int) -> RemovableHandle:
-    """Watch whatever trainer runs in this process; of its embeddings, the first is the source's, the next the target's.
+    """Observe the trainer of this process; embeddings are alternately those of the source and of the target.
 
-    The target's tokens are those that are predicted.
+    Target tokens are those that are predicted.
     """
-    plain, seen = F.embedding, []  # of each embedding since the last update: real tokens, grid, sentences
+    plain, seen = F.embedding, []  # for each embedding since the last update: real tokens, grid, sentences
 
     def embedding(tokens: Tensor, weight: Tensor, *rest: Any, **options: Any) -> Tensor:
         if weight.shape[0] > recorder.task.symbols // 2 and torch.is_grad_enabled():
@@ -73,7 +73,7 @@ def hook(recorder: Recorder, *, pad: int, end: int) -> RemovableHandle:
             seen.append((real, tokens.numel(), tokens.shape[0]))
         return plain(tokens, weight, *rest, **options)
 
-    def stepped(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def on_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
         source, target = seen[0::2], seen[1::2]
         work = Work(
             source=sum(real for real, _, _ in source),
@@ -86,7 +86,7 @@ def hook(recorder: Recorder, *, pad: int, end: int) -> RemovableHandle:
         if recorder.update(work):
             recorder.finish()
             sys.stdout.flush()
-            os._exit(0)  # the trainer would go on
+            os._exit(0)  # the trainer would continue
 
     F.embedding = embedding
-    return register_optimizer_step_post_hook(stepped)
+    return register_optimizer_step_post_hook(on_step)

@@ -11,7 +11,7 @@ PAD, END = 1, 3  # <unk> <blank> <s> </s> come first
 
 
 def write_vocabulary(task: Task, path: Path) -> None:
-    """Every subword, a line each; the toolkit adds specials of its own."""
+    """Every subword, one per line; the toolkit adds its own specials."""
     symbols = (task.folder / "vocabulary.txt").read_text(encoding="utf-8").split("\n")
     path.write_text("\n".join(symbols[SPECIALS:]) + "\n", encoding="utf-8")
 

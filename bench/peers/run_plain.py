@@ -11,7 +11,7 @@ from bench.peers.task import PAD, Task
 
 
 class Plain(nn.Module):
-    """What most people write first."""
+    """The usual first implementation."""
 
     positions: Tensor
 

@@ -1,8 +1,8 @@
-"""The work that every peer gets: sizes, and the text in subwords, as `prepare` left them in a folder.
+"""The work of every peer: sizes, and the text in subwords, as `prepare` wrote them into a folder.
 
     train.source, train.target   the pairs jumok trains on, subwords between spaces
     vocabulary.txt               every symbol in the order of its id, specials first
-    task.json                    sizes of the model, dropout, smoothing, tokens an update
+    task.json                    sizes of the model, dropout, smoothing, tokens per update
 
 A peer is started as `python -m bench.peers.run_NAME FOLDER RESULT WARMUP UPDATES`.
 """
@@ -23,7 +23,7 @@ Pair = tuple[list[int], list[int]]
 
 @dataclass(frozen=True)
 class Task:
-    """Sizes, where the text is, and how long to measure."""
+    """Sizes, the folder of the text, and how long to measure."""
 
     folder: Path
     result: Path
@@ -59,7 +59,7 @@ class Task:
         return list(zip(*sides, strict=True))
 
     def batches(self, pairs: list[Pair], seed: int = 1) -> Iterator[list[Pair]]:
-        """Sentences alike in both lengths up to the tokens of an update, in random order, for ever; cut as jumok's."""
+        """Endless batches of similar lengths, up to the tokens of an update, in random order; divided as jumok does."""
         draw = random.Random(seed)
         order = sorted(pairs, key=lambda pair: (len(pair[1]), (-1) ** len(pair[1]) * len(pair[0])))
         batches: list[list[Pair]] = [[]]
@@ -75,7 +75,7 @@ class Task:
             yield from batches
 
 
-def padded(sentences: list[list[int]]) -> list[list[int]]:
-    """Sentences as a grid."""
+def pad(sentences: list[list[int]]) -> list[list[int]]:
+    """Sentences padded to the longest."""
     longest = max(map(len, sentences))
     return [sentence + [PAD] * (longest - len(sentence)) for sentence in sentences]

@@ -1,4 +1,4 @@
-"""The main job on the embedded corpus: train English to Korean, score it, show ten translations and the attention."""
+"""The demo on the built-in corpus: train English to Korean, score it, show ten translations and the attention."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,17 +16,17 @@ from jumok.runs.experiment import train
 from jumok.text.lines import write_lines
 from jumok.translator import load
 
-SHOWN = "My friend bought three apples at the market yesterday."  # the picture: English order into Korean order
+EXAMPLE = "My friend bought three apples at the market yesterday."  # shows English order becoming Korean order
 
 
 @dataclass(frozen=True)
 class Report:
-    """What the demo found on sentences that training never showed."""
+    """Results of the demo on unseen sentences."""
 
     bleu: metrics.Score
     chrf: metrics.Score
     exact: float  # share of translations equal to the reference
-    exact_unseen: float  # the same, where the sentence holds a word combination that training never showed
+    exact_unseen: float  # the same for sentences with a word combination that is not in the training data
     particles: float  # share of sentences with every particle right
     aer: float  # alignment error rate of the best head of cross-attention
     aer_head: tuple[int, int]  # its layer and head, counted from 1
@@ -37,13 +37,13 @@ class Report:
     def lines(self) -> list[str]:
         """The report as text."""
         layer, head = self.aer_head
-        shown = [
+        examples = [
             f"  {english}\n    {ours}" + ("" if ours == reference else f"      (expected: {reference})")
             for english, ours, reference in self.examples
         ]
         return [
             "Ten test sentences, none of them seen in training:",
-            *shown,
+            *examples,
             "",
             f"test BLEU {self.bleu.value:.2f}   ({self.bleu.signature})",
             f"test chrF {self.chrf.value:.2f}   ({self.chrf.signature})",
@@ -55,7 +55,7 @@ class Report:
         ]
 
     def drawing(self, *, width: int, color: bool) -> str:
-        """What the best aligning head looks at, for the terminal."""
+        """The attention of the best aligning head, for the terminal."""
         layer, head = self.aer_head
         return terminal(self.view, "cross", layer=layer - 1, head=head - 1, width=width, color=color)
 
@@ -63,7 +63,7 @@ class Report:
 def run(
     out: Path, *, minutes: float | None = None, sinks: Sequence[Sink] = (), stop: Callable[[], bool] = lambda: False
 ) -> Report:
-    """Train (or find the finished run in `out`) and report on 1,000 test sentences."""
+    """Train, unless `out` has a finished run, and report on 1,000 test sentences."""
     if not (out / "model" / "MANIFEST.json").exists():
         changes: dict[str, Any] = {} if minutes is None else {"training.minutes": minutes}
         train(recipe="demo", out=out, changes=changes, sinks=sinks, stop=stop)
@@ -78,15 +78,15 @@ def report(out: Path, *, sentences: int = 1_000) -> Report:
     references = [phrase.korean for phrase in phrases]
     right = np.array([a == b for a, b in zip(ours, references, strict=True)])
     unseen = np.array([phrase.unseen for phrase in phrases])
-    particles = [phrasebook.particles_right(a, b) for a, b in zip(ours, references, strict=True)]
+    particles = [phrasebook.particles_match(a, b) for a, b in zip(ours, references, strict=True)]
     rates = alignment_errors(model, phrases[:200])
     layer, head = np.unravel_index(rates.argmin(), rates.shape)
     examples = tuple((p.english, o, p.korean) for p, o in zip(phrases[:10], ours, strict=False))
     page = out / "attention.html"
-    views = [model.attention(text) for text in (SHOWN, *(phrase.english for phrase in phrases[:5]))]
+    views = [model.attention(text) for text in (EXAMPLE, *(phrase.english for phrase in phrases[:5]))]
     write_lines(page, attention_page(views, title="Jumok demo").split("\n"))
-    shown = views[0].map("cross", layer=int(layer), head=int(head))
-    picture = heatmap_svg(shown, *views[0].labels("cross"), title=views[0].text)
+    weights = views[0].map("cross", layer=int(layer), head=int(head))
+    picture = heatmap_svg(weights, *views[0].labels("cross"), title=views[0].text)
     write_lines(out / "attention.svg", picture.split("\n"))
     return Report(
         bleu=metrics.bleu(ours, references),

@@ -11,13 +11,22 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.optim.optimizer import Optimizer
 from torch.utils.flop_counter import FlopCounterMode
 
-from bench import places, quality
+from bench import places, quality, quality_systems
 from bench.peers import compare, recorder
 from bench.peers.task import Task
 from jumok import machine
 from jumok.bench import train
 from jumok.bench.flops import training_flops
-from jumok.bench.measure import REFERENCE, Reading, Update, Watch, Work, beside, read_clocks, scaled
+from jumok.bench.measure import (
+    REFERENCE,
+    Reading,
+    Update,
+    Watch,
+    Work,
+    describe_context,
+    read_clocks,
+    scale_to_reference,
+)
 from jumok.config import presets
 from jumok.errors import UsageError
 from jumok.kernels import library
@@ -77,8 +86,8 @@ def test_the_rate_of_matrix_products_is_given_for_every_shape():
 
 
 def test_a_rate_on_a_machine_of_the_reference_speed_stays_and_one_on_half_of_it_doubles():
-    assert scaled(5_000, REFERENCE) == 5_000
-    assert scaled(5_000, REFERENCE / 2) == 10_000
+    assert scale_to_reference(5_000, REFERENCE) == 5_000
+    assert scale_to_reference(5_000, REFERENCE / 2) == 10_000
 
 
 # ------------------------------------------------------------------------------------------ the watch
@@ -112,7 +121,7 @@ def test_each_disturbed_update_is_made_up_for_by_another():
     assert len(made.updates) == 6
     assert made.figures()["updates"] == 4
     assert made.figures()["dirty_updates"] == 2
-    assert not any(update.others for update in made.counted)
+    assert not any(update.others for update in made.sample)
 
 
 def test_a_machine_that_is_never_idle_ends_the_run_too_and_the_figures_say_so():
@@ -139,10 +148,10 @@ def test_what_is_measured_between_updates_is_part_of_none():
 
 def test_tokens_are_scaled_by_the_speed_of_the_machine_meanwhile():
     made, rates = watch([0.0] * 4), {"a": 2 * REFERENCE, "b": REFERENCE}
-    figures = beside(made, rates, 0, threads=1, meanwhile=[REFERENCE / 2, REFERENCE / 2, 9.0])
+    figures = describe_context(made, rates, 0, threads=1, meanwhile=[REFERENCE / 2, REFERENCE / 2, 9.0])
     assert figures["target_tokens_per_second_at_reference"] == pytest.approx(200)
     assert figures["target_tokens_per_second_at_reference_best"] == pytest.approx(50)
-    assert beside(made, rates, 0, threads=1)["target_tokens_per_second_at_reference"] == pytest.approx(50)
+    assert describe_context(made, rates, 0, threads=1)["target_tokens_per_second_at_reference"] == pytest.approx(50)
 
 
 def test_where_nobody_counts_other_processes_every_update_is_clean():
@@ -254,7 +263,7 @@ def test_the_protocol_fixes_vocabulary_and_updates_and_leaves_the_model_alone():
 
 @pytest.mark.parametrize("updates", [{"counted": 0}, {"warmup": -1}], ids=str)
 def test_a_number_of_updates_that_cannot_be_is_refused(updates):
-    with pytest.raises(UsageError, match="is at least"):
+    with pytest.raises(UsageError, match="must be at least"):
         train.Updates(**updates)
 
 
@@ -262,7 +271,7 @@ def test_a_number_of_updates_that_cannot_be_is_refused(updates):
 
 
 def test_a_peer_that_is_not_installed_is_said_so_and_how_to_get_it(tmp_path, capsys):
-    assert compare.present(tmp_path, ["onmt", "marian"]) == []
+    assert compare.installed(tmp_path, ["onmt", "marian"]) == []
     complaint = capsys.readouterr().err
     assert "onmt is not installed" in complaint
     assert "bench/peers/setup" in complaint
@@ -351,7 +360,7 @@ def test_a_watched_trainer_is_credited_with_the_tokens_it_predicts(task, monkeyp
 
 def test_only_the_time_that_a_training_ran_counts(tmp_path):
     (tmp_path / "sessions.json").write_text("[[100.0, 160.0], [1000.0, 1030.0]]")
-    sessions = quality.Sessions(tmp_path / "sessions.json")
+    sessions = quality_systems.Sessions(tmp_path / "sessions.json")
     assert sessions.seconds == 90.0
     assert [sessions.at(moment) for moment in (130.0, 500.0, 1_010.0, 2_000.0)] == [30.0, 60.0, 70.0, 90.0]
     sessions.rewind(150.0)  # the last checkpoint: what came after is lost and done again
@@ -360,4 +369,4 @@ def test_only_the_time_that_a_training_ran_counts(tmp_path):
 
 def test_the_time_to_a_score_is_that_of_the_first_validation_that_reached_it():
     curve = [quality.Point(1.0, 10, 12.0), quality.Point(2.0, 20, 31.0), quality.Point(3.0, 30, 30.5)]
-    assert [quality.reached(curve, bleu) for bleu in (10, 30, 35)] == [1.0, 2.0, None]
+    assert [quality.minutes_until(curve, bleu) for bleu in (10, 30, 35)] == [1.0, 2.0, None]

@@ -180,7 +180,7 @@ def test_what_a_library_prints_is_not_taken_for_an_answer(toys):
 
 def test_a_process_is_gone_when_it_was_asked_to_leave(toys):
     process = Process(toys(a="")[0])
-    process.leave()
+    process.close()
     assert process.process.returncode == 0
 
 
@@ -232,7 +232,7 @@ def test_what_is_timed_is_what_the_command_line_does_text_without_details(micro,
 
 def test_an_engine_that_a_model_cannot_have_is_left_out_in_a_line(tmp_path):
     run = train(recipe=presets.tiny().change(MICRO | {"model.norm": "rms"}), out=tmp_path / "run").folder
-    (contender,) = decode.ours(str(run), ["ctranslate2-int8"])
+    (contender,) = decode.own_contenders(str(run), ["ctranslate2-int8"])
     with pytest.raises(Gone, match=r"^it would translate with the torch engine: CTranslate2 has no norm='rms'$"):
         Process(contender)
 
@@ -276,9 +276,9 @@ def test_a_model_is_measured_from_files_to_figures(jumok, micro, sentences, tmp_
     ("options", "words"),
     [
         (["--beams", "1,x"], "'1,x' is not a list of whole numbers"),
-        (["--beams", "0"], "--beams is at least 1"),
-        (["--rounds", 0], "--rounds is at least 1"),
-        (["--sentences", 0], "--sentences is at least 1"),
+        (["--beams", "0"], "--beams must be at least 1"),
+        (["--rounds", 0], "--rounds must be at least 1"),
+        (["--sentences", 0], "--sentences must be at least 1"),
         (["--engines", "torsch"], "did you mean 'torch'?"),
     ],
     ids=str,
@@ -312,7 +312,7 @@ def ask(contender: Contender, *questions: dict) -> list[dict]:
     try:
         return [process.ask(**question) for question in questions]
     finally:
-        process.leave()
+        process.close()
 
 
 def agree(ours: list[str], theirs: list[str]) -> bool:
@@ -342,7 +342,7 @@ def test_ctranslate2_by_itself_answers_the_same_questions_and_translates_as_we_d
     assert memory["peak_memory"] > 1e6
     process = Process(contender)
     assert process.first_translation("a b", 1) > 0
-    process.leave()
+    process.close()
 
 
 def test_the_fastest_settings_are_kept_and_hopeless_ones_only_tasted(monkeypatch):
@@ -352,9 +352,9 @@ def test_the_fastest_settings_are_kept_and_hopeless_ones_only_tasted(monkeypatch
         seen.append((settings[0], len(texts)))
         return len(texts) * settings[0], None
 
-    monkeypatch.setattr(decode_ct2, "timed", clock)
+    monkeypatch.setattr(decode_ct2, "time_call", clock)
     engine = object.__new__(decode_ct2.CTranslate2)
-    assert engine.fastest([["x"] * 24], 1, [(2, 1, 1), (1, 1, 1), (20, 1, 1)]) == (1, 1, 1)
+    assert engine.choose_fastest([["x"] * 24], 1, [(2, 1, 1), (1, 1, 1), (20, 1, 1)]) == (1, 1, 1)
     assert seen == [(2, 8), (2, 24), (1, 8), (1, 24), (20, 8)]
 
 
@@ -397,7 +397,9 @@ def test_peers_that_cannot_be_started_are_said_so(paper, tmp_path, capsys):
 def test_a_comparison_writes_every_system_and_the_ratios_of_ours_to_theirs(
     toys, tmp_path, sentences, monkeypatch, capsys
 ):
-    monkeypatch.setattr(arena, "ours", lambda *_: [Contender(f"jumok {c.name}", c.command) for c in toys(a="", b="")])
+    monkeypatch.setattr(
+        arena, "own_contenders", lambda *_: [Contender(f"jumok {c.name}", c.command) for c in toys(a="", b="")]
+    )
     monkeypatch.setattr(arena, "present", lambda *_: toys(peer="", ill="unborn"))
     files = ["--source", str(sentences[0]), "--target", str(sentences[1])]
     assert (

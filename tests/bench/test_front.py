@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from jumok.bench import front
-from jumok.bench.front import Choice, Scale, distinct, picture, slowness
+from jumok.bench.front import Choice, Scale, name_models, picture, slowness
 from jumok.errors import UsageError
 
 NAMES = ("model", "engine", "beam", "bleu", "sentences_per_second", "size")
@@ -55,9 +55,9 @@ def test_an_axis_has_some_round_numbers(values):
 
 def test_models_are_told_apart_by_their_folders(tmp_path):
     one, other = tmp_path / "a" / "run", tmp_path / "b" / "run"
-    assert list(distinct([str(one), str(other / "model")])) == ["run", "b/run"]
+    assert list(name_models([str(one), str(other / "model")])) == ["run", "b/run"]
     with pytest.raises(UsageError, match="named twice"):
-        distinct([str(one), str(one), str(one)])
+        name_models([str(one), str(one), str(one)])
 
 
 def test_models_are_compared_from_files_to_a_picture(jumok, micro, tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ from bench import probe
 
 def test_words_and_tags_come_out_of_a_tree_without_its_traces():
     tree = "((S (NP-SBJ-1 (DT The) (NN cat)) (VP (VBZ is) (ADJP (CD 1\\/2) (-NONE- *T*-1)) (. .))))"
-    words, tags = probe.tagged(tree)
+    words, tags = probe.read_tags(tree)
     assert words == "The cat is 1/2 ."
     assert tags == "DT NN VBZ CD ."
 

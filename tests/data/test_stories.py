@@ -284,9 +284,9 @@ def test_the_place_that_a_no_is_about_is_often_one_where_the_person_was():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"task": 99, "count": 1, "split": "train"}, "no task of stories is called '99'"),
-        ({"task": 1, "count": 1, "split": "trian"}, "no split of stories is called 'trian'"),
-        ({"task": 1, "count": -1, "split": "train"}, "cannot give -1 stories"),
+        ({"task": 99, "count": 1, "split": "train"}, "no story task is called '99'"),
+        ({"task": 1, "count": 1, "split": "trian"}, "no split of the stories is called 'trian'"),
+        ({"task": 1, "count": -1, "split": "train"}, "cannot generate -1 stories"),
     ],
 )
 def test_what_does_not_exist_is_said_at_once(arguments, words):

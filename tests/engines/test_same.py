@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import jumok
-from bench.same import SEARCHES, WAYS, differences, digest, mixes
+from bench.same import SEARCHES, VARIANTS, differences, digest, mixes
 from jumok.config import presets
 from jumok.config.search import SearchOptions
 from jumok.data.made import phrasebook
@@ -29,7 +29,7 @@ from tests.engines.test_engine import NATIVE, bundle_of
 from tests.support.helpers import made, two_sentences
 
 EXACT = ["native", "native with shortlist", "torch"]  # whatever the mode
-OTHERS = [name for name in WAYS if name not in EXACT]
+OTHERS = [name for name in VARIANTS if name not in EXACT]
 
 
 @pytest.fixture(scope="module")
@@ -50,14 +50,14 @@ def texts():
 
 
 def kernels(name):
-    return nullcontext() if WAYS[name].kernels else library.without()
+    return nullcontext() if VARIANTS[name].kernels else library.without()
 
 
 def counted(name, search, model_folder, texts, times, **choices):
     """What differs in so many mixes; the torch engine without kernels, which is slow, gets a tenth of the texts."""
-    some = texts if WAYS[name].kernels else texts[: len(texts) // 10]
+    some = texts if VARIANTS[name].kernels else texts[: len(texts) // 10]
     with kernels(name):
-        model = jumok.load(model_folder, **WAYS[name].choices, **choices)
+        model = jumok.load(model_folder, **VARIANTS[name].choices, **choices)
         return differences(partial(model.translate, **SEARCHES[search]), some, times)[1]
 
 
@@ -195,7 +195,7 @@ def told_by(folder, texts):
     """What the engines say, as digests; CTranslate2's deterministic mode has one thread a worker anyway."""
     for name in (*EXACT, "torch without kernels"):
         with kernels(name):
-            model = Translator.load(folder, deterministic=True, **WAYS[name].choices)
+            model = Translator.load(folder, deterministic=True, **VARIANTS[name].choices)
             yield digest(model.translate(texts, beam=2))
     model = Translator.load(folder, deterministic=True)
     yield digest(model.translate(texts, no_repeat=2))
@@ -241,13 +241,13 @@ ODD = {
 
 
 @pytest.mark.parametrize("deterministic", [False, True])
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("name", VARIANTS)
 def test_an_odd_text_gets_a_translation_in_bounded_time(name, deterministic, micro, kept):
     began = time.perf_counter()
     with kernels(name):
-        model = jumok.load(micro, deterministic=deterministic, **WAYS[name].choices)
+        model = jumok.load(micro, deterministic=deterministic, **VARIANTS[name].choices)
         alone = {kind: model.translate(text, beam=1) for kind, text in ODD.items()}
-        together = model.translate([*ODD.values()], beam=2 if WAYS[name].kernels else 1)
+        together = model.translate([*ODD.values()], beam=2 if VARIANTS[name].kernels else 1)
     for one in (*alone.values(), *together):
         assert all(map(math.isfinite, (one.score, one.log_probability, *one.token_scores)))
         assert len(one.tokens) <= 2_048 + 5

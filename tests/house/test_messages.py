@@ -18,10 +18,16 @@ GIVEN = {"UnknownName": {"name", "guess"}, "check_names": {"name", "guess"}}  # 
 LANGUAGES = sorted(path.name for path in messages.FOLDER.iterdir() if path.is_dir() and not path.name.startswith("_"))
 CLASSES = {
     name for name, one in vars(errors).items() if isinstance(one, type) and issubclass(one, errors.JumokError)
-} | {"check_names", "NotFinite"}
+} | {"check_names", "NotFinite", "Absent"}
 POSITION = {"option": 1, "flag": 1}  # of the key among the arguments, where it is not the first
 ASKS = CLASSES | {"text", "Message", "verb", "option", "flag", "argument"}
 DONE: set[str] = {
+    "bench",
+    "demo",
+    "doctor",
+    "lab",
+    "race",
+    "reports",
     "config",
     "disk",
     "errors",

@@ -15,8 +15,8 @@ from jumok.errors import Resumable, UnknownName, UsageError
 from jumok.lab import book, conduct, pages
 from jumok.lab.claim import Check, Claim, Finding, Picture, Table, lines
 from jumok.lab.claims import mask, order
-from jumok.lab.laboratory import Lab, Trained, right
-from jumok.lab.wording import LANGUAGES, Text, Words, flat, korean
+from jumok.lab.laboratory import Lab, Trained, exact_share
+from jumok.lab.wording import LANGUAGES, Text, Words, flatten, korean
 from jumok.reports.charts import bars_svg, field_svg
 
 MICRO = {  # every run in about a second, whatever a claim asks for
@@ -52,7 +52,7 @@ FILES = sorted(path.name for path in resources.files("jumok").joinpath("lab/word
 @pytest.mark.parametrize("name", FILES)
 def test_both_languages_say_the_same_things_with_the_same_numbers(name):
     values = tomllib.loads(resources.files("jumok").joinpath(f"lab/words/{name}").read_text(encoding="utf-8"))
-    english, korean = flat(values["en"]), flat(values["ko"])
+    english, korean = flatten(values["en"]), flatten(values["ko"])
     assert list(english) == list(korean)
     for key in english:
         assert placeholders(english[key]) == placeholders(korean[key]), key
@@ -113,7 +113,7 @@ def coin(heads: float) -> Claim:
         name="coin",
         words=Words({"paper": "nowhere", "en": words, "ko": words | {"claim": "공정합니다 <b>"}}),
         measure=lambda lab, share=heads: {"share": share},
-        judge=lambda numbers: [Check(Text("half", "절반"), abs(numbers["share"] - 0.5) < 0.1)],
+        check=lambda numbers: [Check(Text("half", "절반"), abs(numbers["share"] - 0.5) < 0.1)],
         draw=lambda numbers, language: [
             Picture("coin", bars_svg({"heads": {"share": numbers["share"]}}), Text("a", "ㄱ"))
         ],
@@ -161,14 +161,14 @@ def test_a_spoilt_finding_on_disk_is_measured_again(coins, tmp_path):
 
 
 def test_a_knob_that_a_claim_does_not_have_is_told(coins, tmp_path):
-    with pytest.raises(UnknownName, match="knob of coin"):
+    with pytest.raises(UnknownName, match="coin has no setting"):
         conduct.find("coin", Lab(tmp_path), settings={"shares": 1})
 
 
 def test_the_verdict_needs_every_check_and_at_least_one():
     holds = {True: Check(Text("a", "a"), True), False: Check(Text("b", "b"), False)}
     for checks, verdict in (([True], True), ([True, False], False), ([False], False), ([], False)):
-        claim = Claim(**{**vars(coin(0.5)), "judge": lambda numbers, checks=checks: [holds[one] for one in checks]})
+        claim = Claim(**{**vars(coin(0.5)), "check": lambda numbers, checks=checks: [holds[held] for held in checks]})
         assert Finding(claim, {"share": 0.5}, "quick", 1.0).holds is verdict
 
 
@@ -216,8 +216,8 @@ def test_a_report_leaves_out_a_claim_whose_text_is_not_here_and_says_so(coins, t
     assert [one.claim.name for one in found] == ["coin"]
     assert "other.html" not in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     [line] = said
-    assert line.startswith("other is left out: this needs treebank, which is not part of jumok")
-    with pytest.raises(UsageError, match="this needs treebank"):
+    assert line.startswith("other is left out: treebank is needed, and it is not part of jumok")
+    with pytest.raises(UsageError, match="treebank is needed"):
         conduct.find("other", Lab(tmp_path))
 
 
@@ -255,7 +255,7 @@ def test_the_findings_of_a_folder_are_told_again_without_measuring(coins, jumok,
     (tmp_path / "empty").mkdir()
     nothing = jumok("lab", tmp_path / "empty")
     assert nothing.code == 2
-    assert "there is no finding of this version" in nothing.err
+    assert "there are no findings of this version" in nothing.err
 
 
 def test_the_claims_are_listed_in_both_languages(jumok):
@@ -283,7 +283,7 @@ def test_two_claims_that_ask_for_the_same_model_share_it(micro_lab):
     assert first.folder == second.folder != third.folder
     assert len(first.losses) == 6
     assert {"loss", "bleu"} <= first.scores.keys()
-    assert 0.0 <= right(first.model, micro_lab.pairs(500)[:5]) <= 1.0
+    assert 0.0 <= exact_share(first.model, micro_lab.pairs(500)[:5]) <= 1.0
 
 
 def test_a_model_that_was_changed_by_hand_is_never_shared_with_one_that_was_not(micro_lab):
@@ -343,15 +343,15 @@ def test_a_longer_bar_is_a_larger_number():
 
 def test_order_does_not_hold_of_a_model_that_has_positions(micro_lab):
     numbers = order.measure(micro_lab, without="sinusoidal")
-    assert not order.judge(numbers)[1].holds
+    assert not order.check(numbers)[1].holds
     assert not Finding(order.CLAIM, numbers, "quick", 1.0).holds
-    assert order.judge(order.measure(micro_lab))[1].holds
+    assert order.check(order.measure(micro_lab))[1].holds
 
 
 def test_the_mask_claim_does_not_hold_where_both_models_have_the_mask(micro_lab):
     numbers = mask.measure(micro_lab, masks=(True, True))
-    assert [check.holds for check in mask.judge(numbers)] == [False, False, False]
-    assert mask.judge(mask.measure(micro_lab))[2].holds
+    assert [check.holds for check in mask.check(numbers)] == [False, False, False]
+    assert mask.check(mask.measure(micro_lab))[2].holds
 
 
 @pytest.mark.parametrize("name", [*table.NAMES, *table.PAPER])

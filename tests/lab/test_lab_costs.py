@@ -73,10 +73,10 @@ def test_a_crossing_lies_between_the_lengths_where_the_order_changes():
 
 def test_table_1_holds_of_counts_and_not_of_an_attention_with_a_window(lab):
     numbers = table_1.measure(lab, longest=64, width=32)
-    assert [check.holds for check in table_1.judge(numbers)[:4]] == [True] * 4
+    assert [check.holds for check in table_1.check(numbers)[:4]] == [True] * 4
     shown(table_1.CLAIM, numbers)
     windowed = table_1.measure(lab, longest=64, width=32, window=9)
-    assert [check.holds for check in table_1.judge(windowed)[:4]] == [False, True, False, False]
+    assert [check.holds for check in table_1.check(windowed)[:4]] == [False, True, False, False]
     shown(table_1.CLAIM, windowed)
 
 
@@ -85,10 +85,10 @@ def test_table_1_holds_of_counts_and_not_of_an_attention_with_a_window(lab):
 
 def test_additive_attention_costs_more_and_a_dot_product_in_its_place_does_not(lab):
     numbers = additive.measure(lab, longest=64)
-    assert [check.holds for check in additive.judge(numbers)[:3]] == [True, True, True]
+    assert [check.holds for check in additive.check(numbers)[:3]] == [True, True, True]
     shown(additive.CLAIM, numbers)
     same = additive.measure(lab, longest=64, additive="scaled-dot")
-    assert [check.holds for check in additive.judge(same)[:3]] == [True, False, False]
+    assert [check.holds for check in additive.check(same)[:3]] == [True, False, False]
 
 
 # ------------------------------------------------------------------------------------------ bottleneck
@@ -101,8 +101,8 @@ def test_letters_are_counted_where_they_stand_by_length():
 
 def test_the_bottleneck_is_gone_where_both_networks_have_attention(lab):
     numbers = bottleneck.measure(lab)
-    assert bottleneck.judge(numbers)[0].holds
+    assert bottleneck.check(numbers)[0].holds
     shown(bottleneck.CLAIM, numbers)
-    vectors, _, _, apart = bottleneck.judge(bottleneck.measure(lab, without="additive"))
+    vectors, _, _, apart = bottleneck.check(bottleneck.measure(lab, without="additive"))
     assert not vectors.holds
     assert not apart.holds

@@ -15,7 +15,7 @@ from jumok.lab.laboratory import Lab
 from jumok.lab.looking import by_words, encoder_by_words
 from jumok.models.base import PAD
 from jumok.reports.attention import AttentionView
-from jumok.reports.charts import beside_svg, field_svg, looks_svg
+from jumok.reports.charts import field_svg, links_svg, row_svg
 from jumok.stopping import NEVER
 from tests.lab.test_lab import MICRO
 
@@ -27,7 +27,7 @@ def lab(tmp_path_factory) -> Lab:
 
 
 def holds(claim, numbers) -> list[bool]:
-    return [check.holds for check in claim.judge(numbers)]
+    return [check.holds for check in claim.check(numbers)]
 
 
 def told(claim, numbers, folder) -> None:
@@ -81,12 +81,12 @@ def test_marks_are_no_words():
 
 
 def test_pictures_side_by_side_are_one_picture_with_all_of_them():
-    one, two = field_svg(np.eye(3)), looks_svg(["a", "<b>"], ["c"], np.array([[0.5], [np.nan]]), title="t", groups=[0])
-    both = ElementTree.fromstring(beside_svg([one, two]))
+    one, two = field_svg(np.eye(3)), links_svg(["a", "<b>"], ["c"], np.array([[0.5], [np.nan]]), title="t", groups=[0])
+    both = ElementTree.fromstring(row_svg([one, two]))
     widths = [float(ElementTree.fromstring(svg).get("width")) for svg in (one, two)]
     assert float(both.get("width")) == pytest.approx(sum(widths) + 12, abs=1)
     assert len(list(both)) == 3  # a title and two groups
-    assert "nan" not in beside_svg([one, two])
+    assert "nan" not in row_svg([one, two])
 
 
 # ------------------------------------------------------------------------------------------ heads
@@ -99,8 +99,8 @@ def test_a_head_is_named_after_what_it_does():
     )  # fmt: skip
     view.encoder[0, 1, 0, 0] = 1.0
     phrase = heads.Parsed("a bc d", "x y", ((0, 0), (1, 1)), (4, 0, 8))
-    done = heads.done([view], [phrase], "encoder")
-    assert [heads.named(given, done["even"], "encoder") for given in done["given"][0]] == [
+    done = heads.measure_jobs([view], [phrase], "encoder")
+    assert [heads.name_job(given, done["even"], "encoder") for given in done["given"][0]] == [
         "itself",
         "previous",
         "broad",
@@ -109,8 +109,10 @@ def test_a_head_is_named_after_what_it_does():
     assert np.sum(done["given"], axis=-1) == pytest.approx(1.0, abs=1e-3)
     links = np.zeros((1, 1, 3, 5))
     links[0, 0, 0, 0] = links[0, 0, 1, 2] = links[0, 0, 2, 4] = 1.0
-    done = heads.done([AttentionView(view.source, view.target, view.encoder, view.decoder, links)], [phrase], "cross")
-    assert heads.named(done["given"][0][0], done["even"], "cross") == "saying"
+    done = heads.measure_jobs(
+        [AttentionView(view.source, view.target, view.encoder, view.decoder, links)], [phrase], "cross"
+    )
+    assert heads.name_job(done["given"][0][0], done["even"], "cross") == "saying"
 
 
 def test_a_head_that_is_switched_off_changes_what_is_said_and_comes_back(lab):
@@ -118,7 +120,7 @@ def test_a_head_that_is_switched_off_changes_what_is_said_and_comes_back(lab):
     phrases = lab.phrases(10)
     before = heads.quality(model, phrases)
     for kind in heads.KINDS:
-        with heads.without(heads.attentions(model.model, kind)[0], 1):
+        with heads.switch_off(heads.attentions(model.model, kind)[0], 1):
             assert heads.quality(model, phrases)["loss"] != before["loss"]
         assert heads.quality(model, phrases) == before
 
@@ -183,7 +185,7 @@ def test_guesses_by_chance_are_as_bad_as_they_are_told_to_be():
 
 def test_one_pass_and_many_agree_and_fed_with_the_reference_there_is_no_gap(lab, tmp_path):
     numbers = forcing.measure(lab)
-    same = forcing.judge(numbers)[3]
+    same = forcing.check(numbers)[3]
     assert same.holds
     assert numbers["time"]["together"]["passes"] == 1
     told(forcing.CLAIM, numbers, tmp_path)
@@ -205,7 +207,7 @@ def test_forcing_holds_where_every_mistake_breaks_the_rest():
     labels = torch.tensor([[5, 6, 7, 8, 9, 3], [5, 6, 7, 8, 9, 3]])
     forced, free = labels.clone(), labels.clone()
     forced[0, 1], free[0, 1:] = 4, 4
-    found = forcing.compared(forcing.Batch(labels, labels, labels), forced, free)
+    found = forcing.compare(forcing.Batch(labels, labels, labels), forced, free)
     assert found["behind"] == {"forced": 1.0, "free": 0.0}
     assert found["moved"] == 0.0
     assert found["whole"] == 0.5
@@ -218,7 +220,7 @@ def test_forcing_holds_where_every_mistake_breaks_the_rest():
 
 def test_a_wider_beam_finds_likelier_translations_and_equal_widths_gain_nothing(lab, tmp_path):
     numbers = search.measure(lab, widths=(1, 4, 16), alphas=(0.0, 0.6))
-    assert search.judge(numbers)[0].holds
+    assert search.check(numbers)[0].holds
     told(search.CLAIM, numbers, tmp_path)
     alike = holds(search, search.measure(lab, widths=(1, 1, 1), alphas=(0.0, 0.0)))
     assert alike == [False, False, False, False]
@@ -249,13 +251,13 @@ def test_figures_are_found_where_heads_do_it_and_not_with_the_grammar_of_others(
         return even(sources, sources)[None, None], np.zeros((0, 1, targets, sources))
 
     fake = planted(given, maps)
-    monkeypatch.setattr(figures, "blank", lambda model, seed: planted(given, nothing).base().model)
+    monkeypatch.setattr(figures, "untrain", lambda model, seed: planted(given, nothing).base().model)
     numbers = figures.measure(fake)
     assert holds(figures, numbers) == [True, True, True]
     assert [numbers[figure]["best"] for figure in figures.FIGURES] == [[0, 0], [0, 1], [0, 2]]
     told(figures.CLAIM, numbers, tmp_path)
     assert holds(figures, figures.measure(fake, grammar="others")) == [False, False, False]
-    monkeypatch.setattr(figures, "blank", lambda model, seed: model)  # what is there before training was not learnt
+    monkeypatch.setattr(figures, "untrain", lambda model, seed: model)  # what is there before training was not learnt
     assert holds(figures, figures.measure(fake)) == [False, False, False]
 
 

@@ -17,7 +17,7 @@ from jumok.lab.claims import table_4
 from jumok.lab.laboratory import Lab
 from jumok.lab.parsing.brackets import Brackets
 from jumok.lab.parsing.drawing import tree_svg
-from jumok.lab.parsing.rare import Familiar, look
+from jumok.lab.parsing.rare import Familiar, word_class
 from jumok.lab.parsing.trees import (
     DEEPEST,
     PLACES,
@@ -29,7 +29,7 @@ from jumok.lab.parsing.trees import (
     flat,
     leaves,
     linearise,
-    named,
+    name_words,
     parse,
     read,
     restore,
@@ -79,17 +79,17 @@ def test_a_tree_has_a_root_whether_or_not_the_line_has_an_outer_bracket():
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("", "there is nothing"),
-        ("((S (X a))", "1 brackets are never closed"),
+        ("", "it is empty"),
+        ("((S (X a))", "unclosed brackets: 1"),
         ("((S (X a))))", "')' follows the last bracket"),
         ("((S (X a))) b", "'b' follows the last bracket"),
-        ("a (S (X a))", "'a' stands outside"),
-        ("((S))", "'S' holds nothing"),
-        ("()", "holds nothing"),
-        ("((S (X a b)))", "holds a word and something else"),
-        ("((S (X a) b))", "holds a word and something else"),
+        ("a (S (X a))", "'a' is outside"),
+        ("((S))", "'S' is empty"),
+        ("()", "is empty"),
+        ("((S (X a b)))", "contains a word and something else"),
+        ("((S (X a) b))", "contains a word and something else"),
         ("((S ((X a))))", "has no label"),
-        ("(" * 100_000, f"more than {DEEPEST} brackets"),
+        ("(" * 100_000, f"more than {DEEPEST} nested brackets"),
     ],
 )
 def test_a_line_that_is_no_tree_is_told_with_its_file_and_line(tmp_path, line, words):
@@ -128,21 +128,21 @@ def test_a_tree_is_said_in_one_symbol_for_each_bracket_and_each_word():
     assert linearise(tree) == "(S (NP XX XX )NP (VP XX )VP XX )S"
     assert linearise(tree, words="tags") == "(S (NP DT NN )NP (VP VBD )VP . )S"
     assert linearise(tree, words="places") == "(S (NP 1 2 )NP (VP 3 )VP 4 )S"
-    assert named([Leaf("X", "x")] * (PLACES + 2), "places")[-3:] == [str(PLACES), "1", "2"]
+    assert name_words([Leaf("X", "x")] * (PLACES + 2), "places")[-3:] == [str(PLACES), "1", "2"]
 
 
 @pytest.mark.parametrize(
     ("symbols", "words"),
     [
-        ("", "there is nothing"),
-        ("XX XX", "stands outside"),
-        ("(S XX XX", "never closed"),
-        ("(S XX XX )NP", "closes a 'S'"),
+        ("", "it is empty"),
+        ("XX XX", "is outside"),
+        ("(S XX XX", "unclosed brackets: 1"),
+        ("(S XX XX )NP", "closes 'S'"),
         ("(S XX XX )S )S", "follows the last bracket"),
         ("(S XX )S", "1 of 2 words are missing"),
         ("(S XX XX XX )S", "more words than the sentence"),
         ("(S (NP )NP XX XX )S", "is empty"),
-        ("(S " * 1000, "brackets in each other"),
+        ("(S " * 1000, "nested brackets"),
     ],
 )
 def test_symbols_that_are_no_tree_over_the_words_are_told(symbols, words):
@@ -154,7 +154,7 @@ def test_rare_words_become_what_they_look_like():
     familiar = Familiar.learn([["the", "Mr.", "00.0"], ["the", "Mr.", "1.5"]], least=2)
     assert familiar.words(["The", "Mr.", "Vinken", "chaired", "35.2"]) == ["the", "Mr.", "~Aa~en", "~a~ed", "~0"]
     assert familiar.words(["a", "The"]) == ["~a", "~Aa"]
-    assert [look(word) for word in ("IBM", "mid-1990s", "--", "state-owned")] == ["~A", "~a0-~s", "~", "~a-~ed"]
+    assert [word_class(word) for word in ("IBM", "mid-1990s", "--", "state-owned")] == ["~A", "~a0-~s", "~", "~a-~ed"]
     assert Familiar.learn([["35.2"], ["11.9"]], least=2).words(["47.1"]) == ["00.0"]
 
 
@@ -167,7 +167,7 @@ TRUE = parse("((S (NP (DT a) (NN b)) (VP (VBD c) (NP (NN d) (NN e))) (. .)))")
 
 def test_a_tree_compared_with_itself_is_all_right():
     same = compare([TRUE, TRUE], [TRUE, TRUE])
-    assert (same.matched, same.gold, same.found, same.complete) == (8, 8, 8, 2)
+    assert (same.matched, same.gold, same.predicted, same.complete) == (8, 8, 8, 2)
     assert same.f1 == same.recall == same.precision == same.complete_match == 100.0
 
 
@@ -176,7 +176,7 @@ def test_crossing_and_missing_brackets():
     # S 0-5 and NP 0-2 are right; VP 2-4 is not; NP 3-5 is missing: 2 of 4 found, 2 of 3 right.
     # F1 = 2 · 1/2 · 2/3 / (1/2 + 2/3) = (2/3) / (7/6) = 4/7
     score = compare([TRUE], [found])
-    assert (score.matched, score.gold, score.found, score.complete) == (2, 4, 3, 0)
+    assert (score.matched, score.gold, score.predicted, score.complete) == (2, 4, 3, 0)
     assert score.recall == 50.0
     assert score.precision == pytest.approx(200 / 3)
     assert score.f1 == pytest.approx(400 / 7)
@@ -203,9 +203,9 @@ def test_phrases_of_one_span_count_as_often_as_they_are_there():
     once = parse("((S (NP (NN a)) (VP (VB b))))")  # S 0-2, NP 0-1, VP 1-2
     twice = parse("((S (NP (NP (NN a))) (S (VP (VB b)))))")  # S 0-2, NP 0-1 twice, S 1-2, VP 1-2
     score = compare([twice], [once])
-    assert (score.matched, score.gold, score.found) == (3, 5, 3)
+    assert (score.matched, score.gold, score.predicted) == (3, 5, 3)
     back = compare([once], [twice])
-    assert (back.matched, back.gold, back.found) == (3, 3, 5)
+    assert (back.matched, back.gold, back.predicted) == (3, 3, 5)
     assert compare([twice], [twice]).matched == 5
 
 
@@ -217,7 +217,7 @@ def test_advp_and_prt_are_the_same():
 
 def test_no_tree_has_no_phrase_and_other_words_are_refused():
     score = compare([TRUE, TRUE], [None, TRUE])
-    assert (score.matched, score.gold, score.found, score.sentences) == (4, 8, 4, 2)
+    assert (score.matched, score.gold, score.predicted, score.sentences) == (4, 8, 4, 2)
     with pytest.raises(UsageError, match="different words"):
         compare([TRUE], [parse("((S (X a)))")])
     assert compare([parse("((X (. .)))")], [None]).sentences == 0
@@ -382,11 +382,11 @@ def micro(tmp_path: Path, data: Path | None, **changes: object) -> Lab:
 def test_every_output_of_the_claim_is_a_tree_and_with_the_rule_off_the_claim_does_not_hold(tmp_path, treebank, words):
     lab = micro(tmp_path, treebank)
     numbers = table_4.measure(lab, beam=2, words=words)
-    checks = table_4.judge(numbers)
+    checks = table_4.check(numbers)
     assert checks[0].holds
     assert numbers["trees"]["model"] == numbers["sentences"]["test"] == 12
     sabotaged = table_4.measure(lab, rule=False, beam=2, words=words)
-    assert not table_4.judge(sabotaged)[0].holds
+    assert not table_4.check(sabotaged)[0].holds
     assert sabotaged["scores"]["model"] == sabotaged["scores"]["free"]
     for language in ("en", "ko"):
         for found in (numbers, sabotaged):
@@ -399,7 +399,7 @@ def test_a_parser_that_learns_beats_trees_that_know_nothing_and_one_that_does_no
     large = {"model.d_model": 32, "model.d_ff": 64, "training.steps": 100, "data.tokens_per_batch": 512}
     large |= {"training.tokens_per_update": 512, "model.dropout": 0.0, "training.warmup": 10}
     numbers = table_4.measure(micro(tmp_path, treebank, **large), beam=4)
-    assert table_4.judge(numbers)[1].holds
+    assert table_4.check(numbers)[1].holds
     numbers = table_4.measure(micro(tmp_path, treebank), beam=1)
     assert not Finding(table_4.CLAIM, numbers, "quick", 1.0).holds
 

@@ -45,13 +45,13 @@ def told(claim: Claim, numbers: dict) -> list[bool]:
 
 
 def test_letters_are_reversed_with_positions_and_not_without_them(learning):
-    told_where, not_told = (positions.tried(learning, kind) for kind in ("sinusoidal", "none"))
+    told_where, not_told = (positions.train_kind(learning, kind) for kind in ("sinusoidal", "none"))
     assert told_where["right_within"] > 0.1
     assert told_where["letters_within"] > not_told["letters_within"] + 0.1
     assert not_told["right_within"] <= 0.05
     numbers = {"lanes": dict.fromkeys(positions.KINDS, told_where), "longest": positions.LONGEST}
-    assert not positions.judge(numbers)[0].holds
-    assert not positions.judge({**numbers, "lanes": {**numbers["lanes"], "none": not_told}})[2].holds
+    assert not positions.check(numbers)[0].holds
+    assert not positions.check({**numbers, "lanes": {**numbers["lanes"], "none": not_told}})[2].holds
 
 
 def test_the_claim_about_positions_fails_where_the_model_without_them_has_them(little):
@@ -65,7 +65,7 @@ def test_sentences_to_reverse_are_as_long_as_they_say_and_letters_are_counted_in
     [pair, *others] = positions.sentences(13, 1)
     assert pair.source.split() == pair.target.split()[::-1]
     assert {len(one.source.split()) for one in others} == {13}
-    assert positions.placed("a b c", "a x c d") == 0.5
+    assert positions.share_in_place("a b c", "a x c d") == 0.5
     assert positions.mean(range(13), beyond=True) == 9.5
 
 
@@ -103,11 +103,11 @@ def test_no_scale_does_not(little):
 
 
 def test_a_power_that_no_recipe_has_is_put_into_every_attention(little):
-    run = scale.trained(little, 1.0, 3e-3)
+    run = scale.train_power(little, 1.0, 3e-3)
     found = [one for one in run.model.model.modules() if isinstance(one, SelfAttention | CrossAttention)]
     assert len(found) == 3
     assert {one.score.scale for one in found} == {1 / 256}
-    other = scale.trained(little, 0.5, 3e-3)
+    other = scale.train_power(little, 0.5, 3e-3)
     assert other.folder != run.folder
     assert other.losses != run.losses
 

@@ -69,7 +69,7 @@ def test_a_row_changes_what_the_paper_changes_by_the_same_factor(row):
 
 @pytest.mark.parametrize("row", PAPER)
 def test_the_learning_rate_changes_with_the_width_as_equation_3_says(row):
-    ours = [table_3.scaled(name) for name in (row, "base")]
+    ours = [table_3.scale_down(name) for name in (row, "base")]
     wanted = [noam(400, d_model=one["model.d_model"], warmup=400) for one in ours]
     assert ours[0]["training.peak"] / ours[1]["training.peak"] == pytest.approx(wanted[0] / wanted[1])
 
@@ -87,11 +87,11 @@ def test_a_seed_of_base_is_base_but_for_the_seed():
 
 
 def test_rows_can_be_chosen_and_an_unknown_one_is_told():
-    assert table_3.chosen("D-p0, C-n2", "minutes") == ["base", "C-n2", "D-p0"]
-    assert table_3.chosen("", "minutes") == list(ORDER)
-    assert {"base", *MOST} == set(table_3.chosen("", "quick"))
+    assert table_3.choose_rows("D-p0, C-n2", "minutes") == ["base", "C-n2", "D-p0"]
+    assert table_3.choose_rows("", "minutes") == list(ORDER)
+    assert {"base", *MOST} == set(table_3.choose_rows("", "quick"))
     with pytest.raises(UnknownName, match="did you mean 'A-h32'"):
-        table_3.chosen("A-h33", "minutes")
+        table_3.choose_rows("A-h33", "minutes")
     with pytest.raises(UsageError):
         table_3.measure(Lab("nowhere"), updates=-1)
 
@@ -136,7 +136,7 @@ def test_where_every_row_is_base_in_truth_no_direction_agrees(tmp_path):
     assert len({(one["parameters"], one["ppl"]) for one in numbers["rows"].values()}) == len(SEEDS)
     for measure in ("ppl", "bleu"):
         assert set(table_3.directions(numbers, measure).values()) <= {"noise", "alike"}
-    checks = table_3.judge(numbers)
+    checks = table_3.check(numbers)
     assert [check.holds for check in checks] == [True] + [False] * (len(checks) - 1)
     assert not holds(numbers)
 
@@ -176,10 +176,10 @@ def test_without_corpora_rows_are_trained_on_the_phrasebook_and_it_is_said(tmp_p
         for name, texts in (("en", [one.english for one in made]), ("de", [one.korean for one in made])):
             (home / f"{split}.{name}.gz").write_bytes(gzip.compress("\n".join(texts).encode() + b"\n"))
     without, asked = small_lab(tmp_path / "lab"), {"rows": "base", **FEW}
-    assert "phrasebook" in conduct.find("table-3", without, settings=asked).checks[0].told.en
+    assert "phrasebook" in conduct.find("table-3", without, settings=asked).checks[0].text.en
     real = small_lab(tmp_path / "lab", data=tmp_path / "data")
-    assert "Multi30k" in conduct.find("table-3", real, settings=asked).checks[0].told.en
-    assert "phrasebook" in conduct.find("table-3", without, settings=asked).checks[0].told.en
+    assert "Multi30k" in conduct.find("table-3", real, settings=asked).checks[0].text.en
+    assert "phrasebook" in conduct.find("table-3", without, settings=asked).checks[0].text.en
     with pytest.raises(UsageError, match="multi30k"):
         conduct.find("table-3", small_lab(tmp_path / "lab", data=tmp_path), settings=asked)
 

@@ -20,7 +20,7 @@ from jumok.decoding.search import greedy
 from jumok.kernels.modules import accelerate
 from jumok.models import build
 from jumok.models.base import END, PAD, START
-from jumok.models.bytenet import Block, ByteNetConfig, Convolution, Shifted, around, back
+from jumok.models.bytenet import ByteNetConfig, DilatedBlock, DilatedConvolution, Shifted, around, back
 from jumok.nn.dropout import Dropouts
 from jumok.training.objectives import next_token
 from tests.support.helpers import SYMBOLS, ShapeChecker, made, small, two_sentences
@@ -123,7 +123,7 @@ def test_a_convolution_is_that_of_torch_and_so_are_its_gradients(kernel, dilatio
     torch.manual_seed(0)
     reach = (kernel - 1) * dilation
     for shifts, padding in ((back(kernel, dilation), (reach, 0)), (around(kernel, dilation), (reach // 2, reach // 2))):
-        convolution = Convolution(6, shifts).double()
+        convolution = DilatedConvolution(6, shifts).double()
         x = torch.randn(2, length, 6, dtype=torch.float64, requires_grad=True)
         out = convolution(x)
         order = [sorted(shifts, reverse=True).index(shift) for shift in shifts]  # torch begins with the oldest
@@ -322,9 +322,9 @@ def test_shape_comments_are_true():
     size = {"B": 2, "S": 5, "U": 10, "D": 16, "E": 8}
     checker.run(lambda: model.hidden(source, target), r"ByteNet\.", T=7, **size)
     x = torch.randn(2, 7, 16, dtype=torch.float64)
-    checker.run(lambda: model.decoder[0](x, torch.ones(2, 7, 1)), r"Block\.", T=7, **size)
+    checker.run(lambda: model.decoder[0](x, torch.ones(2, 7, 1)), r"DilatedBlock\.", T=7, **size)
     state = model.start(source).select(torch.tensor([0, 0, 1]))
-    checker.run(lambda: model.step(torch.full((3,), 9), state), r"(ByteNet|Block)\.", N=3, **size)
+    checker.run(lambda: model.step(torch.full((3,), 9), state), r"(ByteNet|DilatedBlock)\.", N=3, **size)
     inner = torch.randn(2, 7, 8, requires_grad=True)
     checker.run(lambda: Shifted.apply(inner, [0, 1, 2]).sum(), r"Shifted\.", B=2, T=7, K=3, E=8)
     gradient = torch.randn(2, 7, 24)
@@ -375,7 +375,7 @@ def test_it_learns_to_reverse_strings():
 
 
 def test_a_block_is_made_of_matrices_that_muon_takes():
-    block = Block(ByteNetConfig(d_model=8), [0, 1, 2])
+    block = DilatedBlock(ByteNetConfig(d_model=8), [0, 1, 2])
     assert [tuple(layer.weight.shape) for layer in (block.narrow, block.mix, block.widen)] == [(4, 8), (4, 12), (8, 4)]
     assert {name for name, one in block.named_parameters() if one.dim() > 1} == {
         "narrow.weight",

@@ -16,7 +16,7 @@ from jumok.decoding.search import greedy
 from jumok.kernels.modules import accelerate
 from jumok.models import build, convs2s
 from jumok.models.base import END, PAD, START
-from jumok.models.convs2s import Convolution, ConvS2S, ConvS2SConfig, Normed, Windows
+from jumok.models.convs2s import ConvS2S, ConvS2SConfig, GatedConvolution, Normed, Windows
 from jumok.training.objectives import next_token
 from tests.support.helpers import OTHERS, SYMBOLS, ShapeChecker, made, small, two_sentences
 
@@ -51,7 +51,7 @@ def affine(layer: Normed, x: np.ndarray) -> np.ndarray:
     return np.array([row @ x for row in rows]) + numbers(layer.bias)
 
 
-def gated(layer: Convolution, words: list[np.ndarray]) -> np.ndarray:
+def gated(layer: GatedConvolution, words: list[np.ndarray]) -> np.ndarray:
     """v([A B]) = A ⊗ σ(B), where [A B] = W [x₁ … x_k] + b."""
     both = affine(layer.gated, np.concatenate(words))
     a, b = np.split(both, 2)
@@ -129,7 +129,7 @@ def test_the_untied_output_is_normed_as_every_other_layer():
 @pytest.mark.parametrize("length", [1, 2, 3, 9])
 @pytest.mark.parametrize("causal", [False, True], ids=["centred", "causal"])
 def test_a_convolution_is_conv1d_and_glu_forwards_and_backwards(kernel, length, causal):
-    layer = Convolution(ConvS2SConfig(d_model=6, kernel=kernel, dropout=0.0)).double()
+    layer = GatedConvolution(ConvS2SConfig(d_model=6, kernel=kernel, dropout=0.0)).double()
     before = kernel - 1 if causal else kernel // 2
     x = torch.randn(3, length, 6, dtype=torch.float64, requires_grad=True)
     mine = layer(x, layer.gated.matrix(), before=before)
@@ -169,7 +169,7 @@ def test_a_matrix_and_its_gradients_are_those_of_torchs_own_weight_norm():
 def test_a_fresh_matrix_is_as_it_was_drawn_and_neither_swells_nor_shrinks_what_dropout_leaves_of_its_input():
     torch.manual_seed(0)
     config = ConvS2SConfig(d_model=256, dropout=0.5)
-    layer = Convolution(config)
+    layer = GatedConvolution(config)
     torch.testing.assert_close(layer.gated.matrix(), layer.gated.weight)
     assert float(layer.gated.weight.detach().std()) == pytest.approx(sqrt(4 * 0.5 / (3 * 256)), rel=0.01)
     x = torch.randn(64, 20, 256) * 0.1
@@ -284,10 +284,10 @@ def test_shape_comments_are_true():
     model = copy.deepcopy(made("convs2s-narrow"))
     source, target = torch.tensor([[9, 10, 11, 12, END], [13, 14, END, PAD, PAD]]), torch.full((2, 7), 9)
     sizes = {"B": 2, "S": 5, "T": 7, "D": 16, "C": 10, "K": 3, "N": 6}
-    decoding = r"(DecoderLayer|Decoder)\."
-    checker.run(lambda: model.hidden(source, target), rf"Encoder\.|{decoding}", **sizes)
+    checker.run(lambda: model.hidden(source, target), r"Convolutional(Encoder|Layer|Decoder)\.", **sizes)
     state = model.start(source).select(torch.tensor([0, 0, 0, 1, 1, 1]))
-    checker.run(lambda: model.step(torch.full((6,), 9), state), r"(ConvS2S|DecoderLayer|Convolution)\.step", **sizes)
+    step = lambda: model.step(torch.full((6,), 9), state)  # noqa: E731
+    checker.run(step, r"(ConvS2S|ConvolutionalLayer|GatedConvolution)\.step", **sizes)
     x = torch.randn(2, 7, 10, requires_grad=True)
     shape = Windows.apply(x, 3, 1).shape
     checker.run(lambda: Windows.forward(Held(), x.detach(), 3, 1), r"Windows\.", **sizes)

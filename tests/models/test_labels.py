@@ -18,8 +18,9 @@ from jumok.engines.torch_engine import TorchEngine
 from jumok.kernels.modules import accelerate
 from jumok.models import build, labels
 from jumok.models.base import CLASS, END, PAD, SEPARATOR, SPECIALS, START, UNKNOWN
-from jumok.models.bert import BERTConfig, join
+from jumok.models.bert import BERTConfig
 from jumok.models.electra import ELECTRAConfig
+from jumok.models.encoder import join
 from jumok.models.labels import LabelsConfig, TaggerConfig
 from jumok.nn.attention import watch
 from jumok.nn.dropout import Dropouts

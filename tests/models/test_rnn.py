@@ -18,6 +18,7 @@ from jumok.kernels.modules import accelerate
 from jumok.models import build, rnn
 from jumok.models.base import END, PAD, START
 from jumok.nn.attention import Mask
+from jumok.nn.cache import Memory
 from jumok.nn.dropout import Dropout, Dropouts
 from jumok.training.objectives import next_token
 from tests.support.helpers import OTHERS, SYMBOLS, ShapeChecker, made, small, two_sentences
@@ -94,7 +95,7 @@ def test_a_source_of_padding_alone_gives_numbers():
 # --------------------------------------------------------------------------------------------------- decoders
 
 
-def looked(attention: str, cell: str) -> tuple[rnn.RNN, Tensor, list[Tensor], rnn.Memory, Tensor, Tensor]:
+def looked(attention: str, cell: str) -> tuple[rnn.RNN, Tensor, list[Tensor], Memory, Tensor, Tensor]:
     """A model, embedded words, first states, what it knows, where it looked, and what it made of it."""
     model = made("rnn-gru-additive", attention=attention, cell=cell)
     source, target = two_sentences()
@@ -114,7 +115,7 @@ def run_by_torch(cell: str, weights: list[Tensor], x: Tensor, state: Tensor) -> 
 @cells
 def test_additive_attention_is_that_of_bahdanau_and_its_loop_is_torchs_recurrence(cell):
     model, x, states, memory, maps, out = looked("additive", cell)
-    decoder, words = model.decoder, memory.words[:, 0]
+    decoder, words = model.decoder, memory.values[:, 0]
     context = maps @ words
     inner = torch.cat([decoder.input.weight, decoder.context.weight], dim=1)
     query, recurrent = decoder.asking.weight.tensor_split([16])
@@ -136,7 +137,7 @@ def test_additive_attention_is_that_of_bahdanau_and_its_loop_is_torchs_recurrenc
 @cells
 def test_multiplicative_attention_is_that_of_luong(cell):
     model, x, states, memory, maps, out = looked("multiplicative", cell)
-    decoder, words = model.decoder, memory.words[:, 0]
+    decoder, words = model.decoder, memory.values[:, 0]
     after = run_by_torch(cell, list(decoder.layers[0].state_dict().values()), x, states[0])
     for b, length in enumerate((5, 3)):
         for t in range(4):
@@ -194,7 +195,7 @@ def test_hypotheses_of_a_sentence_share_its_memory(variant):
     wide = state.select(torch.tensor([0, 0, 0, 1, 1, 1]))
     assert wide.memory is state.memory
     assert wide.select(torch.tensor([2, 1, 1, 4, 3, 5])).memory is state.memory
-    assert len(wide.select(torch.tensor([3, 4, 5])).memory.words) == 1
+    assert len(wide.select(torch.tensor([3, 4, 5])).memory.values) == 1
 
 
 # ---------------------------------------------------------------------------------------------------- dropout

@@ -7,8 +7,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from jumok.kernels.modules import accelerate, sdpa
+from jumok.kernels.modules import accelerate
 from jumok.kernels.output import smoothed_cross_entropy
+from jumok.kernels.parts import sdpa
 from jumok.nn.attention import EVERYTHING, CrossAttention, Mask, SelfAttention, attend, watch
 from jumok.nn.cache import Cache
 from jumok.nn.dropout import Dropout

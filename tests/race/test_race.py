@@ -12,10 +12,10 @@ from jumok.errors import Resumable, UsageError
 from jumok.events import read_events
 from jumok.models import build
 from jumok.race import measure, report
-from jumok.race.contenders import FAR, contenders, scaled
+from jumok.race.contenders import FAR, contenders, scale_widths
 from jumok.race.lanes import curve, lanes, race
 from jumok.race.run import run, speed
-from jumok.reports.attention import curves_svg
+from jumok.reports.curves import curves_svg
 from jumok.runs.choose import choose
 from jumok.storage.checkpoint import weights
 
@@ -54,18 +54,18 @@ def test_every_model_runs_with_every_seed():
 @pytest.mark.parametrize("kind", TRANSLATORS)
 @pytest.mark.parametrize("wanted", [1_500_000, 4_000_000])
 def test_a_model_can_be_as_wide_as_makes_so_many_weights(kind, wanted):
-    model = scaled(choose(model=kind, corpus="copy").model, wanted, 8_000)
+    model = scale_widths(choose(model=kind, corpus="copy").model, wanted, 8_000)
     made = build(model, 8_000, 8_000, device="meta")
     real = sum(tensor.numel() for tensor in weights(made).values())
     assert real == pytest.approx(wanted, rel=2 * FAR)
 
 
 def test_more_weights_than_widths_can_make_are_told():
-    with pytest.raises(UsageError, match="not to be had by its width"):
-        scaled(find_section("rnn")(), 10**12, 8_000)
+    with pytest.raises(UsageError, match="no width gives"):
+        scale_widths(find_section("rnn")(), 10**12, 8_000)
 
 
-@pytest.mark.parametrize(("models", "words"), [([], "nobody runs"), (["rnn", "rnn"], "runs twice")])
+@pytest.mark.parametrize(("models", "words"), [([], "at least one model"), (["rnn", "rnn"], "named twice")])
 def test_a_race_needs_runners_and_each_once(models, words):
     with pytest.raises(UsageError, match=words):
         contenders("tiny", models, corpus="copy")
@@ -83,7 +83,7 @@ def test_growth_is_measured_for_every_length(kind):
 
 
 def test_sentences_of_a_length_have_just_that_length():
-    batch = measure.sentences(7, 3)
+    batch = measure.random_batch(7, 3)
     assert batch.source.shape == batch.target.shape == batch.labels.shape == (3, 7)
     assert batch.tokens == 21
     assert (batch.source[:, -1] == 3).all()

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from jumok.errors import UnknownName, UsageError
 from jumok.reports import attention
-from jumok.reports.attention import AttentionView, attention_page, curves_svg, heatmap_svg, sparkline, terminal
+from jumok.reports.attention import AttentionView, attention_page, heatmap_svg, terminal
+from jumok.reports.curves import curves_svg, sparkline
 
 EVIL = "</script><img src=x onerror=alert(1)>\"'&<!--{{data}}\x1b[31m\x00\ud800\u2028"
 ENGLISH = ("▁A", "▁man", "▁rid", "es", "▁a", "▁bike", ".", "</s>")

@@ -1,4 +1,4 @@
-"""Speed under one fixed protocol: ours and the peers are timed alike.
+"""Benchmarks of speed with a fixed protocol, the same for jumok and its peers.
 
 Level 10.  Read first: measure.py.
 """

@@ -1,13 +1,13 @@
-"""How fast models translate here: sentences a second, milliseconds of one sentence, start-up, memory, BLEU.
+"""Speed of translation on this machine: sentences per second, milliseconds per sentence, start-up, memory, BLEU.
 
     figures = measure("runs/tiny", source="test.en", target="test.de")
     figures["systems"][0]["sentences_per_second"]
 
-Every system is a process of its own (worker.py) that answers when asked; all are there at once and asked in turn, so
-that a machine that is slower for a minute is so for everybody.  The protocol, for each beam: a batch of all sentences
-that does not count, then `rounds` rounds in which every system gets that batch once, beginning with another one each
-round.  After that, for each beam, single sentences one by one; last, fresh processes up to their first translation.
-A ratio compares two times of the same round.  A system that fails anywhere is left out, with its last words.
+Every system runs in a separate process (worker.py) that answers requests; all run at the same time and are asked in
+turn, so that a machine that is slow for a minute is slow for all of them.  The protocol, for each beam: a warm-up batch
+of all sentences, then `rounds` rounds in which every system translates that batch once, starting with another system in
+each round.  Then, for each beam, single sentences one by one; last, new processes up to their first translation.  A
+ratio compares two times of the same round.  A system that fails is left out, and its last error is reported.
 """
 
 import json
@@ -27,12 +27,12 @@ from typing import Any, TypeVar
 
 import jumok
 from jumok import machine
-from jumok.bench.measure import named, settings
+from jumok.bench.measure import file_name, settings
 from jumok.errors import DataError, JumokError, UnknownName, UsageError
 from jumok.evaluation.metrics import bleu, check_installed
 from jumok.text.lines import read_pairs
 
-ENGINES = {  # how each is asked for
+ENGINES = {  # the options of each
     "torch": ("--engine", "torch"),
     "native": ("--engine", "native"),
     "native-shortlist": ("--engine", "native", "--shortlist"),
@@ -43,95 +43,95 @@ ENGINES = {  # how each is asked for
 }
 USUAL = tuple(ENGINES)
 SINGLES = 200  # sentences that are translated one by one
-STARTS = 3  # fresh processes, of which the fastest counts
-PATIENCE = 10.0  # seconds for a process to leave
+STARTS = 3  # new processes, of which the fastest counts
+PATIENCE = 10.0  # seconds for a process to exit
 
 Answer = TypeVar("Answer")
 Say = Callable[[str], None]
 
 
 class Gone(Exception):
-    """A system that cannot be measured; the message says why in a line."""
+    """A system that cannot be measured; the message is one line with the reason."""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A system and how its process is started, interpreter first."""
+    """A system and the command that starts its process, interpreter first."""
 
     name: str
     command: Sequence[str]
-    environment: Mapping[str, str] | None = None  # None: ours
+    environment: Mapping[str, str] | None = None  # None: that of this process
 
 
 class Process:
-    """A contender's process."""
+    """The process of a contender."""
 
     def __init__(self, contender: Contender) -> None:
         self.contender = contender
-        self.complaints = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
-        self.process = self.started(contender.command)
+        self.stderr = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
+        self.process = self.start_process(contender.command)
         try:
-            ready = self.hear()
+            ready = self.receive()
             if "skipped" in ready:
                 raise Gone(ready["skipped"])
         except Gone:
-            self.leave()
+            self.close()
             raise
         self.version: str = ready["version"]
         self.once: list[str] = ready["once"]
 
-    def started(self, command: Sequence[str]) -> subprocess.Popen[str]:
+    def start_process(self, command: Sequence[str]) -> subprocess.Popen[str]:
         pipe = subprocess.PIPE
         env = None if self.contender.environment is None else dict(self.contender.environment)
-        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self.complaints, encoding="utf-8", env=env)
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self.stderr, encoding="utf-8", env=env)
 
     def ask(self, do: str, **question: Any) -> dict[str, Any]:
-        """The answer to a question."""
+        """Send a request and return the answer."""
         assert self.process.stdin is not None
-        with suppress(BrokenPipeError):  # it has gone, and `hear` says so
+        with suppress(BrokenPipeError):  # it has exited, and `receive` reports it
             self.process.stdin.write(json.dumps({"do": do, **question}) + "\n")
             self.process.stdin.flush()
-        return self.hear()
+        return self.receive()
 
-    def hear(self) -> dict[str, Any]:
+    def receive(self) -> dict[str, Any]:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
-            raise Gone(self.last_words(self.process))
+            raise Gone(self.describe_exit(self.process))
         return dict(json.loads(line))
 
-    def last_words(self, process: subprocess.Popen[str]) -> str:
-        """How a process ended, and its last line on stderr."""
+    def describe_exit(self, process: subprocess.Popen[str]) -> str:
+        """The exit code of a process, and its last line on stderr."""
         code = process.wait()
-        self.complaints.seek(0)
-        words = self.complaints.read().strip().split("\n")[-1]
+        self.stderr.seek(0)
+        words = self.stderr.read().strip().split("\n")[-1]
         return f"it ended with code {code}" + (f": {words}" if words else "")
 
     def first_translation(self, text: str, beam: int) -> float:
-        """Seconds from the start of a fresh process to the translation it prints."""
+        """Seconds from the start of a new process to the translation it prints."""
         began = time.perf_counter()
-        process = self.started([self.contender.command[0], *self.once, "--beam", str(beam), "--", text])
+        process = self.start_process([self.contender.command[0], *self.once, "--beam", str(beam), "--", text])
         with process:
             assert process.stdout is not None
             line = process.stdout.readline()
             seconds = time.perf_counter() - began
             process.communicate()
         if not line or process.returncode:
-            raise Gone("a fresh process gave no translation; " + self.last_words(process))
+            raise Gone("a new process gave no translation; " + self.describe_exit(process))
         return seconds
 
-    def leave(self) -> None:
-        """Ask it to go; one that does not is ended."""
+    def close(self) -> None:
+        """Ask the process to exit, and kill it if it does not."""
         with suppress(BrokenPipeError, ValueError), self.process:
             try:
                 self.process.communicate('{"do": "leave"}\n', timeout=PATIENCE)
             except subprocess.TimeoutExpired:
                 self.process.kill()
-        self.complaints.close()
+        self.stderr.close()
 
 
 class Field(AbstractContextManager["Field"]):
-    """The systems that run, in their order; one that fails is said so and left out."""
+    """The running systems in their order; one that fails is reported and left out."""
 
     def __init__(self, contenders: Sequence[Contender], say: Say) -> None:
         self.say = say
@@ -149,25 +149,25 @@ class Field(AbstractContextManager["Field"]):
         self.skipped[name] = reason
 
     def each(self, call: Callable[[Process], Answer], *, turn: int = 0) -> dict[str, Answer]:
-        """What a call gives for every system, one after the other; `turn` moves the one that begins."""
+        """The result of a call for every system, one after the other; `turn` chooses the first."""
         names, answers = list(self.running), dict[str, Answer]()
         first = turn % max(1, len(names))
         for name in names[first:] + names[:first]:
             try:
                 answers[name] = call(self.running[name])
             except Gone as reason:
-                self.running.pop(name).leave()
+                self.running.pop(name).close()
                 self.skip(name, str(reason))
         return answers
 
     def __exit__(self, *_: object) -> None:
         for process in self.running.values():
-            process.leave()
+            process.close()
 
 
 @dataclass(frozen=True)
 class Times:
-    """What was measured with one beam, by system."""
+    """Measurements with one beam, by system."""
 
     beam: int
     warm: Mapping[str, dict[str, Any]]
@@ -195,7 +195,7 @@ def contest(
     say: Say = lambda text: None,
     alone: int = SINGLES,
 ) -> dict[str, Any]:
-    """The protocol for any systems, as plain values; ratios are speeds over that of the first system that ran."""
+    """Run the protocol for any systems; ratios are speeds relative to the first system that ran."""
     check_installed()
     texts, references = ([pair[side] for pair in pairs] for side in (0, 1))
     with Field(contenders, say) as field:
@@ -203,7 +203,7 @@ def contest(
         few = texts[:alone]
         say(f"{len(few)} sentences one by one")
         singles = [field.each(partial(Process.ask, do="single", beam=beam, texts=few)) for beam in beams]
-        say("fresh processes up to their first translation")
+        say("new processes up to their first translation")
         first = partial(Process.first_translation, text=texts[0], beam=beams[0])
         fresh = [field.each(first, turn=turn) for turn in range(STARTS)]
         rows = [
@@ -222,7 +222,7 @@ def contest(
 
 
 def row(times: Times, name: str, first: str, references: Sequence[str]) -> dict[str, Any]:
-    """What a system did with one beam; `first` is the system that its ratio refers to."""
+    """The figures of a system with one beam; `first` is the system that its ratio refers to."""
     seconds, last = times.seconds(name), times.rounds[-1][name]
     middle = statistics.median(seconds)
     return {
@@ -239,23 +239,23 @@ def row(times: Times, name: str, first: str, references: Sequence[str]) -> dict[
     }
 
 
-def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """How many times as fast: the median over rounds of their seconds over ours in the same round."""
-    return statistics.median(other / own for own, other in zip(ours, theirs, strict=True))
+def ratio(own_contenders: Sequence[float], other_seconds: Sequence[float]) -> float:
+    """The relative speed: the median over rounds of the other seconds divided by these of the same round."""
+    return statistics.median(theirs / mine for mine, theirs in zip(own_contenders, other_seconds, strict=True))
 
 
 def spread(milliseconds: Sequence[float], *, clean: bool) -> dict[str, Any]:
-    """Of single sentences: the smallest times that 50, 95 and 99 per cent of all do not exceed."""
+    """The 50th, 95th and 99th percentile of the times of single sentences."""
     ordered = sorted(milliseconds)
     times = {f"milliseconds_p{share}": ordered[math.ceil(share / 100 * len(ordered)) - 1] for share in (50, 95, 99)}
     return times | {"milliseconds_clean": clean}
 
 
-def ours(model: str, engines: Sequence[str], environment: Mapping[str, str] | None = None) -> list[Contender]:
-    """Our engines as contenders."""
+def own_contenders(model: str, engines: Sequence[str], environment: Mapping[str, str] | None = None) -> list[Contender]:
+    """The engines of jumok as contenders."""
     for name in engines:
         if name not in ENGINES:
-            raise UnknownName("engine", name, ENGINES, where="in --engines")
+            raise UnknownName("bench.unknown_engine", name, ENGINES)
     start = (sys.executable, "-m", "jumok.bench.worker", model)
     return [Contender(f"jumok {name}", (*start, *ENGINES[name]), environment) for name in engines]
 
@@ -271,38 +271,38 @@ def measure(
     sentences: int = 1_000,
     say: Say = lambda text: None,
 ) -> dict[str, Any]:
-    """One run of the protocol for our own engines, as plain values; names of files, never of folders."""
-    contenders, pairs = ours(model, engines), test_set(source, target, sentences)
-    found = contest(contenders, pairs, beams=check_beams(beams), rounds=at_least_one("rounds", rounds), say=say)
-    if not found["systems"]:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in found["skipped"].items())
-        raise JumokError("no engine could be measured", where=reasons, hint=f"try: jumok translate {model} Hello")
-    return found | {"model": named(model), "source": named(source), "target": named(target)}
+    """Run the protocol for the engines of jumok; results have names of files, never of folders."""
+    contenders, pairs = own_contenders(model, engines), test_set(source, target, sentences)
+    figures = contest(contenders, pairs, beams=check_beams(beams), rounds=require_positive("rounds", rounds), say=say)
+    if not figures["systems"]:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in figures["skipped"].items())
+        raise JumokError("bench.nothing_measured", reasons=reasons, model=model)
+    return figures | {"model": file_name(model), "source": file_name(source), "target": file_name(target)}
 
 
 def test_set(source: str | Path, target: str | Path, sentences: int) -> list[tuple[str, str]]:
-    """The first pairs of two files, blank sources left out."""
+    """The first pairs of two files, without blank sources."""
     pairs = ((text, reference) for text, reference in read_pairs(source, target) if text.strip())
-    found = list(islice(pairs, at_least_one("sentences", sentences)))
-    if not found:
-        raise DataError("there is nothing to translate", where=f"in {source}")
-    return found
+    chosen = list(islice(pairs, require_positive("sentences", sentences)))
+    if not chosen:
+        raise DataError("bench.nothing_to_translate", file=source)
+    return chosen
 
 
 def check_beams(beams: Sequence[int]) -> Sequence[int]:
     if not beams:
-        raise UsageError("no beam was given", where="in --beams", hint="try: --beams 1,5")
-    return [at_least_one("beams", beam) for beam in beams]
+        raise UsageError("bench.no_beams")
+    return [require_positive("beams", beam) for beam in beams]
 
 
-def at_least_one(name: str, given: int) -> int:
+def require_positive(name: str, given: int) -> int:
     if given < 1:
-        raise UsageError(f"--{name} is at least 1; got {given}", where=f"in --{name}")
+        raise UsageError("bench.too_small", option=name, least=1, given=given)
     return given
 
 
 def table(figures: Mapping[str, Any]) -> list[str]:
-    """The figures as a person reads them."""
+    """The figures as a table for the terminal."""
     rows = [cells(row) for row in figures["systems"]]
     titles = dict.fromkeys(rows[0])
     widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in titles}
@@ -316,7 +316,7 @@ def table(figures: Mapping[str, Any]) -> list[str]:
 
 
 def cells(row: Mapping[str, Any]) -> dict[str, str]:
-    """A row of results in words, by title."""
+    """The formatted values of a row, by title."""
     return {
         "system": row["system"],
         "beam": str(row["beam"]),
@@ -332,7 +332,7 @@ def cells(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def notes(figures: Mapping[str, Any]) -> list[str]:
-    """What was run, what was left out, and how far to trust it."""
+    """Notes below a table: what was run, what was left out, and whether the machine was idle."""
     rows, here = figures["systems"], figures["machine"]
     lines = [
         f"{figures['sentences']:,} sentences of {figures['source']}, {figures['rounds']} rounds; "

@@ -1,16 +1,15 @@
-"""The matrix products of one training update, counted by formula.
+"""Floating-point operations of the matrix products of one training update, by formula.
 
 A product of (n, k) and (k, m) is 2·n·k·m operations forward, and its two gradients are as many each: three times the
-forward count in all.  With s real source tokens and t target tokens a sentence, K and W the widths of a key and a
-value, P = D·H·(2K + W) + H·W·D the four projections of an attention and F the feed-forward net:
+forward count in all.  With s real source tokens and t target tokens per sentence, K and W the widths of a key and
+a value, P = D·H·(2K + W) + H·W·D the four projections of an attention and F the feed-forward net:
 
     encoder   s · L · (P + F) + L · H · (K + W) · s²
     decoder   t · L · (P + F) + L · H · (K + W) · t²        self-attention over the full square, as torch counts it
     between   t · L · (D·H·K + H·W·D) + s · L · D·H·(K + W) + L · H · (K + W) · t·s
     output    t · D · V
 
-Padding is not work: these are the useful operations, whatever a program does besides.  Embeddings, softmax, norms and
-Adam are no matrix products and not counted.
+Padding is not counted, and neither are embeddings, softmax, norms and Adam, which are not matrix products.
 
 Alphabet   D model width · H heads · K key width · W value width · V vocabulary · L layers
 """
@@ -35,13 +34,13 @@ def training_flops(config: TransformerConfig, symbols: int, source: Sequence[int
 
 
 def _feed_forward(config: TransformerConfig) -> int:
-    """Multiplications a token; a gated net has three matrices of two thirds the width."""
+    """Multiplications per token; a gated net has three matrices of two thirds the width."""
     if config.activation == "swiglu":
         return 3 * config.d_model * max(1, round(config.d_ff * 2 / 3))
     return 2 * config.d_model * config.d_ff
 
 
 def shapes(config: TransformerConfig, symbols: int, tokens: int) -> list[tuple[int, int, int]]:
-    """Products (rows, inner, columns) as they occur in an update of this many tokens; the output in slices."""
+    """Shapes (rows, inner, columns) of the products of an update of this many tokens; the output in slices."""
     D, F, few = config.d_model, config.d_ff, min(tokens, 512)
     return [(tokens, D, 3 * D), (tokens, D, D), (tokens, D, F), (tokens, F, D), (few, D, symbols), (few, symbols, D)]

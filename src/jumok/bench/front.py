@@ -1,10 +1,10 @@
-"""What quality costs: BLEU against sentences a second and against the size of the file, and which choices are best.
+"""The price of quality: BLEU against sentences per second and against file size, and the best choices.
 
     figures = compare(["runs/tiny", "runs/tiny-student"], source="val.en", target="val.de")
     Path("front.svg").write_text(picture(figures))
 
-Every model runs on every engine with every beam, all in one run of the protocol of bench decode, in turns.  A choice is
-on the front when no other is at least as good and as fast (or as small), and better in one of the two.
+Every model runs on every engine with every beam, in one run of the protocol of bench decode.  A choice is on the front
+if no other is at least as good and as fast (or as small), and better in one of the two.
 """
 
 import math
@@ -23,13 +23,13 @@ ENGINES = tuple(decode.ENGINES)
 
 
 class Choice(NamedTuple):
-    """A model, an engine and a beam, and what they give."""
+    """A model, an engine and a beam, with the results."""
 
     model: str
     engine: str
     beam: int
     bleu: float
-    speed: float  # sentences a second
+    speed: float  # sentences per second
     size: int  # bytes
 
     @property
@@ -49,47 +49,50 @@ def compare(
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
     """Measure every choice, as plain values."""
-    names = distinct(models)
+    names = name_models(models)
     pairs = decode.test_set(source, target, sentences)
     contenders = []
     for name, model in names.items():
-        for one in decode.ours(model, engines):
-            contenders.append(decode.Contender(f"{name} {one.name.removeprefix('jumok ')}", one.command))
-    found = decode.contest(contenders, pairs, beams=decode.check_beams(beams), rounds=rounds, say=say, alone=20)
+        for contender in decode.own_contenders(model, engines):
+            contenders.append(decode.Contender(f"{name} {contender.name.removeprefix('jumok ')}", contender.command))
+    figures = decode.contest(contenders, pairs, beams=decode.check_beams(beams), rounds=rounds, say=say, alone=20)
     sizes = {name: dict(size_of(model, engines)) for name, model in names.items()}
-    for row in found["systems"]:
+    for row in figures["systems"]:
         name, engine = row["system"].rsplit(" ", 1)
         row |= {"model": name, "engine": engine, "size": sizes[name][engine]}
-    return found | {"model": ", ".join(names), "source": Path(source).name, "target": Path(target).name}
+    return figures | {"model": ", ".join(names), "source": Path(source).name, "target": Path(target).name}
 
 
-def distinct(models: Sequence[str]) -> dict[str, str]:
-    """Models by the name of their folder; two of one name are told apart by the folder above."""
+def name_models(models: Sequence[str]) -> dict[str, str]:
+    """Models by the name of their folder; equal names are distinguished by the parent folder."""
     names: dict[str, str] = {}
     for model in models:
         path = Path(model).absolute()
         path = path.parent if path.name == "model" else path
         name = path.name if path.name not in names else f"{path.parent.name}/{path.name}"
         if name in names:
-            raise UsageError(f"{name} is named twice", where=f"in {model}")
+            raise UsageError("bench.repeated_model", model=name, folder=model)
         names[name] = model
     return names
 
 
 def size_of(model: str, engines: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """Bytes of what each engine reads, the vocabulary included."""
-    found = bundle.read(model)
-    vocabulary = sum(map(len, found.vocabularies.files().values()))
+    """The bytes that each engine reads, the vocabulary included."""
+    contents = bundle.read(model)
+    vocabulary = sum(map(len, contents.vocabularies.files().values()))
     for engine in engines:
         if engine in ("torch", "native"):
-            yield engine, vocabulary + (found.folder / bundle.WEIGHTS).stat().st_size
+            yield engine, vocabulary + (contents.folder / bundle.WEIGHTS).stat().st_size
             continue
         if engine == "native-shortlist":
-            yield engine, vocabulary + sum((found.folder / name).stat().st_size for name in (bundle.WEIGHTS, FILE))
+            yield (
+                engine,
+                vocabulary + sum((contents.folder / name).stat().st_size for name in (bundle.WEIGHTS, FILE)),
+            )
             continue
         _, precision, *short = engine.split("-")
         unused = set() if short else {"vmap.txt"}
-        files = (path for path in exported(found, precision).iterdir() if path.suffix in (".bin", ".json", ".txt"))
+        files = (path for path in exported(contents, precision).iterdir() if path.suffix in (".bin", ".json", ".txt"))
         yield engine, vocabulary + sum(path.stat().st_size for path in files if path.name not in unused)
 
 
@@ -100,32 +103,32 @@ def choices(figures: Mapping[str, Any]) -> list[Choice]:
     ]
 
 
-def front(found: Sequence[Choice], cost: Callable[[Choice], float]) -> list[Choice]:
+def front(points: Sequence[Choice], cost: Callable[[Choice], float]) -> list[Choice]:
     """The choices that no other beats, cheapest first."""
     best: list[Choice] = []
-    for one in sorted(found, key=lambda one: (cost(one), -one.bleu)):
-        if not best or one.bleu > best[-1].bleu:
-            best.append(one)
+    for point in sorted(points, key=lambda point: (cost(point), -point.bleu)):
+        if not best or point.bleu > best[-1].bleu:
+            best.append(point)
     return best
 
 
-def slowness(one: Choice) -> float:
-    return 1.0 / one.speed
+def slowness(point: Choice) -> float:
+    return 1.0 / point.speed
 
 
-def size(one: Choice) -> float:
-    return float(one.size)
+def size(point: Choice) -> float:
+    return float(point.size)
 
 
 def table(figures: Mapping[str, Any]) -> list[str]:
-    """The choices as a person reads them, fastest first; * is on the front of speed, + on that of size."""
-    found = sorted(choices(figures), key=slowness)
-    fast, small = front(found, slowness), front(found, size)
-    width = max(len(one.label) for one in found)
+    """The choices as a table, fastest first; * marks the front of speed, + that of size."""
+    points = sorted(choices(figures), key=slowness)
+    fast, small = front(points, slowness), front(points, size)
+    width = max(len(point.label) for point in points)
     lines = [f"{'':3}{'':{width}}  {'BLEU':>6}  {'sentences/s':>11}  {'MB':>6}"]
-    for one in found:
-        mark = ("*" if one in fast else " ") + ("+" if one in small else " ")
-        lines.append(f"{mark} {one.label:{width}}  {one.bleu:6.2f}  {one.speed:11,.0f}  {one.size / 1e6:6.1f}")
+    for point in points:
+        mark = ("*" if point in fast else " ") + ("+" if point in small else " ")
+        lines.append(f"{mark} {point.label:{width}}  {point.bleu:6.2f}  {point.speed:11,.0f}  {point.size / 1e6:6.1f}")
     lines.append("* nothing is as good and faster    + nothing is as good and smaller")
     return lines + decode.notes(figures)
 
@@ -135,7 +138,7 @@ def table(figures: Mapping[str, Any]) -> list[str]:
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM, GAP = 980, 440, 56, 40, 96, 70
 PANEL = (WIDTH - 2 * LEFT - GAP) // 2
 COLORS = ("#2563c9", "#c2410c", "#15803d", "#9333ea", "#b91c1c", "#0e7490")
-SHAPES = {  # of engines
+SHAPES = {  # by engine
     "torch": "circle",
     "native": "star",
     "native-shortlist": "triangle",
@@ -154,7 +157,7 @@ text { font: 12px system-ui, sans-serif; fill: #1f2328 } .title { font-weight: 6
 
 
 class Scale(NamedTuple):
-    """Where values stand on an axis of pixels."""
+    """Maps values to pixels of an axis."""
 
     low: float
     high: float
@@ -167,7 +170,7 @@ class Scale(NamedTuple):
         return self.start + (here - low) / (high - low) * (self.stop - self.start)
 
     def ticks(self) -> list[float]:
-        """Round numbers within."""
+        """Round numbers on the axis."""
         if self.logarithmic:
             decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
             numbers = [step * 10.0**decade for decade in decades for step in (1, 2, 5)]
@@ -181,19 +184,19 @@ class Scale(NamedTuple):
 
 def picture(figures: Mapping[str, Any]) -> str:
     """Both fronts as SVG, readable on light and dark pages."""
-    found = choices(figures)
-    models = list(dict.fromkeys(one.model for one in found))
+    points = choices(figures)
+    models = list(dict.fromkeys(point.model for point in points))
     sides = (
-        ("sentences a second", lambda one: one.speed, slowness),
-        ("megabytes", lambda one: one.size / 1e6, size),
+        ("sentences per second", lambda point: point.speed, slowness),
+        ("megabytes", lambda point: point.size / 1e6, size),
     )
     parts = []
     for number, (title, value, cost) in enumerate(sides):
         left = LEFT + number * (PANEL + GAP)
-        parts += panel(found, models, left, title, value, front(found, cost))
-    parts += legend(models, [engine for engine in SHAPES if engine in {one.engine for one in found}])
+        parts += panel(points, models, left, title, value, front(points, cost))
+    parts += legend(models, [engine for engine in SHAPES if engine in {point.engine for point in points}])
     about = f"{figures['sentences']:,} sentences, {escape(str(figures['machine']['processor']))}, "
-    about += f"{figures['machine']['cores']} cores; filled: beam {max(one.beam for one in found)}, hollow: greedy"
+    about += f"{figures['machine']['cores']} cores; filled: beam {max(point.beam for point in points)}, hollow: greedy"
     parts.append(f'<text class="small" x="{LEFT}" y="{HEIGHT - 10}">{about}</text>')
     body = "\n".join(parts)
     return (
@@ -204,15 +207,15 @@ def picture(figures: Mapping[str, Any]) -> str:
 
 
 def panel(
-    found: Sequence[Choice],
+    points: Sequence[Choice],
     models: Sequence[str],
     left: int,
     title: str,
     value: Callable[[Choice], float],
     best: Sequence[Choice],
 ) -> list[str]:
-    """One chart: BLEU against something that costs."""
-    xs, ys = [value(one) for one in found], [one.bleu for one in found]
+    """One chart: BLEU against a cost."""
+    xs, ys = [value(point) for point in points], [point.bleu for point in points]
     margin = max(0.3, 0.08 * (max(ys) - min(ys)))
     x = Scale(min(xs) / 1.3, max(xs) * 1.3, left, left + PANEL, True)
     y = Scale(min(ys) - margin, max(ys) + margin, HEIGHT - BOTTOM, TOP, False)
@@ -224,12 +227,12 @@ def panel(
         parts.append(f'<line class="grid" x1="{x.start}" x2="{x.stop}" y1="{y(tick):.1f}" y2="{y(tick):.1f}"/>')
         parts.append(f'<text class="small" x="{x.start - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{tick:g}</text>')
     parts.append(f'<path class="axis" d="M{x.start} {y.stop}V{y.start}H{x.stop}"/>')
-    line = " ".join(f"{x(value(one)):.1f},{y(one.bleu):.1f}" for one in best)
+    line = " ".join(f"{x(value(point)):.1f},{y(point.bleu):.1f}" for point in best)
     parts.append(f'<polyline class="front" points="{line}"/>')
-    for one in found:
-        color = COLORS[models.index(one.model) % len(COLORS)]
-        words = f"{one.label}: BLEU {one.bleu:.2f}, {one.speed:,.0f} sentences/s, {one.size / 1e6:.1f} MB"
-        parts.append(mark(x(value(one)), y(one.bleu), one.engine, color, hollow=one.beam == 1, words=words))
+    for point in points:
+        color = COLORS[models.index(point.model) % len(COLORS)]
+        words = f"{point.label}: BLEU {point.bleu:.2f}, {point.speed:,.0f} sentences/s, {point.size / 1e6:.1f} MB"
+        parts.append(mark(x(value(point)), y(point.bleu), point.engine, color, hollow=point.beam == 1, words=words))
     return parts
 
 
@@ -243,15 +246,15 @@ def mark(x: float, y: float, shape: str, color: str, *, hollow: bool, words: str
         "star": f"M{x:.1f} {y - 7:.1f}l2 5h5l-4 3.5l1.6 5l-4.6 -3l-4.6 3l1.6 -5l-4 -3.5h5z",
     }
     fill = "none" if hollow else color
-    told = f"<title>{escape(words)}</title>" if words else ""
-    return f'<path d="{paths[SHAPES[shape]]}" fill="{fill}" stroke="{color}" stroke-width="2">{told}</path>'
+    tooltip = f"<title>{escape(words)}</title>" if words else ""
+    return f'<path d="{paths[SHAPES[shape]]}" fill="{fill}" stroke="{color}" stroke-width="2">{tooltip}</path>'
 
 
 def legend(models: Sequence[str], shapes: Sequence[str]) -> list[str]:
     """Colours are models, shapes are engines."""
     parts, x, y = list[str](), LEFT + 6, HEIGHT - 40
-    for place, model in enumerate(models):
-        parts.append(f'<rect x="{x - 5}" y="{y - 9}" width="10" height="10" fill="{COLORS[place % len(COLORS)]}"/>')
+    for index, model in enumerate(models):
+        parts.append(f'<rect x="{x - 5}" y="{y - 9}" width="10" height="10" fill="{COLORS[index % len(COLORS)]}"/>')
         parts.append(f'<text x="{x + 10}" y="{y}">{escape(model)}</text>')
         x += 34 + 7 * len(model)
     for shape in shapes:

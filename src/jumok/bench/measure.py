@@ -1,10 +1,10 @@
-"""How an update is timed, which updates count, and what a line of results says besides.
+"""Timing of updates, the choice of those that count, and the context of a line of results.
 
-Our own run and the peers' (bench/peers/) are measured by this one file, which therefore needs the standard library
-alone.  The machine's own limit is `machine.sgemm`.
+Our runs and those of the peers (bench/peers/) are measured by this file, which therefore imports only the standard
+library.  The limit of a machine is `machine.sgemm`.
 
-An update is clean when other processes took less than `TOLERANCE` of a core while it ran.  Another update takes the
-place of each that is not, up to `PATIENCE` times as many as were asked for.
+An update is clean if other processes used less than `TOLERANCE` of a core while it ran.  Each of the others is replaced
+by another update, up to `PATIENCE` times the number requested.
 """
 
 import os
@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-TOLERANCE = 0.08  # of a core
-TICKS = 0.03  # seconds; the clocks of the kernel and of the process advance a hundred times a second each
+TOLERANCE = 0.08  # share of a core that other processes may use
+TICKS = 0.03  # seconds; the clocks of the kernel and of the process advance a hundred times per second each
 PATIENCE = 3
 REFERENCE = 159.0  # GFLOPS: figures are also given for a machine of this rate
-SETTINGS = (  # of the environment, which change the speed of torch
+SETTINGS = (  # environment variables that change the speed of torch
     "OMP_NUM_THREADS",
     "GOMP_SPINCOUNT",
     "MALLOC_MMAP_THRESHOLD_",
@@ -31,7 +31,7 @@ SETTINGS = (  # of the environment, which change the speed of torch
 
 @dataclass(frozen=True)
 class Reading:
-    """What the clocks say, in seconds; `others` is the work of every other process, None where nobody counts it."""
+    """The clocks in seconds; `others` is the work of all other processes, None where the system does not count it."""
 
     wall: float
     user: float
@@ -40,7 +40,7 @@ class Reading:
 
 
 def read_clocks() -> Reading:
-    """The clocks now."""
+    """Read all clocks."""
     own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     user, system = own.ru_utime + children.ru_utime, own.ru_stime + children.ru_stime
     busy = _busy()
@@ -57,14 +57,14 @@ def _busy() -> float | None:
     return (user + nice + system + hard + soft + stolen) / os.sysconf("SC_CLK_TCK")
 
 
-def undisturbed(others: float | None, seconds: float) -> bool:
-    """Whether other processes, which took `others` seconds of work meanwhile, left the machine alone."""
+def is_undisturbed(others: float | None, seconds: float) -> bool:
+    """Whether other processes, which worked `others` seconds meanwhile, left the machine idle enough."""
     return others is None or others < TOLERANCE * seconds + TICKS
 
 
 @dataclass(frozen=True)
 class Work:
-    """What went through in one update: real tokens of both sides, all places of the grid with padding, sentences."""
+    """The work of one update: real tokens of both sides, positions of the grid with padding, sentences."""
 
     source: int
     target: int
@@ -86,11 +86,11 @@ class Update:
 
     @property
     def clean(self) -> bool:
-        return undisturbed(self.others, self.seconds)
+        return is_undisturbed(self.others, self.seconds)
 
 
 class Watch:
-    """Times updates: the first `warmup` do not count, then it asks for more until `updates` of them were clean."""
+    """Times updates: the first `warmup` do not count; `enough` is True when `updates` more were clean."""
 
     def __init__(self, *, warmup: int, updates: int, read: Callable[[], Reading] = read_clocks) -> None:
         self.warmup, self.wanted, self.read = warmup, updates, read
@@ -98,7 +98,7 @@ class Watch:
         self.last = read()
 
     def update(self, work: Work, now: Reading | None = None) -> None:
-        """Say that an update has just ended, or ended when the clocks said `now`."""
+        """Record that an update has just ended, or ended at `now`."""
         now, before = now or self.read(), self.last
         others = None if now.others is None or before.others is None else now.others - before.others
         times = (now.wall - before.wall, now.user - before.user, now.system - before.system)
@@ -106,7 +106,7 @@ class Watch:
         self.last = now
 
     def resume(self) -> None:
-        """What happened since the last update is not part of the next one."""
+        """Start the next update now, so that the time since the last one does not count."""
         self.last = self.read()
 
     @property
@@ -123,39 +123,39 @@ class Watch:
 
     @property
     def contended(self) -> bool:
-        """Fewer than half of the wanted updates were clean: the figures compare only with those of the same minute."""
+        """Whether fewer than half of the wanted updates were clean: figures are comparable only within a minute."""
         return len(self.clean) < self.wanted / 2
 
     @property
-    def counted(self) -> list[Update]:
-        """The updates that figures are made of: the clean ones, or all where clean ones are few."""
+    def sample(self) -> list[Update]:
+        """The updates behind the figures: the clean ones, or all if few are clean."""
         return self.timed if self.contended else self.clean[: self.wanted]
 
     def figures(self) -> dict[str, Any]:
-        """Every figure that comes from time."""
-        counted = self.counted
-        if not counted:
+        """Every figure that depends on time."""
+        sample = self.sample
+        if not sample:
             raise ValueError("no update was timed")
-        seconds = sum(update.seconds for update in counted)
+        seconds = sum(update.seconds for update in sample)
         source, target, grid, sentences = (
-            sum(getattr(update.work, name) for update in counted) for name in ("source", "target", "grid", "sentences")
+            sum(getattr(update.work, name) for update in sample) for name in ("source", "target", "grid", "sentences")
         )
         return {
-            "updates": len(counted),
+            "updates": len(sample),
             "warmup_updates": self.warmup,
             "dirty_updates": len(self.timed) - len(self.clean),
             "contended": self.contended,
             "target_tokens_per_second": target / seconds,
-            "target_tokens_per_second_median": statistics.median(u.work.target / u.seconds for u in counted),
+            "target_tokens_per_second_median": statistics.median(u.work.target / u.seconds for u in sample),
             "source_tokens_per_second": source / seconds,
-            "seconds_per_update": seconds / len(counted),
-            "seconds_per_update_median": statistics.median(update.seconds for update in counted),
-            "target_tokens_per_update": target / len(counted),
-            "source_tokens_per_update": source / len(counted),
-            "sentences_per_update": sentences / len(counted),
+            "seconds_per_update": seconds / len(sample),
+            "seconds_per_update_median": statistics.median(update.seconds for update in sample),
+            "target_tokens_per_update": target / len(sample),
+            "source_tokens_per_update": source / len(sample),
+            "sentences_per_update": sentences / len(sample),
             "padding": 1.0 - (source + target) / grid,
-            "user_seconds": sum(update.user for update in counted),
-            "system_seconds": sum(update.system for update in counted),
+            "user_seconds": sum(update.user for update in sample),
+            "system_seconds": sum(update.system for update in sample),
             "wall_seconds": seconds,
         }
 
@@ -169,29 +169,29 @@ class Watch:
 SQUARES = ((1024, 1024, 1024), (1536, 1536, 1536))
 
 
-def scaled(rate: float, gflops: float) -> float:
-    """What a rate of tokens would be on a machine of `REFERENCE` GFLOPS, if matrix products were all there is."""
+def scale_to_reference(rate: float, gflops: float) -> float:
+    """A token rate scaled to a machine of `REFERENCE` GFLOPS, as if all time were matrix products."""
     return rate * REFERENCE / gflops
 
 
-def beside(
+def describe_context(
     watch: Watch, rates: Mapping[str, float], memory: int, *, threads: int, meanwhile: Sequence[float] = ()
 ) -> dict[str, Any]:
-    """What a line of results says of the machine and of the loss, the same for everybody.
+    """The machine and the loss of a line of results, the same for all systems.
 
-    `rates` are the best of products before and after the run, `meanwhile` the rates of one product between updates:
-    where the host varies, the mean speed of a run compares with these.
+    `rates` are the best rates of products before and after the run, `meanwhile` those of one product between updates:
+    on a host of varying speed, the mean speed of a run is compared with these.
     """
     first, last = watch.losses() or (None, None)
-    best = max(rates.values())
+    best, rate = max(rates.values()), watch.figures()["target_tokens_per_second"]
     limit = statistics.median(meanwhile) if meanwhile else best
     return {
         "sgemm": dict(rates),
         "sgemm_gflops": limit,
         "sgemm_best_gflops": best,
         "reference_gflops": REFERENCE,
-        "target_tokens_per_second_at_reference": scaled(watch.figures()["target_tokens_per_second"], limit),
-        "target_tokens_per_second_at_reference_best": scaled(watch.figures()["target_tokens_per_second"], best),
+        "target_tokens_per_second_at_reference": scale_to_reference(rate, limit),
+        "target_tokens_per_second_at_reference_best": scale_to_reference(rate, best),
         "peak_memory": memory,
         "threads": threads,
         "settings": settings(),
@@ -201,10 +201,10 @@ def beside(
 
 
 def settings() -> dict[str, str]:
-    """What the environment says about threads and the allocator."""
+    """The environment variables for threads and the allocator that are set."""
     return {name: os.environ[name] for name in SETTINGS if name in os.environ}
 
 
-def named(path: str | Path) -> str:
-    """A file without the folders it lies in: results say nothing of a machine's disks."""
+def file_name(path: str | Path) -> str:
+    """The name of a file without its folders, which results should not reveal."""
     return Path(path).name

@@ -1,13 +1,13 @@
-"""How fast `jumok train` learns here: tokens a second, the share of the machine's own limit, memory.
+"""Speed of `jumok train` on this machine: tokens per second, share of the machine's limit, memory.
 
     figures = measure("tiny", source="train.en.gz", target="train.de.gz")
     figures["target_tokens_per_second"], figures["share_of_sgemm"]
 
 The protocol: a joint vocabulary of 8,000 subwords, updates of about 4,096 tokens, `warmup` updates that do not count,
-then `updates` clean ones.  What runs is what `jumok train` runs, with its batches, dropout, smoothing, optimizer and
-event log; it only never validates and never saves.  The limit is the rate of float32 matrix products,
-measured in the same process: the fastest shape is looked for before and after, and timed between the updates, because
-a host that is shared may be a fifth slower a minute later.
+then `updates` clean ones.  The run is that of `jumok train`, with its batches, dropout, smoothing, optimizer and event
+log, but without validations and checkpoints.  The limit is the rate of float32 matrix products in the same process:
+all shapes are measured before and after, and the fastest one between the updates, because a shared host may be a fifth
+slower a minute later.
 """
 
 import tempfile
@@ -28,8 +28,8 @@ from jumok.bench.measure import (
     SQUARES,
     Watch,
     Work,
-    beside,
-    named,
+    describe_context,
+    file_name,
 )
 from jumok.config import presets
 from jumok.config.recipe import Recipe
@@ -58,7 +58,7 @@ FEW, MANY = (2, 8), (10, 60)  # updates of warm-up and updates that count, for l
 
 
 def protocol(recipe: Recipe, *, source: str | None, target: str | None, tokens: int) -> Recipe:
-    """The recipe as the benchmark runs it: its model and training, our vocabulary size, updates and no limits."""
+    """The recipe as the benchmark runs it: its model and training, a fixed vocabulary and update size, no limits."""
     corpus = {"data.corpus": "phrasebook", "data.pairs": 30_000, "data.source": None, "data.target": None}
     if source or target:
         corpus = {"data.corpus": None, "data.source": source, "data.target": target}
@@ -73,7 +73,7 @@ def protocol(recipe: Recipe, *, source: str | None, target: str | None, tokens: 
             "vocabulary.size": SYMBOLS,
             "vocabulary.kind": "bpe",
             "vocabulary.joint": True,
-            "vocabulary.sampling": 0.0,  # peers have none, hide no words, and have no decay
+            "vocabulary.sampling": 0.0,  # peers have no sampling, no word dropout and no weight decay
             "training.tokens_per_update": tokens,
             "training.dropout_epochs": 0,  # all of the dropout from the first update on
             "training.word_dropout": 0.0,
@@ -87,8 +87,8 @@ def protocol(recipe: Recipe, *, source: str | None, target: str | None, tokens: 
     )
 
 
-class Counted(Batches):
-    """Batches that remember what they gave out."""
+class RecordingBatches(Batches):
+    """Batches that record what they return."""
 
     def __init__(self, store: Store, **settings: Any) -> None:
         super().__init__(store, **settings)
@@ -100,14 +100,14 @@ class Counted(Batches):
 
 
 class Meter:
-    """Takes the time of a run, update by update; the fastest matrix product is timed between updates."""
+    """Times a run update by update, and the fastest matrix product between updates."""
 
-    def __init__(self, trainee: Trainee, feed: Counted, watch: Watch, fastest: tuple[int, int, int]) -> None:
+    def __init__(self, trainee: Trainee, feed: RecordingBatches, watch: Watch, fastest: tuple[int, int, int]) -> None:
         self.trainee, self.feed, self.watch, self.fastest = trainee, feed, watch, fastest
         self.meanwhile: list[float] = []
 
-    def hear(self, event: Event) -> None:
-        """At every update, take the time."""
+    def on_event(self, event: Event) -> None:
+        """Record the time of every update."""
         if event["event"] == "step":
             now = self.watch.read()  # counting the work takes time, too
             self.watch.update(self.work(event["tokens"], event["loss"]), now)
@@ -118,7 +118,7 @@ class Meter:
         return self.watch.enough
 
     def work(self, tokens: int, loss: float) -> Work:
-        """What went through in an update of so many target tokens: the next batches that were given out."""
+        """The work of an update of this many target tokens, from the batches that were returned next."""
         source: list[int] = []
         target: list[int] = []
         team = self.trainee.team
@@ -133,7 +133,7 @@ class Meter:
                 target += (share.labels != PAD).sum(dim=1).tolist()
                 grid += share.source.numel() + share.labels.numel() if padded else 0
         if sum(target) != tokens:
-            raise JumokError(f"the update says {tokens:,} tokens, its batches {sum(target):,}")
+            raise JumokError("bench.wrong_tokens", reported=tokens, counted=sum(target))
         model = transformer(self.trainee.recipe.model, COUNT)
         operations = flops.training_flops(model, len(self.trainee.prepared.vocabularies.target), source, target)
         real = sum(source) + sum(target)
@@ -150,7 +150,7 @@ class Updates:
     def __post_init__(self) -> None:
         for name, given, least in (("warmup-updates", self.warmup, 0), ("updates", self.counted, 1)):
             if given is not None and given < least:
-                raise UsageError(f"--{name} is at least {least}; got {given}", where=f"in --{name}")
+                raise UsageError("bench.too_small", option=name, least=least, given=given)
 
 
 def time_updates(
@@ -169,13 +169,13 @@ def time_updates(
     with hold(folder, context), closing(LossLog(folder.losses)) as losses:
         claim(folder, recipe, context.world)
         trainee = assemble(recipe, prepare_run(recipe, folder, texts, context), context)
-        feed: Counted = Counted.like(trainee.feed)
+        feed: RecordingBatches = RecordingBatches.like(trainee.feed)
         usual = FEW if trainee.parameters >= LARGE else MANY
         chosen = [
             n if given is None else given for n, given in zip(usual, (updates.warmup, updates.counted), strict=True)
         ]
         meter = Meter(trainee, feed, Watch(warmup=chosen[0], updates=chosen[1]), fastest)
-        context.report.sinks.append(meter.hear)
+        context.report.sinks.append(meter.on_event)
         losses.begin(0)
         progress = Progress()
         pace = pace_of(trainee, progress, context, checkpoint=0)
@@ -215,20 +215,22 @@ def measure(
 
 
 def describe(meter: Meter, rates: Mapping[str, float], memory: int) -> dict[str, Any]:
-    """Everything a line of results must say; names of files, never of folders."""
+    """A line of results; it has names of files, never of folders."""
     watch, recipe = meter.watch, meter.trainee.recipe
     figures = watch.figures()
-    operations = sum(update.work.flops for update in watch.counted)
+    operations = sum(update.work.flops for update in watch.sample)
     first, last = watch.losses() or (0.0, 0.0)
     data, model = recipe.data, transformer(recipe.model, COUNT)
-    others = beside(watch, rates, memory, threads=torch.get_num_threads(), meanwhile=meter.meanwhile[watch.warmup :])
+    others = describe_context(
+        watch, rates, memory, threads=torch.get_num_threads(), meanwhile=meter.meanwhile[watch.warmup :]
+    )
     return {
         "bench": "train",
         "system": "jumok",
         "version": jumok.__version__,
         "torch": torch.__version__,
         "recipe": recipe.name,
-        "corpus": data.corpus or f"{named(data.source or '')} + {named(data.target or '')}",
+        "corpus": data.corpus or f"{file_name(data.source or '')} + {file_name(data.target or '')}",
         "symbols": len(meter.trainee.prepared.vocabularies.target),
         "parameters": meter.trainee.parameters,
         "sizes": {
@@ -252,7 +254,7 @@ def describe(meter: Meter, rates: Mapping[str, float], memory: int) -> dict[str,
 
 
 def table(figures: Mapping[str, Any]) -> list[str]:
-    """The figures as a person reads them."""
+    """The figures as a table for the terminal."""
     f, sizes = figures, figures["sizes"]
     layers = f"{sizes['encoder_layers']} + {sizes['decoder_layers']} layers"
     cores = f["user_seconds"] / f["wall_seconds"], f["system_seconds"] / f["wall_seconds"]

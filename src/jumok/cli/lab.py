@@ -18,7 +18,7 @@ from jumok.lab.conduct import collect, find, publish, report, write
 from jumok.lab.laboratory import Lab
 from jumok.lab.wording import LANGUAGES, Words
 from jumok.messages import Message
-from jumok.reports.attention import fit
+from jumok.reports.drawing import fit
 
 
 def listing(language: str) -> list[str]:

@@ -11,7 +11,7 @@ Not here the modules that call them (modules.py), the output layer (output.py).
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -43,7 +43,7 @@ def at(*tensors: Tensor | None) -> list[int | None]:
 
 
 def within(ids: Tensor, symbols: int) -> Tensor:
-    """Ids as the kernels want them; one that no row belongs to is an error, as in torch, not a read beyond the end."""
+    """Contiguous ids; an id outside the table is an error, as in torch, not a read beyond its end."""
     if ids.numel():
         least, most = (int(one) for one in ids.aminmax())
         if least < 0 or most >= symbols:
@@ -51,11 +51,11 @@ def within(ids: Tensor, symbols: int) -> Tensor:
     return ids.contiguous()
 
 
-def room(parameter: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
-    """Where a kernel adds the gradient of a parameter, and what autograd is told of it.
+def gradient_buffer(parameter: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    """The buffer to which a kernel adds the gradient of a parameter, and what autograd gets as its gradient.
 
-    A parameter with `into`, a tensor like itself, has its gradients added there at once and autograd hears of none: so
-    they are never made, kept and added up apart.  Without it they go the usual way.
+    A parameter with `into`, a tensor like itself, has its gradients added there, and autograd gets None: so they are
+    never allocated and added up separately.  Without it autograd gets the buffer.
     """
     if parameter is None:
         return None, None
@@ -64,6 +64,20 @@ def room(parameter: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
         return into, None
     fresh = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
     return fresh, fresh
+
+
+class Arrays:
+    """The weights of a model by name, as arrays over the same memory."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.tensors = {name: one.detach() for name, one in model.named_parameters(remove_duplicate=False)}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.tensors
+
+    def take(self, name: str, *shape: int) -> Any:
+        assert self.tensors[name].shape == shape
+        return self.tensors[name].contiguous().numpy()
 
 
 # ---------------------------------------------------------------------------------------------------- dropout
@@ -119,9 +133,9 @@ class Embed(torch.autograd.Function):
     def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
         ids, table = ctx.saved_tensors
         scale, key, rate, lib = ctx.rest
-        gradient, (into, told) = gradient.contiguous(), room(table)
+        gradient, (into, returned) = gradient.contiguous(), gradient_buffer(table)
         lib.jk_embed_backward(*at(into, gradient, ids), ids.numel(), table.shape[1], scale, key, rate)
-        return told, None, None, None, None, None, None
+        return returned, None, None, None, None, None, None
 
 
 def embed(
@@ -134,7 +148,7 @@ def embed(
     stream: Stream | None = None,
 ) -> Tensor:
     """dropout(table[ids] · scale + positions): tokens (B, T), fixed positions (T, D) or None, to (B, T, D)."""
-    if (lib := kernels(table)) and (positions is None or not positions.requires_grad):
+    if lib := kernels(table):
         key = stream.next() if rate and stream else 0
         vectors: Tensor = Embed.apply(table, ids, positions, scale, rate, key, lib)
         return vectors
@@ -144,41 +158,16 @@ def embed(
     return dropout(vectors, rate, stream) if stream else vectors
 
 
-# ------------------------------------------------------------------------------------------------------- norm
-
-
-class Norm(torch.autograd.Function):
-    """Layer norm with one pass forward and one back."""
-
-    @staticmethod
-    def forward(ctx: Context, x: Tensor, weight: Tensor, bias: Tensor, eps: float, lib: ctypes.CDLL) -> Tensor:
-        x, width = x.contiguous(), x.shape[-1]
-        rows = x.numel() // width
-        y, mean, scale = torch.empty_like(x), x.new_empty(rows), x.new_empty(rows)
-        lib.jk_norm(*at(y, mean, scale, x, weight, bias), rows, width, eps)
-        ctx.save_for_backward(x, mean, scale, weight, bias)
-        ctx.lib = lib
-        return y
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        x, mean, scale, weight, bias = ctx.saved_tensors
-        gradient, dx = gradient.contiguous(), torch.empty_like(x)
-        (dweight, weight_told), (dbias, bias_told) = room(weight), room(bias)
-        ctx.lib.jk_norm_backward(*at(dx, dweight, dbias, gradient, x, mean, scale, weight), len(mean), x.shape[-1])
-        return dx, weight_told, bias_told, None, None
-
-
-def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
-    """Mean 0 and variance 1 over the last dimension, then scale and shift."""
-    if x.shape[-1:] == weight.shape and (lib := kernels(x, weight)):
-        y: Tensor = Norm.apply(x, weight, bias, eps, lib)
-        return y
-    return F.layer_norm(x, weight.shape, weight, bias, eps)
-
-
 # ---------------------------------------------------------------------------------------------- linear layers
+
+
+class Around(NamedTuple):
+    """What is done before and after a matrix product, in the order of the kernel's arguments."""
+
+    eps: float  # of the norm before it
+    relu: bool
+    key: int  # of the dropout
+    rate: float
 
 
 class Linear(torch.autograd.Function):
@@ -187,7 +176,7 @@ class Linear(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Context, x: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor | None, gain: Tensor | None,
-        shift: Tensor | None, eps: float, relu: bool, key: int, rate: float, lib: ctypes.CDLL,
+        shift: Tensor | None, around: Around, lib: ctypes.CDLL,
     ) -> Tensor:  # fmt: skip
         x = x.contiguous()
         residual = None if residual is None else residual.contiguous()
@@ -195,11 +184,9 @@ class Linear(torch.autograd.Function):
         rows = x.numel() // width
         y = x.new_empty(*x.shape[:-1], height)
         mean, scale = (None, None) if gain is None else (x.new_empty(rows), x.new_empty(rows))
-        lib.jk_linear(
-            *at(y, x, weight, bias, residual, mean, scale, gain, shift), rows, width, height, eps, relu, key, rate
-        )
-        ctx.save_for_backward(x, y if relu else None, weight, bias, mean, scale, gain, shift)
-        ctx.rest = (key, rate, lib)
+        lib.jk_linear(*at(y, x, weight, bias, residual, mean, scale, gain, shift), rows, width, height, *around)
+        ctx.save_for_backward(x, y if around.relu else None, weight, bias, mean, scale, gain, shift)
+        ctx.rest = (around.key, around.rate, lib)
         return y
 
     @staticmethod
@@ -209,13 +196,13 @@ class Linear(torch.autograd.Function):
         key, rate, lib = ctx.rest
         gradient, (height, width) = gradient.contiguous(), weight.shape
         dx = torch.empty_like(x) if ctx.needs_input_grad[0] else None
-        added, told = zip(*(room(parameter) for parameter in (weight, bias, gain, shift)), strict=True)
+        added, returned = zip(*(gradient_buffer(parameter) for parameter in (weight, bias, gain, shift)), strict=True)
         lib.jk_linear_backward(
             *at(dx, *added, gradient, None, x, active, weight, mean, scale, gain, shift),
             x.numel() // width, width, height, key, rate,
         )  # fmt: skip
         residual = gradient if ctx.needs_input_grad[3] else None
-        return dx, *told[:2], residual, *told[2:], None, None, None, None, None
+        return dx, *returned[:2], residual, *returned[2:], None, None
 
 
 def linear(
@@ -229,16 +216,16 @@ def linear(
     rate: float = 0.0,
     stream: Stream | None = None,
 ) -> Tensor:
-    """x Wᵀ + b with what stands around it: layer norm before, then relu, or dropout and the residual sum, behind."""
+    """x Wᵀ + b with what stands around it: layer norm before; relu, or dropout and the residual sum, after."""
     rate = rate if stream else 0.0
     plain = relu and (residual is not None or rate > 0.0)  # the backward pass reads the sign of relu's output
     if torch.is_grad_enabled() and not plain and takes_linear(x, weight, residual) and (lib := kernels(x, weight)):
         gain, shift, eps = (None, None, 0.0) if norm is None else (norm.weight, norm.bias, norm.eps)
         key = stream.next() if rate and stream else 0
-        y: Tensor = Linear.apply(x, weight, bias, residual, gain, shift, eps, relu, key, rate, lib)
+        y: Tensor = Linear.apply(x, weight, bias, residual, gain, shift, Around(eps, relu, key, rate), lib)
         return y
     if norm is not None:
-        x = layer_norm(x, norm.weight, norm.bias, norm.eps)
+        x = F.layer_norm(x, norm.weight.shape, norm.weight, norm.bias, norm.eps)
     y = F.linear(x, weight, bias)
     if relu:
         y = y.relu()
@@ -298,13 +285,13 @@ class Attention(torch.autograd.Function):
         first = first.contiguous()
         second = None if second is None else second.contiguous()
         (batch, queries), (heads, d_k, d_v) = first.shape[:2], sizes
-        behind = first if second is None else second
-        keys = behind.shape[1]
+        packed = first if second is None else second
+        keys = packed.shape[1]
         sentences = torch.arange(batch + 1)
         ctx.begins = (sentences * queries, sentences * keys)
         task = AttentionTask(
-            batch, heads, d_k, d_v, *at(*ctx.begins, lengths, turns), first.shape[-1], behind.shape[-1],
-            behind.shape[-1], causal, LONGEST, scale,
+            batch, heads, d_k, d_v, *at(*ctx.begins, lengths, turns), first.shape[-1], packed.shape[-1],
+            packed.shape[-1], causal, LONGEST, scale,
         )  # fmt: skip
         out = first.new_empty(batch, queries, heads * d_v)
         saved = first.new_empty(lib.jk_attention_saved_size(ctypes.byref(task)))
@@ -332,9 +319,9 @@ class Attention(torch.autograd.Function):
 def places(first: Tensor, second: Tensor | None, sizes: tuple[int, int, int]) -> list[int]:
     """Where queries, keys and values begin."""
     heads, d_k, _ = sizes
-    behind, offset = (first, heads * d_k) if second is None else (second, 0)
-    keys = behind.data_ptr() + offset * behind.element_size()
-    return [first.data_ptr(), keys, keys + heads * d_k * behind.element_size()]
+    packed, offset = (first, heads * d_k) if second is None else (second, 0)
+    keys = packed.data_ptr() + offset * packed.element_size()
+    return [first.data_ptr(), keys, keys + heads * d_k * packed.element_size()]
 
 
 def takes_attention(sizes: tuple[int, int, int], *tensors: Tensor | None) -> ctypes.CDLL | None:

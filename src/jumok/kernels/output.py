@@ -12,7 +12,7 @@ import threading
 import torch
 from torch import Tensor
 
-from jumok.kernels.ops import at, kernels, room, within
+from jumok.kernels.ops import at, gradient_buffer, kernels, within
 from jumok.nn import loss
 
 
@@ -87,7 +87,7 @@ class FusedCrossEntropy(torch.autograd.Function):
     ) -> Tensor:
         x, labels = x.contiguous(), within(labels, len(weight))
         dx, loss = torch.empty_like(x), x.new_zeros((), dtype=torch.float64)
-        (dw, told), (db, bias_told) = room(weight), room(bias)
+        (dw, returned), (db, bias_returned) = gradient_buffer(weight), gradient_buffer(bias)
         assert dw is not None
         if weight.is_contiguous() and (lib := kernels(x, weight)):
             buffers = getattr(weight, "buffers", None) or OutputBuffers()
@@ -104,19 +104,19 @@ class FusedCrossEntropy(torch.autograd.Function):
                 dw.addmm_(gradient.t(), part)
                 if db is not None:
                     db += gradient.sum(dim=0)
-        ctx.save_for_backward(dx, told, bias_told)  # type: ignore[arg-type]  # None is allowed
+        ctx.save_for_backward(dx, returned, bias_returned)  # type: ignore[arg-type]  # None is allowed
         return loss.to(x.dtype)
 
     @staticmethod
     def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        found = ctx.saved_tensors  # type: ignore[attr-defined]
+        gradients = ctx.saved_tensors  # type: ignore[attr-defined]
         if gradient.item() != 1.0:
-            if found[1] is None:
+            if gradients[1] is None:
                 raise RuntimeError(
                     "a matrix whose gradients are added at once takes a loss as it is, not a multiple of it"
                 )
-            found = tuple(None if one is None else one.mul_(gradient) for one in found)
-        return *found, None, None, None
+            gradients = tuple(None if one is None else one.mul_(gradient) for one in gradients)
+        return *gradients, None, None, None
 
 
 def smoothed_cross_entropy(

@@ -68,7 +68,7 @@ class Whole:
         return out
 
     def describe(self, source: Tensor, target: Tensor) -> Job:
-        """What the kernels are told, and what must live as long as they may read it."""
+        """The task for the kernels, with what must live as long as they may read it."""
         model, config = self.model, self.model.config
         task = PassTask(
             layers=(config.encoder_layers, config.decoder_layers), d_model=config.d_model, heads=config.heads,
@@ -131,9 +131,9 @@ class Pass(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         gradient, job = gradient.contiguous(), ctx.job
-        added, told = zip(*(ops.room(parameter) for parameter in ctx.saved_tensors), strict=True)
+        added, returned = zip(*(ops.gradient_buffer(parameter) for parameter in ctx.saved_tensors), strict=True)
         job.task.gradients = job.array(POINTER, ops.at(*added))
         ctx.lib.jk_pass_backward(*ops.at(gradient, ctx.memory), ctypes.byref(job.task))
         ctx.whole.memory.give(ctx.memory)
         del ctx.memory, ctx.job
-        return None, None, None, None, *told
+        return None, None, None, None, *returned

@@ -1,13 +1,13 @@
-"""The lab: every claim of the paper and of the notes is a command.
+"""The lab: every claim of the paper and of the notes can be tested with one command.
 
-    jumok lab                      what there is
-    jumok lab mask                 try one: numbers, a verdict, a picture, a page
-    jumok lab all --out report     all of them and an index
+    jumok lab                      list all claims
+    jumok lab mask                 test one: numbers, a verdict, pictures, a page
+    jumok lab all --out report     test all of them and write an index
 
 Level 10.  Read first: claim.py.
 
-A claim is one file in claims/: `CLAIM` says what is claimed and has the functions that measure, judge and draw it
-(claim.py).  This table is all that knows their names; a claim's file is loaded when it is asked for.
+A claim is one file in claims/: `CLAIM` holds its texts and the functions that measure, check and draw it (claim.py).
+This table alone knows their names; the file of a claim is imported when it is needed.
 """
 
 from importlib import import_module
@@ -44,6 +44,6 @@ PAPER: tuple[str, ...] = ("table-3", "table-4", "figures")  # the paper's own ta
 def get(name: str) -> "Claim":
     """A claim by its name."""
     if name not in NAMES + PAPER:
-        raise UnknownName("claim", name, [*NAMES, *PAPER], hint="try: jumok lab, which lists them all")
+        raise UnknownName("lab.unknown_claim", name, [*NAMES, *PAPER])
     claim: Claim = import_module(f"jumok.lab.claims.{name.replace('-', '_')}").CLAIM
     return claim

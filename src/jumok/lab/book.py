@@ -1,4 +1,4 @@
-"""Findings as one Markdown file with its pictures beside it: what a repository shows, or a teacher prints."""
+"""Findings as one Markdown file with a folder of pictures, for a repository or for printing."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,10 +11,10 @@ WORDS = Words.read("pages")
 
 
 def write(findings: Sequence[Finding], path: Path, language: str = "en") -> Path:
-    """The file, and the folder of pictures that it shows: docs/lab.md has docs/lab/en/."""
+    """Write the file and the folder of pictures that it shows: docs/lab.md has docs/lab/en/."""
     pictures = path.parent / path.stem.partition(".")[0] / language
     pictures.mkdir(parents=True, exist_ok=True)
-    parts = [beginning(findings, language)]
+    parts = [overview(findings, language)]
     for finding in findings:
         for picture in finding.claim.draw(finding.numbers, language):
             write_file(pictures / f"{picture.name}.svg", picture.svg.encode())
@@ -23,44 +23,43 @@ def write(findings: Sequence[Finding], path: Path, language: str = "en") -> Path
     return path
 
 
-def beginning(findings: Sequence[Finding], language: str) -> str:
-    """Title, verdicts at a glance, and how it was made."""
-    count, holds = len(findings), sum(one.holds for one in findings)
+def overview(findings: Sequence[Finding], language: str) -> str:
+    """The title, a table of all verdicts, and the machines they were measured on."""
+    count, holds = len(findings), sum(finding.holds for finding in findings)
     lines = [f"# {WORDS('title').of(language)}", "", WORDS("told", count=count, holds=holds).of(language), ""]
     lines += [f"| | {WORDS('claim').of(language)} | {WORDS('verdict').of(language)} | s |", "|---|---|---|---:|"]
-    for one in findings:
-        words, name = one.claim.words, one.claim.name
-        verdict = VERDICTS[one.holds].of(language)
-        lines.append(
-            f"| [{name}](#{anchor(one, language)}) | {words('claim').of(language)} | {verdict} | {one.seconds:.0f} |"
-        )
-    made = {(one.machine, one.date, one.scale) for one in findings}
+    for finding in findings:
+        words, name = finding.claim.words, finding.claim.name
+        verdict = VERDICTS[finding.holds].of(language)
+        link = f"[{name}](#{anchor(finding, language)})"
+        lines.append(f"| {link} | {words('claim').of(language)} | {verdict} | {finding.seconds:.0f} |")
+    machines = {(finding.machine, finding.date, finding.scale) for finding in findings}
     lines += ["", WORDS("times").of(language)]
-    lines += ["", *(f"- {machine} · {date} · `--scale {scale}`" for machine, date, scale in sorted(made))]
+    lines += ["", *(f"- {machine} · {date} · `--scale {scale}`" for machine, date, scale in sorted(machines))]
     return "\n".join(lines)
 
 
 def anchor(finding: Finding, language: str) -> str:
-    """Where a chapter is, as GitHub names it."""
+    """The anchor that GitHub gives to the heading of a chapter."""
     title = f"{finding.claim.name} {finding.claim.words('title').of(language)}".lower()
     return "".join(c for c in title if c.isalnum() or c in " -_").replace(" ", "-")
 
 
 def chapter(finding: Finding, language: str, folder: str) -> str:
-    """All about one claim."""
+    """The chapter of one claim."""
     claim = finding.claim
 
-    def said(key: str) -> str:
+    def text(key: str) -> str:
         return claim.words(key).of(language)
 
-    title = said("title")
-    lines = [f"## {claim.name}: {title}", "", f"**{said('claim')}** {VERDICTS[finding.holds].of(language)}.", ""]
-    lines += [f"*{' · '.join(claim.words.source(language))}* · `{finding.command}`", "", said("setup"), ""]
+    title = text("title")
+    lines = [f"## {claim.name}: {title}", "", f"**{text('claim')}** {VERDICTS[finding.holds].of(language)}.", ""]
+    lines += [f"*{' · '.join(claim.words.source(language))}* · `{finding.command}`", "", text("setup"), ""]
     for picture in claim.draw(finding.numbers, language):
         lines += [f"![{title}]({folder}/{picture.name}.svg)", "", f"*{picture.caption.of(language)}*", ""]
-    lines += [f"- {'✓' if check.holds else '✗'} {check.told.of(language)}" for check in finding.checks]
+    lines += [f"- {'✓' if check.holds else '✗'} {check.text.of(language)}" for check in finding.checks]
     titles, *rows = claim.tabulate(finding.numbers).cells(language)
     lines += ["", f"| {' | '.join(titles)} |", "|---" + "|---:" * (len(titles) - 1) + "|"]
     lines += [f"| {' | '.join(row)} |" for row in rows]
-    lines += ["", said("meaning"), "", f"**{WORDS('next').of(language)}**: {said('next')}"]
+    lines += ["", text("meaning"), "", f"**{WORDS('next').of(language)}**: {text('next')}"]
     return "\n".join(lines)

@@ -1,12 +1,12 @@
-"""A claim of the paper or of the notes as a value: what is said, how it is tried, what must hold for it to stand.
+"""A claim of the paper or of the notes as a value: its text, how it is measured, and which checks must hold.
 
-    CLAIM = Claim(name="mask", words=WORDS, measure=measure, judge=judge, draw=draw, tabulate=tabulate)
+    CLAIM = Claim(name="mask", words=WORDS, measure=measure, check=check, draw=draw, tabulate=tabulate)
 
-`measure` does the work and gives plain numbers (JSON), `judge` reads them alone and says what holds, `draw` makes
-pictures of them.  So a finding that was kept on disk is judged, drawn and told anew without any work, and a test can
-hand `judge` the numbers of a world in which the claim is false.
+`measure` does the work and returns plain numbers (JSON); `check` decides from these numbers alone which checks hold,
+and `draw` makes pictures of them.  A finding on disk can therefore be checked, drawn and reported again without being
+measured again, and a test can pass `check` the numbers of a world in which the claim is false.
 
-Not here how a claim gets its models (laboratory.py), its words (wording.py), pages (pages.py), claims (claims/).
+Not here how a claim gets its models (laboratory.py) and its texts (wording.py), pages (pages.py), claims (claims/).
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from jumok.lab.wording import Text, Words
-from jumok.reports.attention import display_width
+from jumok.reports.drawing import display_width
 
 Numbers = Mapping[str, Any]
 
 
 class Check(NamedTuple):
-    """One thing that must hold for the claim to stand, told with its numbers, and whether it does."""
+    """A condition of the claim, described with its numbers, and whether it holds."""
 
-    told: Text
+    text: Text
     holds: bool
 
 
@@ -35,7 +35,7 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[str | Text]]
 
     def cells(self, language: str) -> list[list[str]]:
-        """All of it in one language, titles first."""
+        """All cells in one language, titles first."""
         return [
             [cell.of(language) if isinstance(cell, Text) else str(cell) for cell in row]
             for row in (self.titles, *self.rows)
@@ -43,9 +43,9 @@ class Table(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """A figure and what one sees in it."""
+    """A figure and its caption."""
 
-    name: str  # of its file, without ending
+    name: str  # its file name without extension
     svg: str
     caption: Text
 
@@ -55,20 +55,20 @@ Draw = Callable[[Numbers, str], Sequence[Picture]]
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What is claimed, where, and how one finds out."""
+    """The text of a claim and the functions that test it."""
 
     name: str
-    words: Words  # title, claim (one sentence), setup, meaning (why), next (what to try), and the claim's own
-    measure: Callable[..., dict[str, Any]]  # (lab, **settings) -> numbers; settings are knobs with defaults
-    judge: Callable[[Numbers], Sequence[Check]]
+    words: Words  # title, claim (one sentence), setup, meaning (why), next (what to try), and more
+    measure: Callable[..., dict[str, Any]]  # (lab, **settings) -> numbers; all settings have defaults
+    check: Callable[[Numbers], Sequence[Check]]
     draw: Draw  # (numbers, language) -> pictures
     tabulate: Callable[[Numbers], Table]
-    version: int = 1  # another one makes findings on disk old
+    version: int = 1  # findings on disk of another version are measured again
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What came out of a claim, here."""
+    """The result of testing a claim on this machine."""
 
     claim: Claim
     numbers: Numbers
@@ -80,18 +80,18 @@ class Finding:
     checks: Sequence[Check] = field(default=())
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "checks", tuple(self.claim.judge(self.numbers)))
+        object.__setattr__(self, "checks", tuple(self.claim.check(self.numbers)))
 
     @property
     def holds(self) -> bool:
-        """The verdict: everything that must hold does."""
+        """The verdict: whether all checks hold."""
         return bool(self.checks) and all(check.holds for check in self.checks)
 
     def to_json(self) -> dict[str, Any]:
-        """All that is kept on disk; the verdict beside it is for programs that read it."""
+        """The finding as it is saved; verdict and checks are for other programs, and not read back."""
         return {
             "claim": self.claim.name, "version": self.claim.version, "scale": self.scale, "holds": self.holds,
-            "checks": [{"told": check.told.en, "holds": check.holds} for check in self.checks],
+            "checks": [{"told": check.text.en, "holds": check.holds} for check in self.checks],
             "seconds": round(self.seconds, 1), "machine": self.machine, "date": self.date, "command": self.command,
             "numbers": self.numbers,
         }  # fmt: skip
@@ -101,19 +101,19 @@ VERDICTS = {True: Text("holds here", "성립합니다"), False: Text("does not h
 
 
 def lines(finding: Finding, language: str = "en") -> list[str]:
-    """A finding for the terminal: verdict, what was checked, numbers."""
+    """A finding for the terminal: verdict, checks, numbers."""
     claim = finding.claim
     mark = {True: "✓", False: "✗"}
-    told = [f"{claim.words('title').of(language)}: {VERDICTS[finding.holds].of(language)}", ""]
-    told += [f"  {mark[check.holds]} {check.told.of(language)}" for check in finding.checks]
+    text = [f"{claim.words('title').of(language)}: {VERDICTS[finding.holds].of(language)}", ""]
+    text += [f"  {mark[check.holds]} {check.text.of(language)}" for check in finding.checks]
     cells = claim.tabulate(finding.numbers).cells(language)
     widths = [max(display_width(row[column]) for row in cells) for column in range(len(cells[0]))]
 
-    def aligned(row: Sequence[str]) -> str:
+    def align(row: Sequence[str]) -> str:
         padded = [
             " " * (width - display_width(cell)) + cell if column else cell + " " * (width - display_width(cell))
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         return "  " + "  ".join(padded).rstrip()
 
-    return [*told, "", *map(aligned, cells)]
+    return [*text, "", *map(align, cells)]

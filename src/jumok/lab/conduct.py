@@ -1,10 +1,10 @@
-"""Claims are tried, and what came out is kept: numbers as JSON, pictures as SVG, a page for each, an index.
+"""Test claims and save the findings: numbers as JSON, pictures as SVG, a page for each claim, an index.
 
     finding = find("mask", Lab("runs/lab"))
     write(finding, Path("report"), language="ko")
 
-A finding is kept in the lab's folder under its claim and scale, so a report that was stopped goes on with the claim
-that was under way, and another language costs nothing.
+A finding is saved in the lab's folder under its claim and scale, so a report that was stopped continues with the claim
+that was interrupted, and another language needs no measurement.
 """
 
 from __future__ import annotations
@@ -31,75 +31,69 @@ from jumok.storage.bundle import write_file
 def find(
     name: str, lab: Lab, *, again: bool = False, command: str = "", settings: Mapping[str, Any] | None = None
 ) -> Finding:
-    """The finding of a claim: kept from before, or made now; `settings` turn its knobs (arguments of `measure`)."""
-    claim, settings = table.get(name), knobs(table.get(name), settings or {})
-    words = json.dumps(settings, sort_keys=True)
-    other = f"-{hashlib.sha256(words.encode()).hexdigest()[:8]}" if settings else ""
-    kept = lab.folder / "findings" / f"{name}-{lab.scale.name}-{lab.seed}{other}.json"
-    old = None if again else read(kept)
-    if old is not None and stands(old, lab):
-        lab.say(f"{name}: found in {kept}")
+    """The finding of a claim, from disk or measured now; `settings` are keyword arguments of its `measure`."""
+    claim, settings = table.get(name), check_settings(table.get(name), settings or {})
+    given = json.dumps(settings, sort_keys=True)
+    suffix = f"-{hashlib.sha256(given.encode()).hexdigest()[:8]}" if settings else ""
+    path = lab.folder / "findings" / f"{name}-{lab.scale.name}-{lab.seed}{suffix}.json"
+    old = None if again else read(path)
+    if old is not None and is_current(old, lab):
+        lab.say(f"{name}: found in {path}")
         return old
     began = time.monotonic()
     try:
         numbers = claim.measure(lab, **settings)
     except Stopped:
-        raise Resumable(
-            f"stopped in {name}; what was trained is kept",
-            where=f"in {lab.folder}",
-            hint="run the same command again to continue",
-        ) from None
-    numbers = json.loads(json.dumps(numbers))  # what is judged is what is kept
+        raise Resumable("lab.stopped", claim=name, folder=lab.folder) from None
+    numbers = json.loads(json.dumps(numbers))  # check exactly what is saved
     finding = Finding(
         claim, numbers, lab.scale.name, time.monotonic() - began, machine=str(machine.describe()),
         date=f"{datetime.now(UTC):%Y-%m-%d}", command=command or f"jumok lab {name}",
     )  # fmt: skip
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    write_file(kept, json.dumps(finding.to_json(), ensure_ascii=False).encode())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_file(path, json.dumps(finding.to_json(), ensure_ascii=False).encode())
     return finding
 
 
-def stands(old: Finding, lab: Lab) -> bool:
-    """Whether a finding need not be made again: it is `complete`, and had real text (`data`) if there is some now."""
+def is_current(old: Finding, lab: Lab) -> bool:
+    """Whether a finding can be reused: it is `complete`, and used real text (`data`) if there is some now."""
     real = lab.data is not None
     return bool(old.numbers.get("complete", True)) and old.numbers.get("data", real) == real
 
 
-def knobs(claim: Claim, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings, if the claim has such knobs."""
+def check_settings(claim: Claim, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings, if the claim has all of them."""
     known = list(inspect.signature(claim.measure).parameters)[1:]
     for name in settings:
         if name not in known:
-            raise UnknownName(f"knob of {claim.name}", name, known, where="in --set", hint="try: without --set")
+            raise UnknownName("lab.unknown_setting", name, known, claim=claim.name)
     return dict(settings)
 
 
 def read(path: Path) -> Finding | None:
-    """A finding from disk, judged anew; None where there is none of this version."""
+    """A finding from disk, checked again; None if there is none of this version."""
     try:
         values = json.loads(path.read_bytes())
         claim = table.get(values["claim"])
         if values["version"] != claim.version:
             return None
-        told = {name: values[name] for name in ("numbers", "scale", "seconds", "machine", "date", "command")}
-        return Finding(claim, **told)
+        fields = {name: values[name] for name in ("numbers", "scale", "seconds", "machine", "date", "command")}
+        return Finding(claim, **fields)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def collect(folder: Path) -> list[Finding]:
-    """The findings that a report left in a folder, in the order of the lab's table."""
-    kept = [read(folder / f"{name}.json") for name in (*table.NAMES, *table.PAPER)]
-    found = [finding for finding in kept if finding is not None]
-    if not found:
-        raise UsageError(
-            "there is no finding of this version", where=f"in {folder}", hint="try: jumok lab all --out FOLDER"
-        )
-    return found
+    """The findings that a report wrote into a folder, in the order of the lab's table."""
+    read_back = [read(folder / f"{name}.json") for name in (*table.NAMES, *table.PAPER)]
+    findings = [finding for finding in read_back if finding is not None]
+    if not findings:
+        raise UsageError("lab.no_findings", folder=folder)
+    return findings
 
 
 def write(finding: Finding, out: Path, *, language: str = "en", index: bool = False) -> list[Path]:
-    """The page, the pictures and the numbers of a finding, as files in a folder."""
+    """Write the page, the pictures and the numbers of a finding into a folder."""
     out.mkdir(parents=True, exist_ok=True)
     name = finding.claim.name
     files = {f"{name}.html": pages.page(finding, language, index="index.html" if index else None)}
@@ -121,10 +115,10 @@ def report(
     options: str = "",
     follow: Callable[[int, str, Finding | None], None] = lambda number, name, finding: None,
 ) -> list[Finding]:
-    """Try all, write all, and an index of all; `follow` hears when each begins (None) and what came out.
+    """Test all claims, write pages and an index; `follow` is called before each (with None) and with each finding.
 
-    `options` are those of the command line, as each page names the command that made it.  A claim whose text is not
-    here is left out, and it is said.
+    `options` are those of the command line, because each page names the command that produced it.  A claim whose
+    corpus is missing is left out and reported.
     """
     findings: list[Finding] = []
     for number, name in enumerate(names):
@@ -141,14 +135,14 @@ def report(
 
 
 def write_index(findings: Sequence[Finding], out: Path, language: str) -> Path:
-    """The page from which one comes to those of all findings."""
+    """Write the index page, which links to all findings."""
     path = out / "index.html"
     write_file(path, pages.contents(findings, language).encode())
     return path
 
 
 def publish(findings: Sequence[Finding], out: Path, language: str) -> Path:
-    """The pages of findings that are there already, and their index."""
+    """Write the pages of existing findings, and their index."""
     for finding in findings:
         write(finding, out, language=language, index=True)
     return write_index(findings, out, language)

@@ -1,11 +1,11 @@
-"""Where claims are tried: a folder, a scale, and small models that are trained once and found again.
+"""The laboratory of claims: a folder, a scale, and small models that are trained once and reused.
 
     lab = Lab("runs/lab", scale="quick")
     run = lab.train("with positions", {"model.positions": "sinusoidal", "training.steps": lab.steps(400)})
     run.model.translate("He hits me."), run.losses, run.scores
 
-A training is an ordinary run in a folder of its own (runs/experiment.py), so one that was stopped goes on, and two
-claims that ask for the same model share it.  Updates are counted, not timed: the same seed gives the same finding.
+Each training is an ordinary run in a separate folder (runs/experiment.py), so one that was stopped continues, and two
+claims that need the same model share it.  Budgets are updates, not minutes: the same seed gives the same finding.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ Surgery = Callable[[Any], None]  # changes a new model in place, before its firs
 
 
 class Scale(NamedTuple):
-    """How much is tried: updates and sentences are so many times those of `quick`."""
+    """How long claims train: updates and sentences are multiplied by `factor`, which is 1 for `quick`."""
 
     name: str
     factor: float
 
 
-SCALES = {one.name: one for one in (Scale("quick", 1.0), Scale("minutes", 4.0), Scale("hours", 30.0))}
+SCALES = {scale.name: scale for scale in (Scale("quick", 1.0), Scale("minutes", 4.0), Scale("hours", 30.0))}
 
 SMALL: dict[str, Any] = {  # English to Korean; some 15 seconds on two cores
     "name": "lab",
@@ -72,13 +72,13 @@ TASK: dict[str, Any] = {  # ten letters, copied, reversed or sorted
 
 @dataclass(frozen=True)
 class Trained:
-    """A run that is over."""
+    """A finished run."""
 
     folder: Path
 
     @cached_property
     def model(self) -> Translator:
-        """Its finished model, with the torch engine, which can do everything."""
+        """Its finished model, with the torch engine, which supports every model."""
         return Translator.load(self.folder, engine="torch")
 
     @cached_property
@@ -102,17 +102,17 @@ class Trained:
 
     @property
     def scores(self) -> dict[str, float]:
-        """Of the finished model on the validation set: loss, perplexity, bleu (greedy)."""
+        """Scores of the finished model on the validation set: loss, perplexity, bleu (greedy)."""
         last = next(event for event in reversed(self.events) if event["event"] == "finished")
         return {name: last[name] for name in ("loss", "perplexity", "bleu", "accuracy") if name in last}
 
 
 class Absent(UsageError):
-    """A real text that a claim needs is not here."""
+    """A corpus that a claim needs and that is not part of jumok is missing."""
 
 
 class Lab:
-    """What a claim may use."""
+    """Everything a claim may use: recipes, trained models, sentences, corpora."""
 
     def __init__(
         self,
@@ -126,24 +126,25 @@ class Lab:
         say: Callable[[str], None] = lambda text: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`factor` is a scale of one's own; `common` are changes to every run; `data` is the folder of real corpora."""
+        """`factor` replaces the scale's; `common` are changes to every run; `data` is the folder of real corpora."""
         if scale not in SCALES:
-            raise UnknownName("scale", scale, list(SCALES), where="in --scale")
+            raise UnknownName("lab.unknown_scale", scale, SCALES)
         self.folder, self.seed, self.data, self.say, self.stop = Path(folder), seed, data, say, Stop(stop)
         self.common = dict(common or {})
         self.scale = SCALES[scale] if factor is None else Scale(f"{factor:g}", factor)
 
     def steps(self, quick: int) -> int:
-        """So many updates at the quick scale are how many at this one?"""
+        """The number of updates at this scale, given that at the quick one."""
         return max(1, round(quick * self.scale.factor))
 
     def recipe(self, changes: Mapping[str, Any] | None = None) -> Recipe:
-        """The lab's small English-Korean run, with changes by dotted keys; another `model.kind` takes what fits it."""
+        """The lab's small English-Korean recipe with changes; another `model.kind` ignores model keys that it lacks."""
         changes = changes or {}
         known = find_section(changes.get("model.kind", "transformer")).model_fields
         usual = {**UNCLEANED, **SMALL, "seed": self.seed, **changes, **self.common}
         every = max(1, round(usual["training.steps"] / usual["training.validations"]))
-        usual.setdefault("training.validate_every", every)  # curves have their points even if that takes long
+        # So that curves have their points, however long a validation takes.
+        usual.setdefault("training.validate_every", every)
         fits = {
             key: value
             for key, value in usual.items()
@@ -152,21 +153,21 @@ class Lab:
         return presets.demo().change(fits)
 
     def task(self, name: str, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Changes that make it a run on copy, reverse or sort."""
+        """Changes that turn the recipe into one for copy, reverse or sort."""
         return {"data.corpus": name, **TASK, **(changes or {})}
 
     def train(
         self, name: str, changes: Mapping[str, Any] | None = None, *, surgery: Surgery | None = None, **more: Any
     ) -> Trained:
-        """The run of the lab's recipe with these changes: found in the folder, or trained now.
+        """The run of the lab's recipe with these changes, from the folder or trained now.
 
-        With `surgery` the new model is changed in place, which no recipe can tell: give such runs a name of their own.
+        `surgery` changes the new model in place; the recipe does not show it, so such runs need distinct names.
         """
         recipe = self.recipe(changes)
-        told = json.dumps([recipe.model_dump(mode="json"), name if surgery else ""], sort_keys=True)
-        out = self.folder / "runs" / f"{_plain(name)}-{hashlib.sha256(told.encode()).hexdigest()[:10]}"
-        alike = sorted((self.folder / "runs").glob(f"*-{out.name[-10:]}"))
-        out = alike[0] if alike else out  # trained by another claim under another name
+        identity = json.dumps([recipe.model_dump(mode="json"), name if surgery else ""], sort_keys=True)
+        out = self.folder / "runs" / f"{_plain(name)}-{hashlib.sha256(identity.encode()).hexdigest()[:10]}"
+        same = sorted((self.folder / "runs").glob(f"*-{out.name[-10:]}"))
+        out = same[0] if same else out  # trained by another claim under another name
         self.stop.check()
         self.say(f"training: {name}")
         folder = RunFolder(out)
@@ -174,7 +175,7 @@ class Lab:
         return Trained(out)
 
     def base(self) -> Trained:
-        """The one larger model of the lab, which claims that look inside a trained model share."""
+        """The larger model of the lab, shared by claims that inspect a trained model."""
         return self.train("base", BASE | {"training.steps": self.steps(BASE["training.steps"])})
 
     def phrases(self, count: int, split: str = "test") -> list[Phrase]:
@@ -182,23 +183,21 @@ class Lab:
         return phrasebook.phrases(split, max(10, round(count * min(4.0, self.scale.factor))), seed=self.seed)
 
     def pairs(self, count: int, split: str = "test") -> list[Pair]:
-        """The same as pairs."""
-        return [Pair(one.english, one.korean, row) for row, one in enumerate(self.phrases(count, split), 1)]
+        """The sentences of `phrases` as pairs."""
+        return [Pair(phrase.english, phrase.korean, row) for row, phrase in enumerate(self.phrases(count, split), 1)]
 
     def bleu(self, model: Translator, count: int = 300) -> float:
         """BLEU of greedy search on unseen phrases."""
         return evaluate(model, self.pairs(count), beam=1).bleu
 
     def corpus(self, *parts: str) -> Path:
-        """A folder of real text that is not part of the project."""
-        home = self.data
-        if home is None or not home.joinpath(*parts).exists():
-            raise Absent(
-                f"this needs {'/'.join(parts)}, which is not part of jumok",
-                where=f"in {home}" if home else "in --data",
-                hint="try: --data FOLDER, the folder that holds it",
-            )
-        return home.joinpath(*parts)
+        """A file or folder of real text below `data`, which is not part of jumok."""
+        if self.data is None:
+            raise Absent("lab.no_data_folder", corpus="/".join(parts))
+        corpus = self.data.joinpath(*parts)
+        if not corpus.exists():
+            raise Absent("lab.missing_corpus", corpus="/".join(parts), folder=self.data)
+        return corpus
 
 
 BASE: dict[str, Any] = {
@@ -216,10 +215,10 @@ BASE: dict[str, Any] = {
 }
 
 
-def right(model: Translator, pairs: Sequence[Pair]) -> float:
-    """The share of sentences that come out exactly right, greedily."""
-    said = model.translate([pair.source for pair in pairs], beam=1, details=False)
-    return sum(one.text == pair.target for one, pair in zip(said, pairs, strict=True)) / max(1, len(pairs))
+def exact_share(model: Translator, pairs: Sequence[Pair]) -> float:
+    """The share of sentences whose greedy translation equals the reference."""
+    answers = model.translate([pair.source for pair in pairs], beam=1, details=False)
+    return sum(answer.text == pair.target for answer, pair in zip(answers, pairs, strict=True)) / max(1, len(pairs))
 
 
 def _plain(name: str) -> str:

@@ -1,6 +1,6 @@
-"""Attention of a trained model over sentences whose words' translations are known: piece by piece and word by word.
+"""Attention of a trained model over sentences with gold alignments, by pieces and by words.
 
-Shapes   L layers · H heads · R rows (who looks) · C columns (what is looked at), pieces or words
+Shapes   L layers · H heads · R rows (queries) · C columns (keys), pieces or words
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Aligned(Protocol):
 
 
 def drafts(name: str) -> Iterator[Draft]:
-    """Sentences of the phrasebook with their grammar, without end, that no model has read; `name` seeds them."""
+    """An endless stream of test sentences of the phrasebook, with their grammar; `name` is the seed."""
     random = Random(name)
     while True:
         draft = phrasebook.draft_sentence(random)
@@ -48,12 +48,12 @@ def constituents(draft: Draft) -> list[int]:
 
 
 def is_mark(piece: str) -> bool:
-    """Whether a piece is a comma, a stop or the like."""
+    """Whether a piece is punctuation."""
     return bool(piece.strip(SPACE)) and not any(map(str.isalnum, piece)) and piece not in ("<s>", "</s>")
 
 
 def views(model: Attends, phrases: Sequence[Aligned]) -> list[AttentionView]:
-    """All maps of every sentence, with its right translation; on one thread, for a sentence is too small for more."""
+    """All attention maps of every sentence with its reference; on one thread, which is fastest for single sentences."""
     import torch
 
     threads = torch.get_num_threads()
@@ -64,8 +64,8 @@ def views(model: Attends, phrases: Sequence[Aligned]) -> list[AttentionView]:
         torch.set_num_threads(threads)
 
 
-def blank(model: Translator, seed: int) -> Translator:
-    """The same model before its first update, in its place: what heads do by accident."""
+def untrain(model: Translator, seed: int) -> Translator:
+    """Replace the weights of a model by new ones, to see what heads do by chance; returns the same translator."""
     import torch
 
     from jumok.engines.torch_engine import TorchEngine
@@ -79,9 +79,9 @@ def blank(model: Translator, seed: int) -> Translator:
 
 
 def by_words(weights: np.ndarray, rows: Sequence[int], columns: Sequence[int]) -> np.ndarray:
-    """Maps (…, R, C) over pieces as maps over words: the mean of those that look, the sum of what is looked at.
+    """Maps (…, R, C) over pieces as maps over words: the mean over queries, the sum over keys.
 
-    `rows` and `columns` say to which word each piece belongs, -1 for none, which are left out.
+    `rows` and `columns` give the word of each piece; pieces with -1 belong to none and are left out.
     """
     maps: np.ndarray = _member(rows, mean=True) @ weights @ _member(columns, mean=False).T
     return maps
@@ -97,9 +97,9 @@ def _member(words: Sequence[int], *, mean: bool) -> np.ndarray:
 
 
 def encoder_by_words(view: AttentionView) -> np.ndarray:
-    """How the words of the source look at each other (L, H, words, words); the end and all marks are left out.
+    """Encoder attention between the words of the source (L, H, words, words), without END and punctuation.
 
-    A comma is no part of the name before it: a head that looks at commas knows that somebody is called, not who.
+    A comma is not counted with the name before it: attending to commas tells that a person is addressed, not who.
     """
     words = [-1 if is_mark(piece) else word for piece, word in zip(view.source, words_of(view.source), strict=True)]
     return by_words(view.encoder, words, words)
@@ -107,18 +107,18 @@ def encoder_by_words(view: AttentionView) -> np.ndarray:
 
 def gold(phrase: Aligned, rows: int, columns: int) -> np.ndarray:
     """(words of the translation, words of the source): 1 where the two belong together."""
-    found = np.zeros((rows, columns))
+    links = np.zeros((rows, columns))
     for source, target in phrase.alignment:
         if target < rows and source < columns:
-            found[target, source] = 1.0
-    return found
+            links[target, source] = 1.0
+    return links
 
 
-def places(shape: Sequence[int]) -> list[tuple[int, int]]:
+def all_heads(shape: Sequence[int]) -> list[tuple[int, int]]:
     """Layer and head of every map, first layer first."""
     return [(layer, head) for layer in range(shape[0]) for head in range(shape[1])]
 
 
-def rounded(values: Any, digits: int = 4) -> Any:
+def to_lists(values: Any, digits: int = 4) -> Any:
     """An array as plain lists of short numbers."""
     return np.round(np.asarray(values, dtype=np.float64), digits).tolist()

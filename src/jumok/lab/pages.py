@@ -1,4 +1,4 @@
-"""Findings as pages: one for each claim and an index, offline, light and dark, readable from the back of the room."""
+"""Findings as HTML pages: one for each claim and an index; offline, light and dark, large enough for a projector."""
 
 from collections.abc import Sequence
 
@@ -33,7 +33,7 @@ def word(name: str, language: str, **values: object) -> str:
 
 
 def page(finding: Finding, language: str = "en", *, index: str | None = "index.html") -> str:
-    """Everything about one claim."""
+    """The page of one claim."""
     claim = finding.claim
     body = [f"<nav><a href='{index}'>← {word('index', language)}</a></nav>" if index else ""]
     body += [
@@ -49,25 +49,25 @@ def page(finding: Finding, language: str = "en", *, index: str | None = "index.h
     body += [heading("numbers", language), table(finding, language)]
     body += [heading("meaning", language), paragraphs(claim.words("meaning").of(language))]
     body += [heading("next", language), paragraphs(claim.words("next").of(language))]
-    made = word(
+    provenance = word(
         "made", language, seconds=finding.seconds, scale=finding.scale, date=finding.date, machine=finding.machine
     )
-    body += [heading("command", language), f"<pre>{safe(finding.command)}</pre><p class='soft'>{made}</p>"]
+    body += [heading("command", language), f"<pre>{safe(finding.command)}</pre><p class='soft'>{provenance}</p>"]
     return document(claim.words("title").of(language), "".join(body), language=language, style=STYLE)
 
 
 def contents(findings: Sequence[Finding], language: str = "en") -> str:
     """The index: a card for each finding."""
-    count, holds = len(findings), sum(one.holds for one in findings)
+    count, holds = len(findings), sum(finding.holds for finding in findings)
     body = [f"<h1>{word('title', language)}</h1>", f"<p>{word('told', language, count=count, holds=holds)}</p>"]
-    body.append(f"<ul class='cards'>{''.join(card(one, language) for one in findings)}</ul>")
+    body.append(f"<ul class='cards'>{''.join(card(finding, language) for finding in findings)}</ul>")
     return document(WORDS("title").of(language), "".join(body), language=language, style=STYLE)
 
 
 def card(finding: Finding, language: str) -> str:
     claim = finding.claim
-    told = safe(claim.words("claim").of(language))
-    words = f"<h3>{safe(claim.words('title').of(language))}</h3>{badge(finding, language)}<p>{told}</p>"
+    sentence = safe(claim.words("claim").of(language))
+    words = f"<h3>{safe(claim.words('title').of(language))}</h3>{badge(finding, language)}<p>{sentence}</p>"
     return f"<li><a href='{claim.name}.html'>{words}</a></li>"
 
 
@@ -81,7 +81,9 @@ def source(finding: Finding, language: str) -> str:
 
 
 def checks(finding: Finding, language: str) -> str:
-    lines = [f"<li class='{'yes' if one.holds else 'no'}'>{safe(one.told.of(language))}</li>" for one in finding.checks]
+    lines = [
+        f"<li class='{'yes' if check.holds else 'no'}'>{safe(check.text.of(language))}</li>" for check in finding.checks
+    ]
     return f"<ul class='checks'>{''.join(lines)}</ul>"
 
 
@@ -97,10 +99,10 @@ def heading(name: str, language: str) -> str:
 
 
 def paragraphs(text: str) -> str:
-    """Text with blank lines between its paragraphs."""
+    """HTML of a text whose paragraphs are separated by blank lines."""
     return "".join(f"<p>{safe(part.strip())}</p>" for part in text.split("\n\n"))
 
 
 def inline(svg: str) -> str:
-    """A picture inside a page."""
+    """An SVG file as an element of a page."""
     return svg[svg.index("<svg") :]

@@ -1,6 +1,6 @@
 """All that training and search may know about an architecture.
 
-A model knows sizes, not vocabularies or losses; search knows `start` and `step`, not the model behind them.
+A model knows sizes, not vocabularies or losses; search knows `start` and `step`, not the model.
 
 Shapes   B batch · S source · T target · N rows (hypotheses) · D width · V target vocabulary · L layers · H heads
 """
@@ -12,7 +12,7 @@ from typing import Protocol, Self, runtime_checkable
 
 from torch import Tensor
 
-PAD, UNKNOWN, START, END = 0, 1, 2, 3  # the same in every vocabulary, for ever
+PAD, UNKNOWN, START, END = 0, 1, 2, 3  # the same in every vocabulary, forever
 SEPARATOR, CLASS, MASK = 4, 5, 6  # between two texts, before one, in the place of a word
 SPECIALS = 8  # ids that are no words
 
@@ -53,11 +53,11 @@ class Seq2Seq(Protocol):
         ...
 
     def start(self, source: Tensor) -> State:
-        """Encode (B, S) once; the state has one row a sentence."""
+        """Encode (B, S) once; the state has one row per sentence."""
         ...
 
     def step(self, token: Tensor, state: State) -> tuple[Tensor, State]:
-        """Read one token a row (N,); give the logits of the next (N, V) and the state after it."""
+        """Read one token per row (N,); return the logits of the next (N, V) and the state after it."""
         ...
 
     def attention(self, source: Tensor, target: Tensor) -> Attention:

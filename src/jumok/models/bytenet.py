@@ -10,8 +10,8 @@ other, no attention and no recurrence; twice the sentence is twice the work.
 
 What the decoder may know of the source at position t are the columns up to t (section 3.1), so it is the encoder that
 must bring words to where they are needed.  It therefore has room for the translation: a source of n tokens is unfolded
-to a·n + b columns (section 3.2), those behind its end reading PAD.  Behind the columns there are zeros, and what comes
-out goes on until END.  Where a sentence has ended, convolutions see zeros too: padding changes nothing.
+to a·n + b columns (section 3.2); those after its end read PAD.  After the columns there are zeros, and the decoder
+continues until END.  Where a sentence has ended, convolutions see zeros too: padding changes nothing.
 
 Ours are dropout before each residual sum, the norm before the output matrix, which may be the embeddings, and how the
 decoder stands on the encoder: columns are normed, multiplied, and added to the embeddings of the target.
@@ -36,6 +36,7 @@ from torch.nn import functional as F
 from jumok.config.sections import Layers, ModelConfig, Share, Size
 from jumok.models.base import PAD, Attention, State
 from jumok.nn.dropout import Dropout
+from jumok.nn.embedding import draw_table
 from jumok.nn.layers import LayerNorm, Linear
 
 Length = TypeVar("Length", int, Tensor)
@@ -125,7 +126,7 @@ def places(shift: int, length: int) -> tuple[slice, slice, slice]:
     return slice(0, length + shift), slice(length + shift, length), slice(-shift, length)
 
 
-class Convolution(Linear):
+class DilatedConvolution(Linear):
     """The same matrix at every position over what stands there and, `shifts` away, around it (sections 3.4, 3.5).
 
     One product over shifted copies: torch's conv1d takes longer over short sentences, and Muon knows matrices.  Copies
@@ -157,14 +158,14 @@ def back(kernel: int, dilation: int) -> list[int]:
     return [step * dilation for step in range(kernel)]
 
 
-class Block(nn.Module):
+class DilatedBlock(nn.Module):
     """A residual block (section 3.6, figure 3, left)."""
 
     def __init__(self, config: ByteNetConfig, shifts: Sequence[int]) -> None:
         super().__init__()
         width, inner = config.d_model, config.d_model // 2
         self.narrow_norm, self.narrow = LayerNorm(width), Linear(width, inner)
-        self.mix_norm, self.mix = LayerNorm(inner), Convolution(inner, shifts)
+        self.mix_norm, self.mix = LayerNorm(inner), DilatedConvolution(inner, shifts)
         self.widen_norm, self.widen = LayerNorm(inner), Linear(inner, width)
         self.dropout = Dropout(config.dropout)
 
@@ -196,7 +197,7 @@ class Block(nn.Module):
 
 
 @dataclass(frozen=True)
-class DecoderState:
+class ByteNetState:
     """What convolutions saw at the last moments.  Nothing moves when rows do: each moment keeps the rows it had, and
     `rows` says which of them a row continues."""
 
@@ -206,10 +207,10 @@ class DecoderState:
     moments: list[list[Tensor]]  # R × blocks × (rows then, E), the last ones
     rows: Tensor  # (R, N)
 
-    def select(self, rows: Tensor) -> DecoderState:
+    def select(self, rows: Tensor) -> ByteNetState:
         """Row n continues row rows[n]."""
         moved = self.rows.index_select(1, rows)
-        return DecoderState(self.columns, self.sentence[rows], self.length, self.moments, moved)
+        return ByteNetState(self.columns, self.sentence[rows], self.length, self.moments, moved)
 
 
 class ByteNet(nn.Module):
@@ -218,12 +219,13 @@ class ByteNet(nn.Module):
     def __init__(self, config: ByteNetConfig, source_symbols: int, target_symbols: int) -> None:
         super().__init__()
         self.config, width = config, config.d_model
-        self.source = self.table(source_symbols)
-        self.target = self.source if config.tied == "all" else self.table(target_symbols)
+        self.source = draw_table(source_symbols, width, spread=width**-0.5)
+        shared = config.tied == "all"
+        self.target = self.source if shared else draw_table(target_symbols, width, spread=width**-0.5)
         self.dropout = Dropout(config.dropout)
         encoder, decoder = config.encoder_sets * config.dilations, config.decoder_sets * config.dilations
-        self.encoder = nn.ModuleList(Block(config, around(config.kernel, dilation)) for dilation in encoder)
-        self.decoder = nn.ModuleList(Block(config, back(config.kernel, dilation)) for dilation in decoder)
+        self.encoder = nn.ModuleList(DilatedBlock(config, around(config.kernel, dilation)) for dilation in encoder)
+        self.decoder = nn.ModuleList(DilatedBlock(config, back(config.kernel, dilation)) for dilation in decoder)
         self.column_norm, self.column = LayerNorm(width), Linear(width, width)
         self.decoder_norm = LayerNorm(width)
         self.remembered = (config.kernel - 1) * config.largest_dilation
@@ -232,17 +234,12 @@ class ByteNet(nn.Module):
             self.matrix = nn.Parameter(torch.empty(target_symbols, width))
             nn.init.xavier_uniform_(self.matrix)
 
-    def table(self, symbols: int) -> nn.Parameter:
-        """A fresh embedding."""
-        width = self.config.d_model
-        return nn.Parameter(nn.init.normal_(torch.empty(symbols, width), std=width**-0.5))
-
     def embed(self, table: Tensor, tokens: Tensor) -> Tensor:
         """Vectors of unit variance, dropped out."""
         return self.dropout(F.embedding(tokens, table) * self.config.d_model**0.5)
 
     def encode(self, source: Tensor) -> Tensor:
-        """What the decoder reads at each position: the columns (B, U, D) of the unfolded source, zeros behind them."""
+        """What the decoder reads at each position: the columns (B, U, D) of the unfolded source, then zeros."""
         lengths = self.config.unfolded((source != PAD).sum(dim=1, keepdim=True))  # (B, 1)
         longest = self.config.unfolded(source.shape[1])
         real = torch.arange(longest, device=source.device) < lengths  # (B, U)
@@ -272,16 +269,16 @@ class ByteNet(nn.Module):
     def project(self, hidden: Tensor) -> Tensor:
         return F.linear(hidden, self.matrix)
 
-    def start(self, source: Tensor) -> DecoderState:
+    def start(self, source: Tensor) -> ByteNetState:
         columns, sentence = self.encode(source), torch.arange(len(source), device=source.device)
-        return DecoderState(columns, sentence, 0, [], sentence.new_empty(0, len(source)))
+        return ByteNetState(columns, sentence, 0, [], sentence.new_empty(0, len(source)))
 
-    def step(self, token: Tensor, state: State) -> tuple[Tensor, DecoderState]:
-        assert isinstance(state, DecoderState)
+    def step(self, token: Tensor, state: State) -> tuple[Tensor, ByteNetState]:
+        assert isinstance(state, ByteNetState)
         x = self.embed(self.target, token)  # (N, D)
         if state.length < state.columns.shape[1]:
             x = x + state.columns[:, state.length].index_select(0, state.sentence)  # (N, D)
-        blocks: list[Block] = list(self.decoder)  # type: ignore[arg-type]
+        blocks: list[DilatedBlock] = list(self.decoder)  # type: ignore[arg-type]
         seen = []
         for number, block in enumerate(blocks):
             near = [shift for shift in block.mix.shifts[1:] if shift <= state.length]
@@ -292,7 +289,7 @@ class ByteNet(nn.Module):
         own = torch.arange(len(token), device=token.device)[None]  # (1, N)
         rows = torch.cat([state.rows, own])[-self.remembered :]
         moments = [*state.moments, seen][-self.remembered :]
-        return self.project(x), DecoderState(state.columns, state.sentence, state.length + 1, moments, rows)
+        return self.project(x), ByteNetState(state.columns, state.sentence, state.length + 1, moments, rows)
 
     def attention(self, source: Tensor, target: Tensor) -> Attention:
         """It has none: maps without layers."""

@@ -6,7 +6,7 @@
                                 └─ g, part of every query
 
 A window is K neighbours side by side; one matrix makes of it twice the width, and one half gates the other (section
-3.2).  Every layer of the decoder has an attention of its own (3.3).  Every matrix is a direction and a length for each
+3.2).  Every layer of the decoder has its own attention (3.3).  Every matrix is a direction and a length for each
 row (weight normalisation, section 4.2), drawn so that a layer neither swells nor shrinks what goes through (3.5).
 
 Scale    every sum of two terms is multiplied by √½, those of query (W h + b + g) and value (z + e) too, as in the
@@ -33,11 +33,14 @@ from torch.nn import functional as F
 from jumok.config.sections import Layers, ModelConfig, Share, Size
 from jumok.models.base import PAD, Attention, State
 from jumok.nn.attention import Mask, attend
-from jumok.nn.cache import regroup
+from jumok.nn.cache import Memory, regroup
 from jumok.nn.dropout import Dropout
+from jumok.nn.embedding import Embedding, draw_table
 from jumok.nn.layers import Linear
+from jumok.nn.positions import Add
 from jumok.nn.variants import Dot, Learned
 
+SPREAD = 0.1  # standard deviation of embeddings when they are drawn (section 3.5)
 ROOT_HALF = 0.5**0.5  # the sum of two terms of one variance has twice that variance
 Three = tuple[Tensor, Tensor, Tensor]  # normed matrices of a layer of the decoder: convolution, query, context
 
@@ -75,7 +78,7 @@ class ConvS2SConfig(ModelConfig):
 
     def parameters(self, source: int, target: int) -> int:
         def normed(inputs: int, outputs: int) -> int:
-            return (inputs + 2) * outputs  # with a length and a bias a row
+            return (inputs + 2) * outputs  # with a length and a bias per row
 
         width, inner = self.d_model, self.convolved
         between = normed(width, inner) + normed(inner, width)
@@ -93,7 +96,7 @@ class Normed(Linear):
     """x Wᵀ + b with W in two parameters: where each row points (`weight`), and how long it is.
 
     Drawn from N(0, variance / inputs): section 3.5 has 4 before a gate and 1 elsewhere, times the share of the inputs
-    that dropout keeps.  `matrix` is made once a pass, or once for all steps of a search, and handed to `forward`.
+    that dropout keeps.  `matrix` is computed once per pass, or once for all steps of a search, and given to `forward`.
     """
 
     def __init__(self, width: int, *blocks: int, variance: float) -> None:
@@ -126,7 +129,7 @@ class TiedOutput(nn.Module):
 
 
 class NormedOutput(TiedOutput):
-    """An output matrix of its own, normed as all others; no `Linear`, because rows that are words are for Adam."""
+    """A separate output matrix, normed as all others; not a `Linear`, so that Adam and not Muon moves its rows."""
 
     def __init__(self, symbols: int, width: int, *, variance: float) -> None:
         super().__init__(nn.Parameter(torch.empty(symbols, width)))
@@ -159,22 +162,22 @@ class Windows(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         kernel, before = ctx.rest
         gradient = gradient.unflatten(-1, (kernel, -1))  # (B, T, K, C)
-        found = gradient[:, :, before].clone()  # (B, T, C)
+        total = gradient[:, :, before].clone()  # (B, T, C)
         for place in range(kernel):
             here, there = overlap(gradient.shape[1], place - before)
             if place != before:
-                found[:, there] += gradient[:, here, place]
-        return found, None, None
+                total[:, there] += gradient[:, here, place]
+        return total, None, None
 
 
 def overlap(length: int, ahead: int) -> tuple[slice, slice]:
-    """The positions of a sentence that have one so far ahead of them (behind, if negative), and those others."""
+    """The positions of a sentence that have another one `ahead` of them (before, if negative), and these others."""
     begin = min(length, max(0, -ahead))
     end = max(begin, min(length, length - ahead))
     return slice(begin, end), slice(begin + ahead, end + ahead)
 
 
-class Convolution(nn.Module):
+class GatedConvolution(nn.Module):
     """Dropout, a window of K neighbours, a matrix, a gate: value ⊙ sigmoid(gate) (section 3.2)."""
 
     def __init__(self, config: ConvS2SConfig) -> None:
@@ -194,69 +197,48 @@ class Convolution(nn.Module):
         return F.glu(self.gated(window.flatten(1), matrix), dim=-1), window[:, 1:]
 
 
-class Embedding(nn.Module):
-    """Word vectors plus learned position vectors, dropped out (section 3.1)."""
-
-    def __init__(self, symbols: int, config: ConvS2SConfig, weight: nn.Parameter | None = None) -> None:
-        super().__init__()
-        self.weight = weight if weight is not None else nn.Parameter(torch.empty(symbols, config.d_model))
-        self.positions = Learned(config.d_model, config.longest)
-        self.dropout = Dropout(config.dropout)
-        nn.init.normal_(self.positions.weight, std=0.1)
-        if weight is None:
-            nn.init.normal_(self.weight, std=0.1)
-
-    def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
-        """Tokens (B, T) at positions start, start + 1, … as vectors (B, T, D)."""
-        words = F.embedding(tokens, self.weight)
-        embedded: Tensor = self.dropout(words + self.positions(start, tokens.shape[1]))
-        return embedded
+def embedding(config: ConvS2SConfig, symbols: int, weight: nn.Parameter | None = None) -> Embedding:
+    """Word vectors plus learned position vectors (section 3.1); with a table of its own unless one is given."""
+    positions = Learned(config.d_model, config.longest)
+    nn.init.normal_(positions.weight, std=SPREAD)
+    if weight is None:
+        weight = draw_table(symbols, config.d_model, spread=SPREAD)
+    return Embedding(weight, positions, Add(config.d_model, config.d_model), Dropout(config.dropout), scale=1.0)
 
 
-class Memory(NamedTuple):
-    """What the decoder looks at: keys and values of the source, and the mask that hides its padding."""
-
-    keys: Tensor  # (B, S, D)
-    values: Tensor  # (B, S, D)
-    mask: Mask
-
-    def select(self, rows: Tensor) -> Memory:
-        return Memory(self.keys.index_select(0, rows), self.values.index_select(0, rows), self.mask.select(rows))
-
-
-class Encoder(nn.Module):
+class ConvolutionalEncoder(nn.Module):
     """Words, a stack of gated convolutions with residual sums, and the keys and values that come of it."""
 
     def __init__(self, config: ConvS2SConfig, symbols: int) -> None:
         super().__init__()
         width, inner = config.d_model, config.convolved
-        self.embedding = Embedding(symbols, config)
+        self.embedding = embedding(config, symbols)
         self.first = Normed(width, inner, variance=1.0 - config.dropout)
-        self.layers = nn.ModuleList(Convolution(config) for _ in range(config.encoder_layers))
+        self.layers = nn.ModuleList(GatedConvolution(config) for _ in range(config.encoder_layers))
         self.last = Normed(inner, width, variance=1.0)
 
     def forward(self, source: Tensor) -> Memory:
         """Padding is zero before every convolution, as is what lies beyond the ends, and counts in no m."""
         real = source != PAD  # (B, S)
         words = self.embedding(source)  # (B, S, D)
-        kept = real[:, :, None].to(words.dtype)  # (B, S, 1)
-        x = self.first(words, self.first.matrix()) * kept  # (B, S, C)
+        keep = real[:, :, None].to(words.dtype)  # (B, S, 1)
+        x = self.first(words, self.first.matrix()) * keep  # (B, S, C)
         for layer in self.layers:
-            assert isinstance(layer, Convolution)
+            assert isinstance(layer, GatedConvolution)
             y = layer(x, layer.gated.matrix(), before=layer.kernel // 2)  # (B, S, C)
-            x = (x + y) * (kept * ROOT_HALF)  # (B, S, C)
+            x = (x + y) * (keep * ROOT_HALF)  # (B, S, C)
         keys = self.last(x, self.last.matrix())  # (B, S, D)
-        grown = kept.sum(dim=1, keepdim=True).sqrt() * ROOT_HALF  # m sqrt(1/m) and the scale of the sum
+        grown = keep.sum(dim=1, keepdim=True).sqrt() * ROOT_HALF  # m sqrt(1/m) and the scale of the sum
         values = (keys + words) * grown  # (B, S, D)
         return Memory(keys, values, Mask.padding(real))
 
 
-class DecoderLayer(nn.Module):
+class ConvolutionalLayer(nn.Module):
     """A gated convolution over the words so far, then an attention over the memory, each with its sum (section 3.3)."""
 
     def __init__(self, config: ConvS2SConfig) -> None:
         super().__init__()
-        self.convolution = Convolution(config)
+        self.convolution = GatedConvolution(config)
         self.query = Normed(config.convolved, config.d_model, variance=1.0)
         self.context = Normed(config.d_model, config.convolved, variance=1.0)
 
@@ -294,15 +276,15 @@ class Matrices(NamedTuple):
     last: Tensor
 
 
-class Decoder(nn.Module):
+class ConvolutionalDecoder(nn.Module):
     """Words, a stack of gated convolutions with attention, and hidden states that the output matrix can take."""
 
     def __init__(self, config: ConvS2SConfig, symbols: int, weight: nn.Parameter | None) -> None:
         super().__init__()
         width, inner = config.d_model, config.convolved
-        self.embedding = Embedding(symbols, config, weight)
+        self.embedding = embedding(config, symbols, weight)
         self.first = Normed(width, inner, variance=1.0 - config.dropout)
-        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        self.layers = nn.ModuleList(ConvolutionalLayer(config) for _ in range(config.decoder_layers))
         self.last = Normed(inner, width, variance=1.0)
         self.dropout = Dropout(config.dropout)
 
@@ -326,8 +308,8 @@ class Decoder(nn.Module):
 
 
 @dataclass
-class DecoderState:
-    """The last K - 1 inputs of every convolution, a row each; the memory once a sentence; the matrices once."""
+class ConvolutionalState:
+    """The last K - 1 inputs of every convolution per row; the memory per sentence; the matrices once."""
 
     windows: list[Tensor]  # L × (N, K-1, C)
     memory: Memory
@@ -336,7 +318,7 @@ class DecoderState:
     sentence: Tensor  # (N,) the memory that each row looks at, ascending, as often each
     position: int
 
-    def select(self, rows: Tensor) -> DecoderState:
+    def select(self, rows: Tensor) -> ConvolutionalState:
         """Row n continues row rows[n].  The memory moves only when a sentence leaves or loses some of its rows."""
         taken, sentence = regroup(self.sentence, rows, len(self.memory.keys))
         memory = self.memory if taken is None else self.memory.select(taken)
@@ -350,9 +332,9 @@ class ConvS2S(nn.Module):
     def __init__(self, config: ConvS2SConfig, source_symbols: int, target_symbols: int) -> None:
         super().__init__()
         self.config = config
-        self.encoder = Encoder(config, source_symbols)
+        self.encoder = ConvolutionalEncoder(config, source_symbols)
         shared = self.encoder.embedding.weight if config.tied == "all" else None
-        self.decoder = Decoder(config, target_symbols, shared)
+        self.decoder = ConvolutionalDecoder(config, target_symbols, shared)
         self.last = TiedOutput(self.decoder.embedding.weight)
         if config.tied == "none":
             self.last = NormedOutput(target_symbols, config.d_model, variance=1.0 - config.dropout)
@@ -371,14 +353,17 @@ class ConvS2S(nn.Module):
     def project(self, hidden: Tensor) -> Tensor:
         return F.linear(hidden, *self.output())
 
-    def start(self, source: Tensor) -> DecoderState:
+    def start(self, source: Tensor) -> ConvolutionalState:
         memory, sentence = self.encoder(source), torch.arange(len(source), device=source.device)
         nothing = memory.keys.new_zeros(len(source), self.config.kernel - 1, self.config.convolved)
-        windows, matrices = [nothing] * len(self.decoder.layers), self.decoder.matrices()  # nobody writes into windows
-        return DecoderState(windows, memory, matrices, self.last.matrix(), sentence, 0)
+        windows, matrices = (
+            [nothing] * len(self.decoder.layers),
+            self.decoder.matrices(),
+        )  # windows are never written to
+        return ConvolutionalState(windows, memory, matrices, self.last.matrix(), sentence, 0)
 
-    def step(self, token: Tensor, state: State) -> tuple[Tensor, DecoderState]:
-        assert isinstance(state, DecoderState)
+    def step(self, token: Tensor, state: State) -> tuple[Tensor, ConvolutionalState]:
+        assert isinstance(state, ConvolutionalState)
         decoder, matrices, windows = self.decoder, state.matrices, []
         words = decoder.embedding(token[:, None], state.position)[:, 0]  # (N, D)
         x = decoder.first(words, matrices.first)  # (N, C)

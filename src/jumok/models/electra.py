@@ -6,10 +6,10 @@
 Section 2 and figure 2.  The generator is a narrow BERT (section 3.2, "smaller generators": width, d_ff and heads
 times `generator`, as many layers) and reads the same tables of words, positions and segments, through a projection.
 What it draws is data: no gradient goes back through it.  A drawn word that is the right one counts as original.  The
-encoder of the detector is what is kept: it has the names and shapes of BERT's.
+encoder of the detector is what is used later: it has the names and shapes of BERT's.
 
 Shapes   B batch · P places · D width · G width of the generator · M hidden words · V vocabulary
-Not here the encoder, hiding and joining (bert.py), fine-tuning (labels.py).
+Not here the encoder, hiding and joining (encoder.py), fine-tuning (labels.py).
 """
 
 from __future__ import annotations
@@ -23,19 +23,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jumok.models.base import MASK, PAD
-from jumok.models.bert import BERTConfig, Encoder, EncoderConfig, WordHead, choose, join, ordinary, run, stack
-from jumok.nn.dropout import Chance
+from jumok.models.bert import BERTConfig
+from jumok.models.encoder import MaskedConfig, MaskedModel, WordHead, ordinary, run, stack
 from jumok.nn.layers import Linear
 
 
-class ELECTRAConfig(EncoderConfig):
+class ELECTRAConfig(MaskedConfig):
     """Section 3.1, at a size for a text of some megabytes."""
 
     usual: ClassVar[Mapping[str, Any]] = {**BERTConfig.usual, "training.peak": 2e-3}
 
     kind: Literal["electra"] = "electra"
-    tied: Literal["all"] = "all"  # one text, one vocabulary, and generator, detector and output read the same table
-    masked: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.15  # of the words
     generator: Annotated[float, Field(gt=0.0, le=1.0)] = 0.25  # its width, d_ff and heads, as a share of the encoder's
     detection: Annotated[float, Field(gt=0.0, le=10_000.0)] = 50.0  # λ: what the loss of the detector counts
 
@@ -88,63 +86,56 @@ def draw(logits: Tensor, generator: torch.Generator) -> Tensor:
     return torch.searchsorted(sums, spot, right=True).squeeze(1)
 
 
-class Question(NamedTuple):
+class ReplacedText(NamedTuple):
     """Words that the generator had to guess, and the batch with its guesses in their places."""
 
-    hidden: Tensor  # (M, G) what the generator thinks
-    words: Tensor  # (M,) what it should
-    said: Tensor  # (B, P) with the words that it drew
+    hidden: Tensor  # (M, G) the generator's states in the places of the hidden words
+    words: Tensor  # (M,) the hidden words
+    said: Tensor  # (B, P) with the words that the generator drew
     segments: Tensor  # (B, P)
-    replaced: Tensor  # (B, P) True where they are others than before
+    replaced: Tensor  # (B, P) True where the drawn word is not the hidden one
 
 
-class ELECTRA(nn.Module):
+class ELECTRA(MaskedModel):
     """Implements `models.base.Learner`."""
 
+    config: ELECTRAConfig
+
     def __init__(self, config: ELECTRAConfig, source_symbols: int, target_symbols: int) -> None:
-        super().__init__()
-        self.config = config
-        symbols = max(source_symbols, target_symbols)
-        self.encoder = Encoder(config, symbols)
-        self.generator = Generator(config, symbols)
+        super().__init__(config, source_symbols, target_symbols)
+        self.generator = Generator(config, self.symbols)
         self.detector = Detector(config.d_model)
-        self.chance = Chance()
-
-    def encode(self, ids: Tensor, segments: Tensor) -> Tensor:
-        """A state for every token (B, P, D) of sequences as `bert.join` makes them."""
-        states: Tensor = self.encoder(ids, segments)
-        return states
-
-    def forward(self, ids: Tensor, segments: Tensor) -> Tensor:
-        """`encode`, under the name that torch's wrappers call."""
-        return self.encode(ids, segments)
 
     def detect(self, ids: Tensor, segments: Tensor) -> Tensor:
         """How surely (B, P) each token was replaced: above 0 it is likelier than not."""
         judged: Tensor = self.detector(self.encode(ids, segments))
         return judged
 
-    def guess(self, ids: Tensor, segments: Tensor, places: Tensor) -> Tensor:
-        """What the generator thinks (M, G) of the words at places (M,) of the flattened grid."""
+    def generate(self, ids: Tensor, segments: Tensor, places: Tensor) -> Tensor:
+        """The generator's states (M, G) of the words at places (M,) of the flattened grid."""
         x = self.generator(self.encoder.embedding(ids, segments), ids != PAD)  # (B, P, G)
         return x.flatten(0, 1).index_select(0, places)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Logits (M, V) of what the generator thinks (M, G)."""
+        """Logits (M, V) of the generator's states (M, G)."""
         return self.generator.head.logits(hidden, self.encoder.embedding.weight)
 
-    def ask(self, source: Tensor, text: Tensor) -> Question:
-        """Hide words and let the generator say others; all is drawn by the stream of keys, or, in use, always alike."""
+    def guess(self, ids: Tensor, segments: Tensor, places: Tensor) -> Tensor:
+        return self.logits(self.generate(ids, segments, places))
+
+    def ask(self, source: Tensor, text: Tensor) -> ReplacedText:
+        """Hide words and replace them by what the generator draws.
+
+        All is drawn from the stream of keys in training, and always the same otherwise.
+        """
         generator = self.chance.generator()
-        ids, segments = join(source, text)
-        places = choose(ids, self.config.masked, generator).flatten().nonzero().squeeze(1)  # (M,)
-        words = ids.flatten()[places]  # (M,)
-        shown = ids.flatten().index_fill(0, places, MASK).view_as(ids)  # (B, P)
-        hidden = self.guess(shown, segments, places)  # (M, G)
+        hidden = self.hide(source, text, generator)
+        shown = hidden.show(torch.full_like(hidden.words, MASK))  # (B, P)
+        states = self.generate(shown, hidden.segments, hidden.places)  # (M, G)
         with torch.no_grad():
-            drawn = draw(self.logits(hidden), generator)  # (M,)
-        said = ids.flatten().index_copy(0, places, drawn).view_as(ids)  # (B, P)
-        return Question(hidden, words, said, segments, said != ids)
+            drawn = draw(self.logits(states), generator)  # (M,)
+        said = hidden.show(drawn)  # (B, P)
+        return ReplacedText(states, hidden.words, said, hidden.segments, said != hidden.ids)
 
     def loss(self, source: Tensor, target: Tensor, labels: Tensor, *, smoothing: float) -> tuple[Tensor, int]:
         """The sum over the chosen words of the generator's losses, with the detector's, and how many they are.
@@ -172,8 +163,3 @@ class ELECTRA(nn.Module):
         suspects, others = judged[asked.replaced], judged[ordinary(asked.said) & ~asked.replaced].sort().values
         below, upto = (torch.searchsorted(others, suspects, right=right).sum() for right in (False, True))
         return int(below + upto) // 2, len(suspects) * len(others)
-
-    def fill(self, text: Tensor) -> Tensor:
-        """The generator's logits (M, V) for every MASK, row by row, in texts (B, T) as `labels` has them."""
-        ids, segments = join(text[:, :0], text)
-        return self.logits(self.guess(ids, segments, (ids == MASK).flatten().nonzero().squeeze(1)))

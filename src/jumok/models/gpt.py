@@ -148,11 +148,11 @@ class Line(NamedTuple):
     def of(cls, source: Tensor, target: Tensor) -> Line:
         """Source, SEPARATOR in the place of its END, target, padding."""
         lengths = (source != PAD).sum(dim=1, keepdim=True)  # (B, 1)
-        both = F.pad(torch.cat([source, target], dim=1), (0, 1), value=PAD)  # the last column: what is behind all
+        both = F.pad(torch.cat([source, target], dim=1), (0, 1), value=PAD)  # the last column: PAD, after everything
         place = torch.arange(both.shape[1] - 1, device=source.device)  # (P,)
-        behind = place - lengths  # (B, P)
-        column = torch.where(behind < 0, place, source.shape[1] + behind).clamp(max=both.shape[1] - 1)  # (B, P)
-        tokens = both.gather(1, column).masked_fill(behind == -1, SEPARATOR)  # (B, P)
+        after = place - lengths  # (B, P)
+        column = torch.where(after < 0, place, source.shape[1] + after).clamp(max=both.shape[1] - 1)  # (B, P)
+        tokens = both.gather(1, column).masked_fill(after == -1, SEPARATOR)  # (B, P)
         places = lengths + torch.arange(target.shape[1], device=source.device)  # (B, T)
         return cls(tokens, places)
 

@@ -6,13 +6,13 @@
 
 The encoder has the names and shapes of those of BERT and ELECTRA; the pooler is that of BERT's next sentence.  Labels
 are words of the target vocabulary.  What such a model says is its labels, then END, whatever was said before: so all
-that trains, searches, scores and translates works with it.  A state has one number more than the encoder's: 1 behind
+that trains, searches, scores and translates works with it.  A state has one number more than the encoder's: 1 after
 the last label, -1 before, and in the output's matrix it decides for or against END and nothing else.  END is thus
 certain where it belongs, and the loss of the next token is that of the labels.
 
 Shapes   B batch · S source · P = S + 1 places · T target · N rows · D width · E = D + 1 · V target vocabulary
          L layers · H heads
-Not here the encoder (bert.py), where its weights come from and which ids begin a word (the caller knows).
+Not here the encoder (encoder.py), where its weights come from and which ids begin a word (the caller knows).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jumok.models.base import CLASS, END, PAD, SEPARATOR, Attention, State
-from jumok.models.bert import Encoder, EncoderConfig, Pooler, ordinary
+from jumok.models.encoder import EncoderConfig, Pooler, TextEncoder, ordinary
 from jumok.nn.attention import watch
 from jumok.nn.dropout import Dropout
 from jumok.nn.layers import Linear
 
-SURE = 100.0  # the logit for END behind the last label, and against it before: e^-100 is nothing
+SURE = 100.0  # the logit for END after the last label, and against it before: e^-100 is 0 in float32
 TUNING: Mapping[str, Any] = {
     "model.positions": "rotary",  # or those of the encoder that is begun with
     "training.optimizer": "adam",
@@ -73,17 +73,17 @@ class TaggerConfig(EncoderConfig):
 
 
 def frame(source: Tensor) -> tuple[Tensor, Tensor]:
-    """Ids and segments (B, P): CLASS before a source (B, S), SEPARATOR for its END; what is behind its first separator
-    is segment 1."""
+    """Ids and segments (B, P): CLASS before a source (B, S), SEPARATOR for its END; what follows its first separator is
+    segment 1."""
     ids = F.pad(source.masked_fill(source == END, SEPARATOR), (1, 0), value=CLASS)  # (B, P)
     separators = ids == SEPARATOR
-    behind = separators.cumsum(dim=1) - separators.long() > 0
-    return ids, (behind & (ids != PAD)).long()
+    after = separators.cumsum(dim=1) - separators.long() > 0
+    return ids, (after & (ids != PAD)).long()
 
 
 @dataclass(frozen=True)
 class LabelState:
-    """The states of all labels of every sentence, END's behind them, and how many were said."""
+    """The states of all labels of every sentence, then END's, and how many labels were given."""
 
     states: Tensor  # (B, T, E)
     sentence: Tensor  # (N,) the states that each row reads
@@ -99,7 +99,7 @@ class Labeller(nn.Module):
     def __init__(self, config: EncoderConfig, source_symbols: int, target_symbols: int) -> None:
         super().__init__()
         self.config = config
-        self.encoder = Encoder(config, source_symbols)
+        self.encoder = TextEncoder(config, source_symbols)
         self.dropout = Dropout(config.dropout)
         self.label = Linear(config.d_model, target_symbols)
 
@@ -108,7 +108,7 @@ class Labeller(nn.Module):
         raise NotImplementedError
 
     def pool(self, states: Tensor) -> Tensor:
-        """What becomes of their states before the labels are told from them."""
+        """What is computed from their states before the label matrix."""
         raise NotImplementedError
 
     def places(self, ids: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -34,10 +34,12 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from jumok.config.sections import Layers, ModelConfig, Share, Size
 from jumok.models.base import PAD, Attention, State
 from jumok.nn.attention import Mask, attend
-from jumok.nn.cache import regroup
+from jumok.nn.cache import Memory, regroup
 from jumok.nn.dropout import Dropout
+from jumok.nn.embedding import Embedding, draw_table
 from jumok.nn.layers import Linear
-from jumok.nn.variants import Additive, Dot
+from jumok.nn.positions import Add
+from jumok.nn.variants import Additive, Dot, Nowhere
 
 
 class RNNConfig(ModelConfig):
@@ -149,21 +151,15 @@ CELLS: dict[str, type[GRU] | type[LSTM]] = {"gru": GRU, "lstm": LSTM}
 # ---------------------------------------------------------------------------------------------------- encoder
 
 
-class Embedding(nn.Module):
-    """Token vectors of variance 1, dropped out."""
-
-    def __init__(self, symbols: int, config: RNNConfig, weight: nn.Parameter | None = None) -> None:
-        super().__init__()
-        self.scale, self.dropout = config.d_model**0.5, Dropout(config.dropout)
-        self.weight = weight if weight is not None else nn.Parameter(torch.empty(symbols, config.d_model))
-        if weight is None:
-            nn.init.normal_(self.weight, std=config.d_model**-0.5)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        return self.dropout(F.embedding(tokens, self.weight) * self.scale)
+def embedding(config: RNNConfig, symbols: int, weight: nn.Parameter | None = None) -> Embedding:
+    """Token vectors of variance 1, without positions; with a table of its own unless one is given."""
+    if weight is None:
+        weight = draw_table(symbols, config.d_model, spread=config.d_model**-0.5)
+    nowhere, join = Nowhere(config.d_model, 0), Add(config.d_model, 0)
+    return Embedding(weight, nowhere, join, Dropout(config.dropout), scale=config.d_model**0.5)
 
 
-class Encoder(nn.Module):
+class BidirectionalEncoder(nn.Module):
     """Layers that read in both directions (Bahdanau et al. 2015, section 3.2), each half as wide as the model.
 
     Padding is taken out before the first layer and put back after the last: no layer ever sees it.
@@ -191,17 +187,6 @@ class Encoder(nn.Module):
 # --------------------------------------------------------------------------------------------------- decoders
 
 
-class Memory(NamedTuple):
-    """What a decoder knows of the sources, once a sentence."""
-
-    words: Tensor  # (B, 1, S, D), or the one summary (B, 1, 1, D)
-    keys: Tensor  # (B, 1, S, D) what scores are made with
-    mask: Mask
-
-    def select(self, rows: Tensor) -> Memory:
-        return Memory(self.words.index_select(0, rows), self.keys.index_select(0, rows), self.mask.select(rows))
-
-
 class Decoded(NamedTuple):
     """What a decoder makes of some words."""
 
@@ -210,7 +195,7 @@ class Decoded(NamedTuple):
     weights: Tensor | None  # (B, 1, T, S) of its attention, if it has any
 
 
-class Decoder(nn.Module):
+class RecurrentDecoder(nn.Module):
     """What every decoder has: a first state, layers that run over time at once, a readout.
 
     Rows (N) that continue one sentence are neighbours and share its memory: N = B · G.
@@ -246,7 +231,7 @@ class Decoder(nn.Module):
         return self.dropout(x)
 
 
-class AdditiveDecoder(Decoder):
+class AdditiveDecoder(RecurrentDecoder):
     """The state before asks, and what it finds enters the next one (Bahdanau et al. 2015, section 3.1, appendix A).
 
     All that does not depend on the state is done before the loop over time; in it, one matrix takes the state to its
@@ -263,7 +248,7 @@ class AdditiveDecoder(Decoder):
         self.keys, self.score = Linear(width, width, bias=False), Additive(1, width)
 
     def remember(self, words: Tensor, summary: Tensor, mask: Mask) -> Memory:
-        return Memory(words[:, None], self.keys(words)[:, None], mask)
+        return Memory(self.keys(words)[:, None], words[:, None], mask)
 
     def forward(self, x: Tensor, states: Sequence[Tensor], memory: Memory) -> Decoded:
         width, sentences, mask = x.shape[-1], len(memory.keys), memory.mask.allowed(memory.keys)
@@ -273,7 +258,7 @@ class AdditiveDecoder(Decoder):
         for said in inputs:
             query, recurrent = self.asking(state[0]).split([width, said.shape[-1]], dim=-1)
             query = query.reshape(sentences, 1, -1, width)  # (B, 1, G, D)
-            context, weight = attend(query, memory.keys, memory.words, mask, score=self.score)
+            context, weight = attend(query, memory.keys, memory.values, mask, score=self.score)
             context = context.reshape(-1, width)  # (N, D)
             state = self.move(said + self.context(context), recurrent, state)
             outputs.append(state[0])
@@ -284,7 +269,7 @@ class AdditiveDecoder(Decoder):
         return Decoded(x, [torch.stack(state), *after], torch.cat(weights, dim=2))
 
 
-class MultiplicativeDecoder(Decoder):
+class MultiplicativeDecoder(RecurrentDecoder):
     """The state asks, and what it finds stands beside it in the readout (Luong et al. 2015, section 3.1, "general")."""
 
     def __init__(self, config: RNNConfig) -> None:
@@ -292,16 +277,16 @@ class MultiplicativeDecoder(Decoder):
         self.keys = Linear(config.d_model, config.d_model, bias=False)
 
     def remember(self, words: Tensor, summary: Tensor, mask: Mask) -> Memory:
-        return Memory(words[:, None], self.keys(words)[:, None], mask)
+        return Memory(self.keys(words)[:, None], words[:, None], mask)
 
     def forward(self, x: Tensor, states: Sequence[Tensor], memory: Memory) -> Decoded:
         x, after = self.climb(x, states)
         queries = x.reshape(len(memory.keys), 1, -1, x.shape[-1])  # one row of T, or G rows of one word
-        context, weights = attend(queries, memory.keys, memory.words, memory.mask.allowed(queries), score=Dot())
+        context, weights = attend(queries, memory.keys, memory.values, memory.mask.allowed(queries), score=Dot())
         return Decoded(self.read(context.reshape(x.shape), x), after, weights)
 
 
-class BlindDecoder(Decoder):
+class BlindDecoder(RecurrentDecoder):
     """The same summary at every step, and no way to look back at a word (Cho et al. 2014, section 2.2)."""
 
     def __init__(self, config: RNNConfig) -> None:
@@ -312,8 +297,8 @@ class BlindDecoder(Decoder):
         return Memory(summary, summary, Mask())
 
     def forward(self, x: Tensor, states: Sequence[Tensor], memory: Memory) -> Decoded:
-        rows = len(x) // len(memory.words)
-        context = memory.words[:, 0].repeat_interleave(rows, dim=0).expand_as(x)  # (N, T, D)
+        rows = len(x) // len(memory.values)
+        context = memory.values[:, 0].repeat_interleave(rows, dim=0).expand_as(x)  # (N, T, D)
         x, after = self.climb(torch.cat([x, context], dim=-1), states)
         return Decoded(self.read(context, x), after, None)
 
@@ -326,18 +311,18 @@ DECODERS: dict[str, type[AdditiveDecoder] | type[MultiplicativeDecoder] | type[B
 
 
 @dataclass
-class DecoderState:
-    """The states of the layers, a row each, and what is known of the sources, once a sentence."""
+class RecurrentState:
+    """The states of the layers per row, and the memory per sentence."""
 
     layers: list[Tensor]  # L × (P, N, D)
     memory: Memory
     sentence: Tensor  # (N,) the memory that each row looks at, ascending
 
-    def select(self, rows: Tensor) -> DecoderState:
+    def select(self, rows: Tensor) -> RecurrentState:
         """Row n continues row rows[n].  Memories move only when a sentence leaves or loses some of its rows."""
-        taken, sentence = regroup(self.sentence, rows, len(self.memory.words))
+        taken, sentence = regroup(self.sentence, rows, len(self.memory.values))
         memory = self.memory if taken is None else self.memory.select(taken)
-        return DecoderState([state.index_select(1, rows) for state in self.layers], memory, sentence)
+        return RecurrentState([state.index_select(1, rows) for state in self.layers], memory, sentence)
 
 
 # ------------------------------------------------------------------------------------------------------ model
@@ -349,9 +334,9 @@ class RNN(nn.Module):
     def __init__(self, config: RNNConfig, source_symbols: int, target_symbols: int) -> None:
         super().__init__()
         self.config = config
-        self.source = Embedding(source_symbols, config)
-        self.target = Embedding(target_symbols, config, self.source.weight if config.tied == "all" else None)
-        self.encoder, self.decoder = Encoder(config), DECODERS[config.attention](config)
+        self.source = embedding(config, source_symbols)
+        self.target = embedding(config, target_symbols, self.source.weight if config.tied == "all" else None)
+        self.encoder, self.decoder = BidirectionalEncoder(config), DECODERS[config.attention](config)
         self.matrix = self.target.weight
         if config.tied == "none":
             self.matrix = nn.Parameter(torch.empty(target_symbols, config.d_model))
@@ -381,14 +366,14 @@ class RNN(nn.Module):
     def project(self, hidden: Tensor) -> Tensor:
         return F.linear(hidden, self.matrix)
 
-    def start(self, source: Tensor) -> DecoderState:
+    def start(self, source: Tensor) -> RecurrentState:
         states, memory = self.read(source)
-        return DecoderState(states, memory, torch.arange(len(source), device=source.device))
+        return RecurrentState(states, memory, torch.arange(len(source), device=source.device))
 
-    def step(self, token: Tensor, state: State) -> tuple[Tensor, DecoderState]:
-        assert isinstance(state, DecoderState)
+    def step(self, token: Tensor, state: State) -> tuple[Tensor, RecurrentState]:
+        assert isinstance(state, RecurrentState)
         x, layers, _ = self.decoder(self.target(token[:, None]), state.layers, state.memory)
-        return self.project(x[:, 0]), DecoderState(layers, state.memory, state.sentence)
+        return self.project(x[:, 0]), RecurrentState(layers, state.memory, state.sentence)
 
     def attention(self, source: Tensor, target: Tensor) -> Attention:
         """Only the decoder looks, and with `attention` none not even it."""

@@ -3,8 +3,8 @@
     source ─ embed ─ [self-attention, feed-forward] × 6 ────────────┐ memory
     target ─ embed ─ [masked self-attention, attention over memory, feed-forward] × 6 ─ output matrix ─ softmax
 
-Read figure 1 beside it.  The parts are in nn/: attention.py, layers.py, positions.py, and variants.py for those that
-are not the paper's.  Which of them are used is decided once, in the constructors.
+Read figure 1 beside it.  The parts are in nn/: embedding.py, positions.py, attention.py, layers.py, and variants.py
+for those that are not the paper's.  Which of them are used is decided once, in the constructors.
 
 Shapes   B batch · S source · T target · N rows (hypotheses) · D width · V vocabulary · L layers · H heads
 Not here losses (training/), search (decoding/), text (text/), what makes it fast (kernels/).
@@ -23,28 +23,9 @@ from jumok.models.base import PAD, Attention, State
 from jumok.nn.attention import CrossAttention, Mask, SelfAttention, watch
 from jumok.nn.cache import Cache, KeysValues, regroup
 from jumok.nn.dropout import Dropout
+from jumok.nn.embedding import Embedding, draw_table
 from jumok.nn.layers import Residual
 from jumok.nn.variants import JOINS, NORMS, POSITIONS, RESIDUALS, SCORES, Rotary, feed_forward
-
-
-class Embedding(nn.Module):
-    """Token vectors times sqrt(d_model), plus positions, then dropout (sections 3.4, 3.5 and 5.4)."""
-
-    def __init__(self, symbols: int, config: TransformerConfig, weight: nn.Parameter | None = None) -> None:
-        super().__init__()
-        self.scale = config.d_model**0.5
-        self.weight = weight if weight is not None else nn.Parameter(torch.empty(symbols, config.d_model))
-        self.positions = POSITIONS[config.positions](config.d_model, config.longest)
-        self.join = JOINS[config.join](config.d_model, self.positions.width)
-        self.dropout = Dropout(config.dropout)
-        if weight is None:
-            nn.init.normal_(self.weight, std=config.d_model**-0.5)
-
-    def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
-        """Tokens (B, T) at positions start, start + 1, … as vectors (B, T, D)."""
-        x = F.embedding(tokens, self.weight) * self.scale  # (B, T, D)
-        x = self.join(x, self.positions(start, tokens.shape[1]))  # (B, T, D)
-        return self.dropout(x)
 
 
 class EncoderLayer(nn.Module):
@@ -92,9 +73,9 @@ class Transformer(nn.Module):
     def __init__(self, config: TransformerConfig, source_symbols: int, target_symbols: int) -> None:
         super().__init__()
         self.config = config
-        self.source = Embedding(source_symbols, config)
+        self.source = embedding(config, source_symbols)
         shared = self.source.weight if config.tied == "all" else None
-        self.target = Embedding(target_symbols, config, shared)
+        self.target = embedding(config, target_symbols, shared)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         self.encoder_norm, self.decoder_norm = last_norm(config), last_norm(config)
@@ -162,7 +143,7 @@ class DecoderState:
     caches: list[Cache]  # L × (N, H, t, K)
     memories: list[KeysValues]  # L × (B, H, S, K)
     mask: Mask  # of the sources
-    sentence: Tensor  # (N,) the memory that each row looks at, ascending
+    sentence: Tensor  # (N,) the memory that each row attends to, ascending
 
     def select(self, rows: Tensor) -> DecoderState:
         """Row n continues row rows[n].  Memories move only when a sentence leaves or loses some of its rows."""
@@ -174,15 +155,27 @@ class DecoderState:
         return DecoderState(caches, memories, self.mask.select(taken), sentence)
 
 
+def embedding(config: TransformerConfig, symbols: int, weight: nn.Parameter | None = None) -> Embedding:
+    """Token vectors times sqrt(d_model), plus positions; with a table of its own unless one is given."""
+    positions = POSITIONS[config.positions](config.d_model, config.longest)
+    join = JOINS[config.join](config.d_model, positions.width)
+    weight = draw_table(symbols, config.d_model, spread=config.d_model**-0.5) if weight is None else weight
+    return Embedding(weight, positions, join, Dropout(config.dropout), scale=config.d_model**0.5)
+
+
 def self_attention(config: TransformerConfig) -> SelfAttention:
-    rotary = Rotary(config.key_width) if config.positions == "rotary" else None
-    sizes = (config.d_model, config.heads, config.key_width, config.value_width)
+    sizes = head_sizes(config)
+    rotary = Rotary(sizes[2]) if config.positions == "rotary" else None
     return SelfAttention(*sizes, score=SCORES[config.score], bias=config.bias, rotary=rotary)
 
 
 def cross_attention(config: TransformerConfig) -> CrossAttention:
-    sizes = (config.d_model, config.heads, config.key_width, config.value_width)
-    return CrossAttention(*sizes, score=SCORES[config.score], bias=config.bias)
+    return CrossAttention(*head_sizes(config), score=SCORES[config.score], bias=config.bias)
+
+
+def head_sizes(config: TransformerConfig) -> tuple[int, int, int, int]:
+    """d_model, h, d_k and d_v."""
+    return config.d_model, config.heads, config.key_width, config.value_width
 
 
 def residual(config: TransformerConfig) -> Residual:

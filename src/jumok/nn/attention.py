@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Mask:
     """What each position may see: the real tokens, or, if `causal`, itself and the positions before it.
 
-    Padding is at the end of a sequence, so a causal mask hides it from every real token without being told.
+    Padding is at the end of a sequence, so a causal mask hides it from every real token anyway.
     """
 
     real: Tensor | None = None  # (B, S) True at real tokens; None where all of them are
@@ -42,7 +42,7 @@ class Mask:
         return cls(None if bool(real.all()) else real)
 
     def allowed(self, q: Tensor) -> Tensor | None:
-        """Where queries (B, H, T, K) may look, broadcastable to (B, H, T, S); None: everywhere."""
+        """Which keys the queries (B, H, T, K) may attend to, broadcastable to (B, H, T, S); None: all."""
         if self.causal:
             return torch.ones(q.shape[-2], q.shape[-2], dtype=torch.bool, device=q.device).tril()
         return None if self.real is None else self.real[:, None, None, :]
@@ -60,7 +60,7 @@ def scaled_dot(q: Tensor, k: Tensor) -> Tensor:
 
 
 Score = Callable[[Tensor, Tensor], Tensor]
-Scorer = Callable[[int, int], Score]  # makes the score of so many heads of width d_k
+MakeScore = Callable[[int, int], Score]  # from the number of heads and their width d_k
 
 
 def attend(
@@ -68,7 +68,7 @@ def attend(
 ) -> tuple[Tensor, Tensor]:
     """Attention(Q, K, V) = softmax(Q Kᵀ / sqrt(d_k)) V, equation 1: the values (B, H, T, K), the weights (B, H, T, S).
 
-    The mask is True where attention is allowed; a query that may look nowhere gets zeros, never NaN.
+    The mask is True where attention is allowed; a query with nothing to attend to gets zeros, never NaN.
     """
     scores = score(q, k)  # (B, H, T, S)
     if mask is not None:
@@ -101,15 +101,23 @@ class Attention(nn.Module):
         return attend(q, k, v, mask.allowed(q), score=self.score)
 
     def mix(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = EVERYTHING) -> Tensor:
-        """What all heads find together (B, T, D)."""
+        """Equation 1 in every head, the heads concatenated, and W^O: (B, T, D)."""
         return self.output(merge_heads(self.attend(q, k, v, mask)[0]))
 
 
 class SelfAttention(Attention):
-    """Positions of one sequence look at each other: queries, keys and values from one product (section 3.2.3)."""
+    """Positions of one sequence attend to each other; W^Q, W^K and W^V are one matrix (section 3.2.3)."""
 
     def __init__(
-        self, d_model: int, heads: int, d_k: int, d_v: int, *, score: Scorer, bias: bool, rotary: Rotary | None = None
+        self,
+        d_model: int,
+        heads: int,
+        d_k: int,
+        d_v: int,
+        *,
+        score: MakeScore,
+        bias: bool,
+        rotary: Rotary | None = None,
     ) -> None:
         super().__init__()
         self.heads, self.d_k, self.d_v = heads, d_k, d_v
@@ -123,13 +131,14 @@ class SelfAttention(Attention):
         return self.separate(self.qkv(x), start)
 
     def separate(self, qkv: Tensor, start: int | Tensor = 0) -> tuple[Tensor, Tensor, Tensor]:
+        """The same from their packed product (B, T, H·K · 3)."""
         q, k, v = (split_heads(part, self.heads) for part in qkv.split(self.qkv.blocks, dim=-1))
         if self.rotary is not None:
             q, k = self.rotary(q, start), self.rotary(k, start)
         return q, k, v
 
     def forward(self, x: Tensor, mask: Mask) -> Tensor:
-        """All positions (B, T, D) look at what the mask allows."""
+        """All positions (B, T, D) attend to what the mask allows."""
         return self.mix(*self.split(x), mask)
 
     def empty_cache(self, x: Tensor) -> Cache:
@@ -137,15 +146,15 @@ class SelfAttention(Attention):
         return Cache.empty(len(x), self.heads, self.d_k, self.d_v, x)
 
     def step(self, x: Tensor, cache: Cache) -> Tensor:
-        """The next position (N, 1, D) looks at the cached ones and at itself; extends the cache."""
+        """The next position (N, 1, D) attends to the cached ones and to itself; extends the cache."""
         q, k, v = self.split(x, cache.length)
         return self.mix(q, *cache.append(k, v))
 
 
 class CrossAttention(Attention):
-    """The decoder looks at the encoder: queries from the decoder, keys and values from the memory (section 3.2.3)."""
+    """The decoder attends to the encoder: queries from the decoder, keys and values from the memory (section 3.2.3)."""
 
-    def __init__(self, d_model: int, heads: int, d_k: int, d_v: int, *, score: Scorer, bias: bool) -> None:
+    def __init__(self, d_model: int, heads: int, d_k: int, d_v: int, *, score: MakeScore, bias: bool) -> None:
         super().__init__()
         self.heads, self.d_k, self.d_v = heads, d_k, d_v
         self.query = Linear(d_model, heads * d_k, bias=bias)  # W^Q
@@ -158,15 +167,16 @@ class CrossAttention(Attention):
         return self.separate(self.memory(memory))
 
     def separate(self, both: Tensor) -> tuple[Tensor, Tensor]:
+        """The same from their packed product (B, S, H·K · 2)."""
         k, v = both.split(self.memory.blocks, dim=-1)
         return split_heads(k, self.heads), split_heads(v, self.heads)
 
     def forward(self, x: Tensor, memory: Tensor, mask: Mask) -> Tensor:
-        """All positions (B, T, D) look at the memory (B, S, D)."""
+        """All positions (B, T, D) attend to the memory (B, S, D)."""
         return self.mix(split_heads(self.query(x), self.heads), *self.read(memory), mask)
 
     def step(self, x: Tensor, keys: Tensor, values: Tensor, mask: Mask) -> Tensor:
-        """One position of N rows over the memories of N / G sentences: G neighbours share one memory, uncopied."""
+        """One position of N rows (N, 1, D): G neighbouring rows attend to the memory of one sentence."""
         rows, _, width = x.shape
         q = split_heads(self.query(x.view(len(keys), rows // len(keys), width)), self.heads)
         return self.mix(q, keys, values, mask).view(rows, 1, width)

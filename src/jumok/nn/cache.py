@@ -1,12 +1,17 @@
-"""Keys and values kept between the steps of a decoder, so that each step computes those of one position only.
+"""Keys and values cached between the steps of a decoder, so that each step computes those of one position only.
 
-Shapes   N rows (hypotheses) · B sentences · H heads · T steps so far · S keys of a sentence · K width of one head
+Shapes   N rows (hypotheses) · B sentences · H heads · T steps so far · S keys of a sentence · K, D width of one head
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from jumok.nn.attention import Mask
 
 KeysValues = tuple[Tensor, Tensor]
 
@@ -40,11 +45,22 @@ class Cache:
         return Cache(keys, values, self.length)
 
 
+class Memory(NamedTuple):
+    """What a decoder attends to, once per sentence: keys and values of the source, and the mask of its padding."""
+
+    keys: Tensor  # (B, …, S, D)
+    values: Tensor  # (B, …, S, D)
+    mask: Mask
+
+    def select(self, rows: Tensor) -> Memory:
+        return Memory(self.keys.index_select(0, rows), self.values.index_select(0, rows), self.mask.select(rows))
+
+
 def regroup(sentence: Tensor, rows: Tensor, memories: int) -> tuple[Tensor | None, Tensor]:
     """Follow the memories that neighbouring rows share, `sentence` (N,) of each row, when `rows` are selected.
 
-    Returns which memories to take (None: all stay where they are), and which of them each row then looks at.  Every
-    memory has equally many neighbours; where they would be uneven, every row gets a memory of its own.
+    Returns which memories to take (None: all stay where they are), and which of them each row then attends to.  Every
+    memory has equally many neighbours; where they would be uneven, every row gets its own memory.
     """
     chosen = sentence[rows]
     taken, counts = chosen.unique_consecutive(return_counts=True)

@@ -13,13 +13,13 @@ from torch.nn import functional as F
 
 
 class Stream:
-    """Random keys, one after the other: from torch's generator, or, once started, from a key of its own."""
+    """Random keys, one after the other: from torch's generator, or, once started, from the key given."""
 
     def __init__(self) -> None:
         self.state: int | None = None
 
     def start(self, key: int) -> None:
-        """What follows depends on nothing but this key."""
+        """Let all later keys follow from this one alone."""
         self.state = key % 2**64
 
     def next(self) -> int:

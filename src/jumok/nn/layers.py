@@ -1,4 +1,4 @@
-"""What is between the attentions: feed-forward networks, norms, and the residual connection around a sub-layer.
+"""The rest of a layer: linear and feed-forward networks, norms, and the residual connection around a sub-layer.
 
 Paper: sections 3.1 and 3.3.  `PostNorm` is the paper's residual connection, `FeedForward` equation 2.
 
@@ -30,7 +30,7 @@ class Linear(nn.Linear):
         super().__init__(width, sum(blocks), bias=bias)
 
     def reset_parameters(self) -> None:
-        """Glorot's uniform initialisation for each block as a matrix of its own; biases are 0."""
+        """Glorot's uniform initialisation for each block as a separate matrix; biases are 0."""
         for block in self.weight.detach().split(self.blocks):
             nn.init.xavier_uniform_(block)
         if self.bias is not None:
@@ -59,7 +59,7 @@ class LayerNorm(nn.LayerNorm):
 
 
 class NoNorm(nn.Module):
-    """Nothing: the end of a post-norm stack, or to see what the norm is for."""
+    """The identity: for the end of a post-norm stack, or to measure what norms contribute."""
 
     def __init__(self, d_model: int) -> None:
         super().__init__()

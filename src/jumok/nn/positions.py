@@ -18,14 +18,15 @@ def sinusoid(start: int, length: int, d: int, *, device: torch.device | None = N
 
 
 class Table(nn.Module):
-    """Rows start … start + length of a table that is made once, and rebuilt when a sentence outgrows it."""
+    """Rows start … start + length of a table that is made once, and again when a sentence outgrows it."""
 
+    rows = 512  # until a sentence outgrows it
     table: Tensor
 
-    def __init__(self, width: int, *, room: int = 512) -> None:
+    def __init__(self, width: int, table: Tensor) -> None:
         super().__init__()
         self.width = width
-        self.register_buffer("table", self.make(room, None), persistent=False)
+        self.register_buffer("table", table, persistent=False)
 
     def make(self, length: int, device: torch.device | None) -> Tensor:
         raise NotImplementedError
@@ -40,7 +41,7 @@ class Sinusoidal(Table):
     """The paper's fixed sinusoids; any length, no parameters."""
 
     def __init__(self, d_model: int, longest: int) -> None:
-        super().__init__(d_model)
+        super().__init__(d_model, sinusoid(0, self.rows, d_model))
 
     def make(self, length: int, device: torch.device | None) -> Tensor:
         return sinusoid(0, length, self.width, device=device)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jumok.nn.attention import Mask, Scorer, scaled_dot
+from jumok.nn.attention import MakeScore, Mask, scaled_dot
 from jumok.nn.layers import FeedForward, LayerNorm, Linear, NoNorm, PostNorm, PreNorm, Residual, Sublayer
 from jumok.nn.positions import Add, Sinusoidal, Table, sinusoid
 
@@ -45,7 +45,7 @@ class Additive(nn.Module):
         return torch.einsum("bhtsk,hk->bhts", hidden, self.weight)
 
 
-SCORES: dict[str, Scorer] = {
+SCORES: dict[str, MakeScore] = {
     "scaled-dot": lambda heads, d_k: scaled_dot,
     "dot": lambda heads, d_k: Dot(),
     "additive": Additive,
@@ -72,7 +72,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
     "gelu-tanh": partial(F.gelu, approximate="tanh"),  # GPT-2's
-    "linear": lambda x: x,  # two matrices in a row, which are one: to see what a non-linearity is for
+    "linear": lambda x: x,  # two matrices in a row are one: to measure what the non-linearity contributes
 }
 
 
@@ -135,7 +135,7 @@ NORMS: dict[str, Callable[[int], nn.Module]] = {
 
 
 class PostNormAlone(Residual):
-    """LayerNorm(Dropout(Sublayer(x))): no residual connection, to see what it is for."""
+    """LayerNorm(Dropout(Sublayer(x))): no residual connection, to measure what it contributes."""
 
     def forward(self, x: Tensor, sublayer: Sublayer, mask: Mask | None = None) -> Tensor:
         return self.norm(self.dropout(sublayer(x)), mask)
@@ -159,13 +159,18 @@ RESIDUALS: dict[tuple[str, bool], type[Residual]] = {  # by the place of the nor
 
 
 class StepNumber(Table):
-    """The notes' naive idea: the position is the number t itself, one extra input (P = 1)."""
+    """The naive idea: the position is the number t itself, one extra input (P = 1)."""
 
     def __init__(self, d_model: int, longest: int) -> None:
-        super().__init__(1)
+        super().__init__(1, number(self.rows))
 
     def make(self, length: int, device: torch.device | None) -> Tensor:
-        return torch.arange(length, dtype=torch.get_default_dtype(), device=device)[:, None]
+        return number(length, device)
+
+
+def number(length: int, device: torch.device | None = None) -> Tensor:
+    """0, 1, 2, … as a column (T, 1)."""
+    return torch.arange(length, dtype=torch.get_default_dtype(), device=device)[:, None]
 
 
 class Learned(nn.Module):
@@ -208,16 +213,20 @@ class Concatenate(nn.Module):
         return mixed
 
 
+def rotations(length: int, d_k: int, device: torch.device | None = None) -> Tensor:
+    """(T, 2, K): the cosine of each coordinate's angle, and the sine with the sign that the turn gives it."""
+    sin, cos = sinusoid(0, length, d_k, device=device).unflatten(-1, (-1, 2)).unbind(dim=-1)  # (T, K/2)
+    return torch.stack([torch.stack([cos, cos], dim=-1), torch.stack([-sin, sin], dim=-1)], dim=1).flatten(2)
+
+
 class Rotary(Table):
     """Turn pairs of coordinates of q and k by pos / 10000^(2i/K), so that q·k feels only the distance (Su et al.)."""
 
     def __init__(self, d_k: int) -> None:
-        super().__init__(d_k)
+        super().__init__(d_k, rotations(self.rows, d_k))
 
     def make(self, length: int, device: torch.device | None) -> Tensor:
-        """(T, 2, K): the cosine of each coordinate's angle, and the sine with the sign that the turn gives it."""
-        sin, cos = sinusoid(0, length, self.width, device=device).unflatten(-1, (-1, 2)).unbind(dim=-1)  # (T, K/2)
-        return torch.stack([torch.stack([cos, cos], dim=-1), torch.stack([-sin, sin], dim=-1)], dim=1).flatten(2)
+        return rotations(length, self.width, device)
 
     def turns(self, start: int, length: int) -> Tensor:
         """The angles of positions start, start + 1, … as the attention kernel reads them."""

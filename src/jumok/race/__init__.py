@@ -1,4 +1,4 @@
-"""Several models trained alike and compared.
+"""Races: several models trained with the same data and budget, and compared.
 
 Level 10.  Read first: run.py.
 """

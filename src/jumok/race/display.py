@@ -1,4 +1,4 @@
-"""A race as a person sees it: on a terminal a live table, elsewhere a line for every validation."""
+"""Progress of a race: a live table on a terminal, elsewhere a line for every validation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RaceDisplay:
         self.console = console or Console(stderr=True, highlight=False)
         self.rows: dict[str, dict[str, Any]] = {name: {"state": "waits"} for name in names}
         self.live = Live(self.table(), console=self.console, auto_refresh=False) if self.console.is_terminal else None
-        self.shown = 0.0
+        self.refreshed = 0.0
 
     def __enter__(self) -> RaceDisplay:
         if self.live is not None:
@@ -43,41 +43,41 @@ class RaceDisplay:
                 row |= {"step": event["step"], "minutes": event["wall"] / 60, "train": event["loss"]}
             case "validation":
                 row |= {name: event[name] for name in ("loss", "bleu", "accuracy") if name in event}
-                self.tell(contender.name, row)
+                self.print_row(contender.name, row)
             case "finished":
                 row["state"] = "done"
         self.refresh()
 
-    def tell(self, name: str, row: dict[str, Any]) -> None:
+    def print_row(self, name: str, row: dict[str, Any]) -> None:
         if self.live is None:
             words = [f"{key} {row[key]:.2f}" for key in ("minutes", "loss", "bleu", "accuracy") if key in row]
             self.console.print(Text(f"{name:<14} update {row.get('step', 0):>7,}  {'  '.join(words)}"), soft_wrap=True)
 
     def refresh(self) -> None:
-        if self.live is not None and time.monotonic() - self.shown > 0.3:
-            self.shown = time.monotonic()
+        if self.live is not None and time.monotonic() - self.refreshed > 0.3:
+            self.refreshed = time.monotonic()
             self.live.update(self.table(), refresh=True)
 
     def say(self, text: str) -> None:
         self.console.print(Text(text))
 
     def table(self) -> Table:
-        made = Table(box=None, pad_edge=False)
-        made.add_column("model")
+        table = Table(box=None, pad_edge=False)
+        table.add_column("model")
         titles = ("parameters", "update", "minutes", "loss", "valid loss", "BLEU or right %")
         for title in titles:
-            made.add_column(title, justify="right")
-        made.add_column("")
+            table.add_column(title, justify="right")
+        table.add_column("")
         for name, row in self.rows.items():
             worth = row.get("bleu", row.get("accuracy"))
             figures = (
-                shown(row.get("parameters"), "{:,}"), shown(row.get("step"), "{:,}"),
-                shown(row.get("minutes"), "{:.1f}"), shown(row.get("train"), "{:.3f}"),
-                shown(row.get("loss"), "{:.3f}"), shown(worth, "{:.2f}"),
+                form_value(row.get("parameters"), "{:,}"), form_value(row.get("step"), "{:,}"),
+                form_value(row.get("minutes"), "{:.1f}"), form_value(row.get("train"), "{:.3f}"),
+                form_value(row.get("loss"), "{:.3f}"), form_value(worth, "{:.2f}"),
             )  # fmt: skip
-            made.add_row(name, *figures, row["state"])
-        return made
+            table.add_row(name, *figures, row["state"])
+        return table
 
 
-def shown(value: Any, form: str) -> str:
+def form_value(value: Any, form: str) -> str:
     return "–" if value is None else form.format(value)

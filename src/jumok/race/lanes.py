@@ -1,6 +1,6 @@
-"""One contender after the other, each in a process of its own: `jumok train`, whose events are followed as they come.
+"""Train one contender after the other, each in a separate `jumok train` process whose events are followed.
 
-A race that was stopped goes on with the same command: runs that are finished stay, the one that was under way goes on.
+The same command continues a race that was stopped: finished runs stay, the interrupted one is resumed.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from jumok.runs import finished
 from jumok.storage.bundle import write_file
 from jumok.storage.checkpoint import RunFolder
 
-LOOK = 0.5  # seconds between looks at what a run says
-MEMORY = "memory.txt"  # in a run's folder: the most memory that training took, in bytes
+LOOK = 0.5  # seconds between checks for new events
+MEMORY = "memory.txt"  # file in a run's folder: peak memory of training in bytes
 
 Follow = Callable[[Contender, Event], None]
 
 
 class Lane(NamedTuple):
-    """A contender and where it runs."""
+    """A contender and the folder of its run."""
 
     contender: Contender
     folder: Path
@@ -38,27 +38,27 @@ class Lane(NamedTuple):
         return finished.finished(RunFolder(self.folder)) is not None
 
     def history(self) -> Iterator[Event]:
-        """What happened in the run, attempts that were cut short without what was repeated."""
+        """The events of the run, without the updates that a resumed attempt repeated."""
         path = self.folder / "events.jsonl"
         return history(path) if path.is_file() else iter(())
 
     @property
     def memory(self) -> int | None:
-        """Bytes that training took at most, if it was measured."""
+        """Peak memory of training in bytes, if it was measured."""
         path = self.folder / MEMORY
         return int(path.read_text()) if path.is_file() else None
 
 
 def lanes(out: Path, field: Sequence[Contender]) -> list[Lane]:
-    """A lane for each contender; its recipe is written where `jumok train` will read it."""
+    """A lane for each contender; writes the recipe that `jumok train` will read."""
     out.mkdir(parents=True, exist_ok=True)
-    for one in field:
-        write_file(out / f"{one.name}.toml", one.recipe.to_toml().encode())
-    return [Lane(one, out / one.name) for one in field]
+    for contender in field:
+        write_file(out / f"{contender.name}.toml", contender.recipe.to_toml().encode())
+    return [Lane(contender, out / contender.name) for contender in field]
 
 
 def race(field: Sequence[Lane], *, follow: Follow, stop: Callable[[], bool]) -> None:
-    """Run all that is not finished yet; `follow` hears every event of every run, also of those before."""
+    """Run all that are not finished; `follow` gets every event of every run, earlier ones included."""
     for lane in field:
         for event in lane.history():
             follow(lane.contender, event)
@@ -67,7 +67,7 @@ def race(field: Sequence[Lane], *, follow: Follow, stop: Callable[[], bool]) -> 
 
 
 def run(lane: Lane, *, follow: Follow, stop: Callable[[], bool]) -> None:
-    """Train one contender in a child process to its end."""
+    """Train one contender in a child process until it is finished."""
     recipe, log = lane.folder.with_suffix(".toml"), lane.folder.with_suffix(".log")
     command = [sys.executable, "-m", "jumok", "train", "--recipe", str(recipe), "--out", str(lane.folder)]
     begin = sum(1 for _ in new_events(lane.folder / "events.jsonl", 0))
@@ -88,21 +88,17 @@ def run(lane: Lane, *, follow: Follow, stop: Callable[[], bool]) -> None:
     code = os.waitstatus_to_exitcode(status)
     child.returncode = code
     if code == Resumable.code or asked:
-        raise Resumable(
-            f"stopped in the run of {lane.contender.name}; everything is saved",
-            where=f"in {lane.folder}",
-            hint="run the same command again to continue",
-        )
+        raise Resumable("race.stopped_training", contender=lane.contender.name, folder=lane.folder)
     if code:
         last = log.read_text(encoding="utf-8", errors="replace").strip().split("\n")[-3:]
-        raise JumokError(f"the run of {lane.contender.name} failed: {' · '.join(last)}", where=f"in {log}")
+        raise JumokError("race.failed", contender=lane.contender.name, reason=" · ".join(last), log=log)
     scale = 1 if sys.platform == "darwin" else 1024
     most = max(used.ru_maxrss * scale, lane.memory or 0)
     write_file(lane.folder / MEMORY, str(most).encode())
 
 
 def new_events(path: Path, seen: int) -> Iterator[Event]:
-    """Events beyond the first `seen`, if there is a log."""
+    """Events after the first `seen`, if there is a log."""
     if not path.is_file():
         return
     for number, event in enumerate(read_events(path)):
@@ -112,12 +108,12 @@ def new_events(path: Path, seen: int) -> Iterator[Event]:
 
 def curve(events: Iterable[Event]) -> list[dict[str, Any]]:
     """Every validation of a run: minutes, target tokens so far, scores."""
-    tokens, found = 0, []
+    tokens, points = 0, []
     for event in events:
         if event["event"] == "step":
             tokens += event["tokens"]
         elif event["event"] == "validation":
-            tokens = event.get("seen", tokens)  # logs from before have no total, but every update
+            tokens = event.get("seen", tokens)  # older logs have no total, but every update
             scores = {name: event[name] for name in ("loss", "bleu", "accuracy") if event.get(name) is not None}
-            found.append({"minutes": event["wall"] / 60, "tokens": tokens, "step": event["step"], **scores})
-    return found
+            points.append({"minutes": event["wall"] / 60, "tokens": tokens, "step": event["step"], **scores})
+    return points

@@ -1,4 +1,4 @@
-"""`jumok race`: from models, a text and a budget to a report; stopped at any moment, the same command goes on.
+"""`jumok race`: from models, a text and a budget to a report; the same command continues a race that was stopped.
 
 result = run(models=["transformer", "rnn"], out="runs/race", source="train.en", target="train.de", minutes=15)
 result.report                       # a page
@@ -30,13 +30,13 @@ from jumok.storage import bundle
 from jumok.storage.checkpoint import weights
 from jumok.translator import Translator
 
-SPEED = 200  # validation sentences with which translating is timed
+SPEED = 200  # validation sentences for timing translation
 SAMPLES = 6  # sentences that are shown
 BEAM = 5
 
 
 class Result(NamedTuple):
-    """A race that is over."""
+    """A finished race."""
 
     folder: Path
     figures: dict[str, Any]
@@ -59,15 +59,14 @@ def run(
 ) -> Result:
     """Train every model, measure all of them, and write the report; `chosen` as in `contenders`."""
     folder, field = Path(out), contenders(recipe, models, **chosen)
-    claim(folder, field)
+    check_folder(folder, field)
     tracks = lanes(folder, field)
     race(tracks, follow=follow, stop=stop)
     pairs = validation(field[0].recipe)
     try:
         rows = [measured(lane, pairs, lengths, say=say, stop=Stop(stop)) for lane in tracks]
     except Stopped:
-        hint = "run the same command again to continue"
-        raise Resumable("stopped while the runs were measured; all are kept", where=f"in {folder}", hint=hint) from None
+        raise Resumable("race.stopped_measuring", folder=folder) from None
     figures = {
         "race": jumok.__version__, "machine": asdict(machine.describe()), "recipe": field[0].recipe.name,
         "budget": budget(field[0].recipe), "seeds": list(chosen.get("seeds", (1,))), "pairs": len(pairs),
@@ -78,27 +77,23 @@ def run(
     return Result(folder, figures)
 
 
-def claim(folder: Path, field: Sequence[Contender]) -> None:
-    """A folder that holds another race is not touched."""
-    told = {one.name: one.recipe.model_dump(mode="json") for one in field}
+def check_folder(folder: Path, field: Sequence[Contender]) -> None:
+    """Refuse a folder with another race; note the contenders in a new one."""
+    recipes = {contender.name: contender.recipe.model_dump(mode="json") for contender in field}
     note = folder / "race.json"
     if note.is_file():
         try:
             before = json.loads(note.read_bytes())
         except ValueError:
-            raise ModelFileError("race.json is not JSON", where=f"in {folder}") from None
-        if before != told:
-            raise UsageError(
-                "this folder holds another race",
-                where=f"in {folder}",
-                hint="try: another --out, or the same models, text and budget to go on with it",
-            )
+            raise ModelFileError("race.bad_note", folder=folder) from None
+        if before != recipes:
+            raise UsageError("race.another_race", folder=folder)
     folder.mkdir(parents=True, exist_ok=True)
-    bundle.write_file(note, json.dumps(told, indent=1).encode())
+    bundle.write_file(note, json.dumps(recipes, indent=1).encode())
 
 
 def budget(recipe: Recipe) -> str:
-    """What everybody had, in words."""
+    """The budget of every contender in words."""
     training = recipe.training
     limits = {"minutes": training.minutes, "target tokens": training.tokens, "passes": training.epochs}
     words = [f"{value:,g} {name}" for name, value in limits.items() if value is not None]
@@ -106,7 +101,7 @@ def budget(recipe: Recipe) -> str:
 
 
 def validation(recipe: Recipe) -> list[Pair]:
-    """The pairs that validate, or some of those that train where no others are named."""
+    """The validation pairs, or some training pairs if there are none."""
     train, valid = corpora.resolve(recipe.data, recipe.seed)
     return list(islice(valid or train, 1_000))
 
@@ -114,16 +109,16 @@ def validation(recipe: Recipe) -> list[Pair]:
 def measured(
     lane: Lane, pairs: Sequence[Pair], lengths: Sequence[int], *, say: Callable[[str], None], stop: Stop
 ) -> dict[str, Any]:
-    """All that is told of one contender; kept in its folder, so that it is measured once."""
-    kept = lane.folder / "measured.json"
-    if kept.is_file():
-        return dict(json.loads(kept.read_bytes()))
+    """All figures of one contender; saved in its folder, so that it is measured once."""
+    path = lane.folder / "measured.json"
+    if path.is_file():
+        return dict(json.loads(path.read_bytes()))
     stop.check()
     say(f"measuring {lane.contender.name}")
     model = Translator.load(lane.folder, engine="torch")  # the one engine that runs all kinds of models
     card = model.card
     sources = [pair.source for pair in pairs]
-    found = {
+    figures = {
         "name": lane.contender.name,
         "kind": model.recipe.model.kind,
         "shape": model.recipe.model.shape,
@@ -136,36 +131,38 @@ def measured(
         "steps": card["steps"],
         "weights": card["weights"],
         "scores": evaluate(model, pairs=pairs, beam=BEAM, perplexity=True).to_json(),
-        "translating": measure.translating(model, sources[:SPEED]),
+        "translating": measure.time_translation(model, sources[:SPEED]),
         "samples": samples(model, pairs),
         "attention": attention(model, pairs),
         "growth": measure.growth(lane.contender.recipe, lengths=stop.watch(lengths)),
     }
-    bundle.write_file(kept, json.dumps(found, ensure_ascii=False).encode())
-    return found
+    bundle.write_file(path, json.dumps(figures, ensure_ascii=False).encode())
+    return figures
 
 
 def speed(events: Iterable[dict[str, Any]]) -> float:
-    """Target tokens a second of a usual update."""
-    steps = [(one["step"], one["seconds"], one["tokens"]) for one in events if one["event"] == "step"]
-    taken = [(later[1] - one[1]) / (later[0] - one[0]) for one, later in pairwise(steps)]  # logs leave updates out
+    """Target tokens per second of a typical update."""
+    steps = [(event["step"], event["seconds"], event["tokens"]) for event in events if event["event"] == "step"]
+    # Logs do not have every update, so times are divided by differences of step.
+    taken = [(later[1] - earlier[1]) / (later[0] - earlier[0]) for earlier, later in pairwise(steps)]
     if not taken:
         return 0.0
-    usual = statistics.median(taken)  # an update after a validation has the validation's time, too
+    usual = statistics.median(taken)  # the time after a validation includes the validation
     return statistics.mean(tokens for _, _, tokens in steps) / usual if usual > 0 else 0.0
 
 
 def samples(model: Translator, pairs: Sequence[Pair]) -> list[dict[str, str]]:
-    """Some sentences, evenly spread, with their references and what the model says."""
+    """Some evenly spaced sentences with references and translations."""
     few = [pairs[row * len(pairs) // SAMPLES] for row in range(min(SAMPLES, len(pairs)))]
-    said = model.translate([pair.source for pair in few], beam=BEAM, details=False)
+    translations = model.translate([pair.source for pair in few], beam=BEAM, details=False)
     return [
-        {"source": pair.source, "reference": pair.target, "text": one.text} for pair, one in zip(few, said, strict=True)
+        {"source": pair.source, "reference": pair.target, "text": translation.text}
+        for pair, translation in zip(few, translations, strict=True)
     ]
 
 
 def attention(model: Translator, pairs: Sequence[Pair]) -> dict[str, Any] | None:
-    """How one sentence of middling length is looked at while it is translated; None where nothing looks."""
+    """Cross-attention of one sentence of medium length; None for models without."""
     lengths = sorted(pairs, key=lambda pair: len(pair.source))
     try:
         view = model.attention(lengths[len(lengths) // 3].source)

@@ -1,21 +1,21 @@
-"""Bars, fields, lines between words, beside the curves and maps of attention.py: SVG, legible on white and on black."""
+"""Bars, coloured matrices and links between words as SVG, legible on white and on black."""
 
 import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from jumok.reports.attention import FONT, GREY, PALETTE, display_width, escaped, svg_page, ticks
+from jumok.reports.drawing import FONT, GREY, PALETTE, display_width, escape, svg_page, ticks
 
-COLD, PAPER, WARM = (33, 102, 172), (247, 247, 247), (178, 24, 43)  # below, at and above nothing
+COLD, PAPER, WARM = (33, 102, 172), (247, 247, 247), (178, 24, 43)  # colours below, at and above 0
 
 
 def bars_svg(
     rows: Mapping[str, Mapping[str, float]], *, x: str = "", title: str = "", form: str = "{:.3g}", least: float = 0.0
 ) -> str:
-    """Horizontal bars: a group for each row, in it a bar for each name; the number stands at its end.
+    """Horizontal bars: a group for each row, with a labelled bar for each name.
 
-    The axis begins at `least`.  A value that is not finite has no bar, and the words "–" in its place.
+    The axis begins at `least`.  A value that is not finite has no bar and is labelled "–".
     """
     names = list(dict.fromkeys(name for values in rows.values() for name in values))
     finite = [value for values in rows.values() for value in values.values() if np.isfinite(value)] or [1.0]
@@ -27,43 +27,43 @@ def bars_svg(
     high_of = len(names) * thick + gap
     body = [f'<g font-family="{FONT}" font-size="13" fill="{GREY}">']
     if title:
-        body.append(f'<text x="16" y="28" font-size="16" font-weight="600">{escaped(title)}</text>')
+        body.append(f'<text x="16" y="28" font-size="16" font-weight="600">{escape(title)}</text>')
     if len(names) > 1:
         at = left
         for index, name in enumerate(names):
             ink = PALETTE[index % len(PALETTE)]
             body.append(f'<rect x="{at:.0f}" y="{upper - 22:.0f}" width="12" height="12" fill="{ink}"/>')
-            body.append(f'<text x="{at + 17:.0f}" y="{upper - 11:.0f}">{escaped(name)}</text>')
+            body.append(f'<text x="{at + 17:.0f}" y="{upper - 11:.0f}">{escape(name)}</text>')
             at += 40 + 7.4 * display_width(name)
 
-    def place(value: float) -> float:
+    def locate(value: float) -> float:
         return left + wide * (value - low) / (high - low)
 
     bottom = upper + len(rows) * high_of
     for mark in marks:
-        at = place(mark)
+        at = locate(mark)
         body.append(f'<path d="M{at:.1f} {upper:.1f}V{bottom:.1f}" stroke="{GREY}" stroke-opacity=".25" fill="none"/>')
         body.append(f'<text x="{at:.1f}" y="{bottom + 18:.1f}" text-anchor="middle">{mark:,.10g}</text>')
     for row, (label, values) in enumerate(rows.items()):
         y = upper + row * high_of + gap / 2
         middle = y + len(names) * thick / 2
-        body.append(f'<text x="{left - 10:.1f}" y="{middle:.1f}" dy=".35em" text-anchor="end">{escaped(label)}</text>')
+        body.append(f'<text x="{left - 10:.1f}" y="{middle:.1f}" dy=".35em" text-anchor="end">{escape(label)}</text>')
         for index, name in enumerate(names):
             value, top = values.get(name, float("nan")), y + index * thick
             if name not in values:
                 continue
-            ink, drawn = PALETTE[index % len(PALETTE)], np.isfinite(value)
-            start, end = sorted((place(max(low, 0.0) if low <= 0 else low), place(value) if drawn else place(low)))
-            if drawn:
+            ink, visible = PALETTE[index % len(PALETTE)], np.isfinite(value)
+            start, end = sorted((locate(max(low, 0.0) if low <= 0 else low), locate(value) if visible else locate(low)))
+            if visible:
                 body.append(
                     f'<rect x="{start:.1f}" y="{top + 1:.1f}" width="{max(1.0, end - start):.1f}" '
                     f'height="{thick - 2:.1f}" fill="{ink}"/>'
                 )
-            words = form.format(value) if drawn else "–"
+            words = form.format(value) if visible else "–"
             body.append(
                 f'<text x="{end + 6:.1f}" y="{top + thick / 2:.1f}" dy=".35em" font-weight="600">{words}</text>'
             )
-    body.append(f'<text x="{left + wide / 2:.1f}" y="{bottom + 40:.1f}" text-anchor="middle">{escaped(x)}</text>')
+    body.append(f'<text x="{left + wide / 2:.1f}" y="{bottom + 40:.1f}" text-anchor="middle">{escape(x)}</text>')
     return svg_page(left + wide + 80, bottom + (52 if x else 30), [*body, "</g>"], title or x or "Bars")
 
 
@@ -77,14 +77,14 @@ def field_svg(
     rows: Sequence[str] = (),
     form: str = "",
 ) -> str:
-    """A matrix as colours: blue below 0, red above it, white at 0; `form` writes the numbers into the cells.
+    """A matrix as colours: blue below 0, red above, white at 0; with `form` the numbers are written into the cells.
 
-    Row 0 stands at the top.  `rows` and `columns` name them; without names, some are numbered.
+    Row 0 is at the top.  `rows` and `columns` are labels; without labels, some are numbered.
     """
     field = np.nan_to_num(np.asarray(values, dtype=np.float64), nan=0.0, posinf=0.0, neginf=0.0)
     top = float(np.abs(field).max()) or 1.0
     high, wide = field.shape
-    cell_w = round(max(2.0, min(64.0 if form else 26.0, 680 / wide)), 1)  # tenths, as drawn: no gaps between cells
+    cell_w = round(max(2.0, min(64.0 if form else 26.0, 680 / wide)), 1)  # tenths, as drawn: no gaps
     cell_h = round(max(2.0, min(26.0, 420 / high)), 1) if not form else 24.0
     left = 34 + 7.4 * max([display_width(name) for name in rows] or [len(str(high))])
     slant = 6.0 * max([display_width(name) for name in columns] or [0])
@@ -92,10 +92,10 @@ def field_svg(
     cells: dict[str, list[str]] = {}
     for (r, c), value in np.ndenumerate(field):
         shape = f"M{left + c * cell_w:.1f} {upper + r * cell_h:.1f}h{cell_w:.1f}v{cell_h:.1f}h{-cell_w:.1f}z"
-        cells.setdefault(_signed(round(value / top * 32) / 32), []).append(shape)
+        cells.setdefault(_diverging_color(round(value / top * 32) / 32), []).append(shape)
     body = [f'<g font-family="{FONT}" font-size="12" fill="{GREY}">']
     if title:
-        body.append(f'<text x="16" y="28" font-size="16" font-weight="600">{escaped(title)}</text>')
+        body.append(f'<text x="16" y="28" font-size="16" font-weight="600">{escape(title)}</text>')
     body += ['<g shape-rendering="crispEdges">']
     body += [f'<path fill="{ink}" d="{"".join(shapes)}"/>' for ink, shapes in cells.items()] + ["</g>"]
     if form:
@@ -106,41 +106,41 @@ def field_svg(
                 f'<text x="{left + (c + 0.5) * cell_w:.1f}" y="{upper + (r + 0.5) * cell_h:.1f}" dy=".35em" '
                 f'text-anchor="middle" fill="{ink}">{words}</text>'
             )
-    for r, name in _named(rows, high):
-        place = f'x="{left - 8:.1f}" y="{upper + (r + 0.5) * cell_h:.1f}" dy=".35em"'
-        body.append(f'<text {place} text-anchor="end">{escaped(name)}</text>')
-    for c, name in _named(columns, wide):
+    for r, name in _label_rows(rows, high):
+        position = f'x="{left - 8:.1f}" y="{upper + (r + 0.5) * cell_h:.1f}" dy=".35em"'
+        body.append(f'<text {position} text-anchor="end">{escape(name)}</text>')
+    for c, name in _label_rows(columns, wide):
         across = left + (c + 0.5) * cell_w
         if columns:
-            body.append(f'<text transform="translate({across:.1f} {upper - 6:.1f}) rotate(-45)">{escaped(name)}</text>')
+            body.append(f'<text transform="translate({across:.1f} {upper - 6:.1f}) rotate(-45)">{escape(name)}</text>')
         else:
-            body.append(f'<text x="{across:.1f}" y="{upper - 6:.1f}" text-anchor="middle">{escaped(name)}</text>')
+            body.append(f'<text x="{across:.1f}" y="{upper - 6:.1f}" text-anchor="middle">{escape(name)}</text>')
     bottom = upper + high * cell_h
     body.append(
-        f'<text x="{left + wide * cell_w / 2:.1f}" y="{bottom + 22:.1f}" text-anchor="middle">{escaped(x)}</text>'
+        f'<text x="{left + wide * cell_w / 2:.1f}" y="{bottom + 22:.1f}" text-anchor="middle">{escape(x)}</text>'
     )
-    turned = f"translate(14 {upper + high * cell_h / 2:.1f}) rotate(-90)"
-    body.append(f'<text transform="{turned}" text-anchor="middle">{escaped(y)}</text>')
+    rotation = f"translate(14 {upper + high * cell_h / 2:.1f}) rotate(-90)"
+    body.append(f'<text transform="{rotation}" text-anchor="middle">{escape(y)}</text>')
     return svg_page(
         left + wide * cell_w + slant + 40, bottom + (36 if x else 16), [*body, "</g>"], title or x or "Field"
     )
 
 
-def _named(names: Sequence[str], count: int) -> list[tuple[int, str]]:
-    """Places and their names; a few numbers where there are none."""
+def _label_rows(names: Sequence[str], count: int) -> list[tuple[int, str]]:
+    """Indices and their labels; a few numbers if there are no labels."""
     if names:
         return list(enumerate(names))
     return [(at, str(at)) for at in range(0, count, max(1, round(count / 8)))]
 
 
-def _signed(level: float) -> str:
+def _diverging_color(level: float) -> str:
     """The colour of a level -1..1."""
     end = WARM if level > 0 else COLD
     mixed = (round(a + (b - a) * min(1.0, abs(level))) for a, b in zip(PAPER, end, strict=True))
     return "#" + "".join(f"{channel:02x}" for channel in mixed)
 
 
-def looks_svg(
+def links_svg(
     rows: Sequence[str],
     columns: Sequence[str],
     weights: np.ndarray,
@@ -149,9 +149,9 @@ def looks_svg(
     groups: Sequence[int] = (),
     bold: Sequence[int] = (),
 ) -> str:
-    """Who looks at whom, as the paper draws it: words on the left, words on the right, a line as strong as its weight.
+    """Attention as the paper draws it: words on the left and on the right, lines as strong as the weights.
 
-    Lines and words of row r have the colour of groups[r]; words whose number is among `bold` stand out on both sides.
+    Lines and words of row r have the colour of groups[r]; words whose indices are in `bold` are bold on both sides.
     """
     field = np.nan_to_num(np.asarray(weights, dtype=np.float64), nan=0.0, posinf=0.0, neginf=0.0).clip(0.0, 1.0)
     step, upper = 26.0, 56.0 if title else 24.0
@@ -160,7 +160,7 @@ def looks_svg(
     right = left + across
     body = [f'<g font-family="{FONT}" font-size="14" fill="{GREY}">']
     if title:
-        body.append(f'<text x="16" y="28" font-size="16" font-weight="600">{escaped(title)}</text>')
+        body.append(f'<text x="16" y="28" font-size="16" font-weight="600">{escape(title)}</text>')
 
     def ink(row: int) -> str:
         return PALETTE[groups[row] % len(PALETTE)] if row < len(groups) else PALETTE[0]
@@ -180,15 +180,15 @@ def looks_svg(
         for at, name in enumerate(names):
             heavy = ' font-weight="700"' if at in bold else ""
             fill = f' fill="{ink(at)}"' if at < len(groups) else ""
-            place = f'x="{x:.1f}" y="{upper + (at + 0.5) * step:.1f}" dy=".35em" text-anchor="{anchor}"'
-            body.append(f"<text {place}{heavy}{fill}>{escaped(name)}</text>")
+            position = f'x="{x:.1f}" y="{upper + (at + 0.5) * step:.1f}" dy=".35em" text-anchor="{anchor}"'
+            body.append(f"<text {position}{heavy}{fill}>{escape(name)}</text>")
     wide = right + 24 + 8.2 * max(map(display_width, columns), default=0)
     high = upper + step * max(len(rows), len(columns)) + 16
     return svg_page(max(wide, 32 + 9.2 * display_width(title)), high, [*body, "</g>"], title or "Attention")
 
 
-def beside_svg(pictures: Sequence[str], *, title: str = "") -> str:
-    """Several pictures in one, from left to right."""
+def row_svg(pictures: Sequence[str], *, title: str = "") -> str:
+    """Several pictures in one row."""
     body, at, high = [], 0.0, 0.0
     for picture in pictures:
         head, _, inner = picture[picture.index("<svg") :].partition(">")

@@ -1,6 +1,6 @@
-"""One-file HTML pages that need nothing else: light and dark, on paper and on a projector.
+"""Self-contained HTML pages, light and dark, for screens, print and projectors.
 
-What stands in a page is made by whoever has something to tell (race/report.py, lab/pages.py).
+The content of a page comes from its callers (race/report.py, lab/pages.py).
 """
 
 import html
@@ -23,12 +23,12 @@ th{font-weight:600;color:var(--soft);white-space:normal;vertical-align:bottom}th
 
 
 def document(title: str, body: str, *, language: str = "en", style: str = "") -> str:
-    """A whole page; `body` is HTML already, `title` is text."""
+    """A whole page; `body` is HTML, `title` is text."""
     head = f"<meta charset='utf-8'><meta name='viewport' content='width=device-width'><title>{safe(title)}</title>"
     content = f"<head>{head}<style>{STYLE}{style}</style></head><body>{body}</body>"
     return f"<!doctype html><html lang='{language}'>{content}</html>\n"
 
 
 def safe(text: object) -> str:
-    """Text that cannot become markup."""
+    """Text with markup escaped."""
     return html.escape(str(text), quote=True)

@@ -1,4 +1,4 @@
-"""Corpora that jumok makes itself: the phrasebook and the grammar behind it, stories with questions.
+"""Generated corpora: the phrasebook and its grammar, stories with questions.
 
 Read first: phrasebook.py.
 """

@@ -1,17 +1,17 @@
-"""The world of stories.py as a reader comes to know it: events, and the facts that follow from them.
+"""The world of stories.py as a reader knows it: events, and the facts that follow from them.
 
-Every fact carries the numbers of the events that it follows from, so that one can ask whether all of them are needed.
-Not here how events come about and how they are told (stories.py).
+Every fact has the numbers of the events that it follows from, so that a question can be checked to need all of them.
+Not here how events are generated and worded (stories.py).
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-COUNTS = ("none", "one", "two", "three")  # of things that somebody carries
+COUNTS = ("none", "one", "two", "three")  # numbers of things that a person carries
 
 
 class Event(NamedTuple):
-    """What one sentence says; the verb is a key of `WORDINGS`.  Several persons are one string: "Mary and John"."""
+    """The content of a sentence; the verb is a key of `WORDINGS`.  Several persons are one string: "Mary and John"."""
 
     who: str
     verb: str
@@ -30,7 +30,7 @@ NOTHING = Known("", ())
 
 
 class World:
-    """All that a reader knows after these events: where persons are, who holds what, where things have been."""
+    """A reader's knowledge after these events: where persons are, who holds what, where things have been."""
 
     def __init__(self, events: Iterable[Event]) -> None:
         self.places: dict[str, Known] = {}  # of persons
@@ -49,7 +49,7 @@ class World:
         self.move(event.who, Known(event.what, (number,)))
 
     def go_on(self, event: Event, number: int) -> None:
-        """Whoever "they" are, the sentence before has said it."""
+        """Move the persons of the sentence before, whom this one calls "they"."""
         self.move(self.named.fact, Known(event.what, (*self.named.supports, number)))
 
     def move(self, who: str, place: Known) -> None:
@@ -91,21 +91,21 @@ class World:
         place = self.place(holder.fact)
         return Known(place.fact, (*holder.supports, *place.supports))
 
-    def before(self, thing: str, place: str) -> Known:
+    def place_before(self, thing: str, place: str) -> Known:
         """Where a thing was before it came to a place, if it came there once."""
         stays = self.stays.get(thing, [])
-        found = [number for number, stay in enumerate(stays) if stay.fact == place]
-        if len(found) != 1 or found[0] == 0:
+        indices = [number for number, stay in enumerate(stays) if stay.fact == place]
+        if len(indices) != 1 or indices[0] == 0:
             return NOTHING
-        return Known(stays[found[0] - 1].fact, stays[found[0]].supports)
+        return Known(stays[indices[0] - 1].fact, stays[indices[0]].supports)
 
-    def carried(self, person: str) -> Known:
-        """How many things a person carries; what was put down, and stays there, has to be told as well."""
+    def count_carried(self, person: str) -> Known:
+        """The number of things a person carries; sentences in which things were put down for good support it, too."""
         held = [known.supports[0] for known in self.holders.values() if known.fact == person]
         return Known(COUNTS[len(held)], (*held, *(number for who, number in self.dropped.values() if who == person)))
 
-    def gave(self, **sides: str) -> Known:
-        """The third of who, what and whom, where the last time is meant that two of them were so."""
+    def find_gift(self, **sides: str) -> Known:
+        """The third of who, what and whom in the last gift in which the other two were as given."""
         for event, number in reversed(self.gifts):
             if all(getattr(event, side) == name for side, name in sides.items()):
                 (third,) = {"who", "what", "whom"} - sides.keys()
@@ -113,7 +113,7 @@ class World:
         return NOTHING
 
 
-def needed(events: Sequence[Event], known: Known, ask: Callable[[World], Known]) -> bool:
-    """Whether the fact is one, and without any of its supports would be another."""
+def all_needed(events: Sequence[Event], known: Known, ask: Callable[[World], Known]) -> bool:
+    """Whether there is a fact, and removing any of its supports changes it."""
     others = ([*events[:number], *events[number + 1 :]] for number in known.supports)
     return known.fact != "" and all(ask(World(other)).fact != known.fact for other in others)

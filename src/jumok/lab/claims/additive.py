@@ -1,10 +1,10 @@
-"""Additive attention costs as much on paper as dot products and far more in practice (section 3.2.1).
+"""Additive attention costs as much as dot products in theory, and far more in practice (section 3.2.1).
 
-    dot        q·k: one product of matrices; nothing is kept but the scores (B, H, T, S)
-    additive   w·tanh(q + k): a vector for every pair of positions is made first, (B, H, T, S, K)
+    dot        q·k: one matrix product; only the scores (B, H, T, S) are stored
+    additive   w·tanh(q + k): needs a vector for every pair of positions, (B, H, T, S, K)
 
-Both run in plain torch, as the formulas are written.  Then models learn the phrasebook with either score, and, where
-keys are wide, to say letters backwards with additive attention and with dot products that are not scaled.
+Both run in plain torch, as the formulas are written.  Then models learn the phrasebook with either score; with wide
+keys, models learn to reverse letters with additive attention and with unscaled dot products.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from jumok.models import build
 from jumok.models.base import END, START
 from jumok.nn.attention import Score, attend
 from jumok.nn.variants import SCORES
-from jumok.reports.attention import curves_svg
+from jumok.reports.curves import curves_svg
 
 WORDS = Words.read("additive")
 HEADS, D_K = 8, 64  # those of the paper's base model
@@ -34,8 +34,8 @@ SENTENCES = 200
 LANES = ("dot", "additive")
 
 
-def attended(score: Score, given: tuple[Tensor, Tensor, Tensor]) -> Tensor:
-    """Equation 1 with this score, and its gradients."""
+def run_attention(score: Score, given: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    """Compute equation 1 with this score, and its gradients."""
     q, k, v = given
     mixed, _ = attend(q, k, v, score=score)
     mixed.sum().backward()
@@ -45,8 +45,8 @@ def attended(score: Score, given: tuple[Tensor, Tensor, Tensor]) -> Tensor:
 def vectors(n: int) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values of one sentence."""
     generator = torch.Generator().manual_seed(n)
-    drawn = (torch.randn(1, HEADS, n, D_K, generator=generator) for _ in range(3))
-    q, k, v = (one.requires_grad_() for one in drawn)
+    samples = (torch.randn(1, HEADS, n, D_K, generator=generator) for _ in range(3))
+    q, k, v = (vector.requires_grad_() for vector in samples)
     return q, k, v
 
 
@@ -58,8 +58,8 @@ def products(score: Score, n: int) -> int:
     return int(counter.get_total_flops()) // 2
 
 
-def kept(score: Score, n: int) -> int:
-    """Bytes that stay in memory for the way back."""
+def saved_bytes(score: Score, n: int) -> int:
+    """Bytes saved for the backward pass."""
     storages: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:
@@ -68,22 +68,22 @@ def kept(score: Score, n: int) -> int:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        attended(score, vectors(n))
+        run_attention(score, vectors(n))
     return sum(storages.values())
 
 
 def seconds(score: Score, n: int, repeats: int = 3) -> float:
-    """Forward and backward; the best of several."""
+    """Seconds of a forward and backward pass: the best of several."""
     given, taken = vectors(n), []
     for _ in range(repeats + 1):
         began = time.perf_counter()
-        attended(score, given)
+        run_attention(score, given)
         taken.append(time.perf_counter() - began)
     return min(taken[1:])
 
 
 def update(lab: Lab, score: str, length: int) -> float:
-    """Seconds of forward and backward of the lab's model for 1,024 tokens of sentences so long, in plain torch."""
+    """Seconds of an update of the lab's model on 1,024 tokens in sentences of this length, in plain torch."""
     torch.manual_seed(lab.seed)
     model, taken = build(lab.recipe({"model.score": score}).model, 1_000, 1_000), []
     generator = torch.Generator().manual_seed(1)
@@ -99,52 +99,52 @@ def update(lab: Lab, score: str, length: int) -> float:
 
 
 def cost(lab: Lab, score: str, longest: int) -> dict[str, Any]:
-    """What one attention with this score costs, by length; and a model with it."""
-    made = SCORES[score](HEADS, D_K)
-    found: dict[str, Any] = {"products": [], "bytes": [], "seconds": []}
+    """The cost of one attention with this score by length, and of an update of a model with it."""
+    module = SCORES[score](HEADS, D_K)
+    costs: dict[str, Any] = {"products": [], "bytes": [], "seconds": []}
     for n in (2**power for power in range(3, longest.bit_length())):
         lab.stop.check()
-        found["products"].append([n, products(made, n)])
-        found["bytes"].append([n, kept(made, n)])
-        found["seconds"].append([n, seconds(made, n)])
-    return found | {"update": update(lab, score, 16)}
+        costs["products"].append([n, products(module, n)])
+        costs["bytes"].append([n, saved_bytes(module, n)])
+        costs["seconds"].append([n, seconds(module, n)])
+    return costs | {"update": update(lab, score, 16)}
 
 
-def learnt(lab: Lab, score: str) -> dict[str, Any]:
-    """What a model with this score has learnt after as many updates as every other."""
+def train_score(lab: Lab, score: str) -> dict[str, Any]:
+    """Train a model with this score: its loss, BLEU and learning curve after the same number of updates."""
     run = lab.train(f"score {score}", {"model.score": score, "training.steps": lab.steps(700)})
     return {"loss": run.scores["loss"], "bleu": lab.bleu(run.model, SENTENCES), "losses": smooth(run)}
 
 
 def smooth(run: Trained, points: int = 50) -> list[list[float]]:
-    """Training losses, means of neighbours."""
+    """Training losses, averaged over neighbouring updates."""
     size = max(1, len(run.losses) // points)
     groups = [run.losses[at : at + size] for at in range(0, len(run.losses), size)]
     return [[group[-1][0], sum(loss for _, loss in group) / len(group)] for group in groups]
 
 
 def wide(lab: Lab, score: str) -> dict[str, Any]:
-    """One head of wide keys learns to say letters backwards: how good after as many updates as the other."""
+    """Train one head with wide keys to reverse letters, with the same number of updates for every score."""
     changes = {"model.score": score, "model.heads": 1, "model.d_k": WIDE, "training.steps": lab.steps(200)}
     run = lab.train(f"wide keys, score {score}", lab.task("reverse", changes))
     return {"score": score, "loss": run.scores["loss"], "losses": smooth(run)}
 
 
 def measure(lab: Lab, *, additive: str = "additive", longest: int = 256) -> dict[str, Any]:
-    """`additive`: the score that stands where additive attention should; `longest`: length up to which it is timed."""
+    """`additive`: the score in the lane of additive attention; `longest`: the longest length that is timed."""
     scores = {"dot": "scaled-dot", "additive": additive}
-    found: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     with library.without():
         for name, score in scores.items():
             lab.say(f"timing: {score}")
-            found[name] = {"score": score} | cost(lab, score, longest)
+            numbers[name] = {"score": score} | cost(lab, score, longest)
     for name, score in scores.items():
-        found[name] |= learnt(lab, score)
-    return found | {"wide": {"unscaled": wide(lab, "dot"), "additive": wide(lab, additive)}}
+        numbers[name] |= train_score(lab, score)
+    return numbers | {"wide": {"unscaled": wide(lab, "dot"), "additive": wide(lab, additive)}}
 
 
 def by_the_clock(numbers: Numbers) -> dict[str, float]:
-    """Training losses at the moment when dot products have made all their updates, and how many the other has made."""
+    """Training losses when the model with dot products has finished, and the updates of the other by then."""
     dot, other = numbers["dot"], numbers["additive"]
     ratio = other["update"] / dot["update"]
     done = dot["losses"][-1][0] / ratio
@@ -158,12 +158,12 @@ def by_the_clock(numbers: Numbers) -> dict[str, float]:
     }
 
 
-def judge(numbers: Numbers) -> list[Check]:
-    dot, other, wide_ones = numbers["dot"], numbers["additive"], numbers["wide"]
+def check(numbers: Numbers) -> list[Check]:
+    dot, other, wide_runs = numbers["dot"], numbers["additive"], numbers["wide"]
     n = dot["seconds"][-1][0]
     ratios = {key: other[key][-1][1] / dot[key][-1][1] for key in ("products", "bytes", "seconds")}
     memory = {"dot": _mega(dot), "additive": _mega(other)}
-    losses, clock = {name: one["loss"] for name, one in wide_ones.items()}, by_the_clock(numbers)
+    losses, clock = {name: run["loss"] for name, run in wide_runs.items()}, by_the_clock(numbers)
     return [
         Check(WORDS("checks.products", n=n, ratio=ratios["products"]), 0.5 <= ratios["products"] <= 2),
         Check(WORDS("checks.seconds", ratio=ratios["seconds"]), ratios["seconds"] >= 3),
@@ -184,7 +184,7 @@ def draw(numbers: Numbers, language: str) -> list[Picture]:
     def word(key: str) -> str:
         return WORDS(f"picture.{key}").of(language)
 
-    def grown(key: str, factor: float) -> str:
+    def chart(key: str, factor: float) -> str:
         series = {names[lane]: [(a, factor * b) for a, b in numbers[lane][key]] for lane in LANES}
         return curves_svg(series, x=word("n"), y=word(key), log=True)
 
@@ -192,12 +192,12 @@ def draw(numbers: Numbers, language: str) -> list[Picture]:
         names[lane]: [(step * numbers[lane]["update"], loss) for step, loss in numbers[lane]["losses"]]
         for lane in LANES
     }
-    by_update = {names[lane]: [(a, b) for a, b in one["losses"]] for lane, one in numbers["wide"].items()}
+    by_update = {names[lane]: [(a, b) for a, b in run["losses"]] for lane, run in numbers["wide"].items()}
     clock = curves_svg(by_time, x=word("clock"), y=word("loss"))
     updates = curves_svg(by_update, x=word("updates"), y=word("loss"))
     return [
-        Picture("additive-seconds", grown("seconds", 1000), WORDS("picture.seconds_seen")),
-        Picture("additive-bytes", grown("bytes", 1e-6), WORDS("picture.bytes_seen")),
+        Picture("additive-seconds", chart("seconds", 1000), WORDS("picture.seconds_seen")),
+        Picture("additive-bytes", chart("bytes", 1e-6), WORDS("picture.bytes_seen")),
         Picture("additive-clock", clock, WORDS("picture.clock_seen", ratio=by_the_clock(numbers)["ratio"])),
         Picture("additive-wide", updates, WORDS("picture.wide_seen")),
     ]
@@ -212,12 +212,12 @@ def tabulate(numbers: Numbers) -> Table:
     rows: list[list[str | Text]] = []
     for lane in (*LANES, "unscaled"):
         cells = ["–"] * 5
-        if one := numbers.get(lane):
-            cells = [f"{1000 * one['seconds'][-1][1]:.1f}", f"{_mega(one):.1f}", f"{1000 * one['update']:.0f}"]
-            cells += [f"{one['loss']:.3f}", f"{one['bleu']:.1f}"]
+        if run := numbers.get(lane):
+            cells = [f"{1000 * run['seconds'][-1][1]:.1f}", f"{_mega(run):.1f}", f"{1000 * run['update']:.0f}"]
+            cells += [f"{run['loss']:.3f}", f"{run['bleu']:.1f}"]
         last = numbers["wide"].get(lane)
         rows.append([WORDS(f"picture.{lane}"), *cells, f"{last['loss']:.3f}" if last else "–"])
     return Table(titles, rows)
 
 
-CLAIM = Claim(name="additive", words=WORDS, measure=measure, judge=judge, draw=draw, tabulate=tabulate)
+CLAIM = Claim(name="additive", words=WORDS, measure=measure, check=check, draw=draw, tabulate=tabulate)

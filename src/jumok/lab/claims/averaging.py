@@ -1,4 +1,4 @@
-"""The mean of the last checkpoints is better than the last one (section 6.1), where the rate is still high."""
+"""The mean of the last checkpoints is better than the last one (section 6.1) while the learning rate is high."""
 
 from __future__ import annotations
 
@@ -13,86 +13,89 @@ from jumok.evaluation.evaluate import evaluate, perplexity_of
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
 from jumok.lab.wording import Text, Words
-from jumok.reports.attention import curves_svg
 from jumok.reports.charts import bars_svg
+from jumok.reports.curves import curves_svg
 from jumok.storage.checkpoint import RunFolder, average, set_weights, weights
 from jumok.translator import Translator
 
 WORDS = Words.read("averaging")
 SENTENCES = 300
-KEPT, PAPER = 8, 5  # checkpoints that are kept; the paper takes the mean of five
+SAVED, PAPER = 8, 5  # checkpoints that are saved; the paper averages five
 COUNTS = (1, 2, 3, 5, 8)
 ALONG = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5)  # 0: the last checkpoint, 1: the mean of five
 Weights = Mapping[str, Tensor]
 
 
-def combined(checkpoints: Sequence[Weights], count: int, combine: str) -> Weights:
-    """The mean of the newest `count` checkpoints (newest first), or of the last one taken as often."""
+def combine_checkpoints(checkpoints: Sequence[Weights], count: int, combine: str) -> Weights:
+    """The mean of the newest `count` checkpoints (newest first), or of as many copies of the last one."""
     chosen = checkpoints[:count] if combine == "mean" else [checkpoints[0]] * count
     return average(chosen)
 
 
-def scored(model: Translator, tensors: Weights, pairs: Sequence[Pair]) -> dict[str, float]:
+def score_weights(model: Translator, tensors: Weights, pairs: Sequence[Pair]) -> dict[str, float]:
     """Loss and BLEU (greedy) on these pairs with these weights."""
     set_weights(model.model, tensors)
     return {"loss": log(perplexity_of(model, pairs)), "bleu": evaluate(model, pairs=pairs, beam=1).bleu}
 
 
 def loss(model: Translator, tensors: Weights, pairs: Sequence[Pair]) -> float:
-    """The same, loss alone."""
+    """The loss on these pairs with these weights."""
     set_weights(model.model, tensors)
-    judged = model.score([pair.source for pair in pairs], [pair.target for pair in pairs])
-    return -sum(one.log_probability for one in judged) / sum(len(one.tokens) for one in judged)
+    scores = model.score([pair.source for pair in pairs], [pair.target for pair in pairs])
+    return -sum(score.log_probability for score in scores) / sum(len(score.tokens) for score in scores)
 
 
 def measure(lab: Lab, *, combine: str = "mean") -> dict[str, Any]:
-    """`combine`: "mean" of the last checkpoints, or "last", which takes the last one as often."""
+    """`combine`: "mean" of the last checkpoints, or "last", which averages copies of the last one."""
     changes = {
         "training.schedule": "constant",
         "training.warmup": 50,
         "training.steps": lab.steps(700),
         "training.validations": 20,
         "training.valid_pairs": 20,
-        "training.average": KEPT,
+        "training.average": SAVED,
     }
     run = lab.train("constant rate", changes)
     model, pairs = run.model, lab.pairs(SENTENCES)
-    folders = RunFolder(run.folder).last(KEPT, due=True)
+    folders = RunFolder(run.folder).last(SAVED, due=True)
     expected = weights(model.model)
-    checkpoints = [one.tensors("model.safetensors", expected) for one in folders]
+    checkpoints = [folder.tensors("model.safetensors", expected) for folder in folders]
     singles = [
-        scored(model, one, pairs) | {"step": place.step} for one, place in zip(checkpoints, folders, strict=True)
+        score_weights(model, checkpoint, pairs) | {"step": folder.step}
+        for checkpoint, folder in zip(checkpoints, folders, strict=True)
     ]
     means = []
     for count in COUNTS:
         lab.stop.check()
         if count <= len(checkpoints):
-            means.append({"count": count, **scored(model, combined(checkpoints, count, combine), pairs)})
-    centre = combined(checkpoints, min(PAPER, len(checkpoints)), combine)
-    valley = [[share, loss(model, between(checkpoints[0], centre, share), pairs)] for share in ALONG]
+            means.append(
+                {"count": count, **score_weights(model, combine_checkpoints(checkpoints, count, combine), pairs)}
+            )
+    centre = combine_checkpoints(checkpoints, min(PAPER, len(checkpoints)), combine)
+    valley = [[share, loss(model, interpolate(checkpoints[0], centre, share), pairs)] for share in ALONG]
     return {"combine": combine, "singles": singles[::-1], "means": means, "valley": valley}
 
 
-def between(first: Weights, second: Weights, share: float) -> Weights:
-    """So far on the way from the first to the second."""
+def interpolate(first: Weights, second: Weights, share: float) -> Weights:
+    """Weights at this share of the distance from the first to the second."""
     return {name: value.lerp(second[name], share) for name, value in first.items()}
 
 
 def of_five(numbers: Numbers) -> Numbers:
-    """The mean that the paper takes, or the largest below it that there is."""
-    found: Numbers = [one for one in numbers["means"] if one["count"] <= PAPER][-1]
-    return found
+    """The mean of five checkpoints, as in the paper, or of the largest number below that was measured."""
+    largest: Numbers = [mean for mean in numbers["means"] if mean["count"] <= PAPER][-1]
+    return largest
 
 
-def judge(numbers: Numbers) -> list[Check]:
+def check(numbers: Numbers) -> list[Check]:
     last, mean = numbers["singles"][-1], of_five(numbers)
     five = numbers["singles"][-mean["count"] :]
-    best = min(one["loss"] for one in five)
-    told = {"count": mean["count"], "last": last["loss"], "mean": mean["loss"], "best": best}
-    words = {"count": mean["count"], "last": last["bleu"], "mean": mean["bleu"]}
+    best = min(single["loss"] for single in five)
+    losses = {"count": mean["count"], "last": last["loss"], "mean": mean["loss"], "best": best}
+    scores = {"count": mean["count"], "last": last["bleu"], "mean": mean["bleu"]}
     return [
-        Check(WORDS("checks.loss", **told), mean["loss"] < 0.97 * last["loss"] and mean["loss"] < best),
-        Check(WORDS("checks.bleu", **words), mean["bleu"] > last["bleu"] + 0.5),
+        Check(WORDS("checks.loss", **losses), mean["loss"] < 0.97 * last["loss"] and mean["loss"] < best),
+        Check(WORDS("checks.bleu", **scores), mean["bleu"] > last["bleu"] + 0.5),
     ]
 
 
@@ -100,12 +103,12 @@ def draw(numbers: Numbers, language: str) -> list[Picture]:
     def word(key: str, **values: Any) -> str:
         return WORDS(f"picture.{key}", **values).of(language)
 
-    singles = [(one["step"], one["loss"]) for one in numbers["singles"]]
+    singles = [(row["step"], row["loss"]) for row in numbers["singles"]]
     first, last = singles[0][0], singles[-1][0]
     level = of_five(numbers)
     mean = [(first, level["loss"]), (last, level["loss"])]
     curves = {word("single"): singles, word("mean", count=level["count"]): mean}
-    bars = {word("mean", count=one["count"]): {"BLEU": one["bleu"]} for one in numbers["means"]}
+    bars = {word("mean", count=row["count"]): {"BLEU": row["bleu"]} for row in numbers["means"]}
     valley = {word("valley"): [tuple(point) for point in numbers["valley"]]}
     return [
         Picture("averaging-loss", curves_svg(curves, x=word("updates"), y=word("loss")), WORDS("picture.losses")),
@@ -117,14 +120,14 @@ def draw(numbers: Numbers, language: str) -> list[Picture]:
 def tabulate(numbers: Numbers) -> Table:
     titles = [WORDS("table.weights"), WORDS("table.loss"), Text("BLEU", "BLEU")]
     rows: list[list[str | Text]] = [
-        [WORDS("table.checkpoint", step=one["step"]), f"{one['loss']:.3f}", f"{one['bleu']:.1f}"]
-        for one in numbers["singles"]
+        [WORDS("table.checkpoint", step=row["step"]), f"{row['loss']:.3f}", f"{row['bleu']:.1f}"]
+        for row in numbers["singles"]
     ]
     rows += [
-        [WORDS("picture.mean", count=one["count"]), f"{one['loss']:.3f}", f"{one['bleu']:.1f}"]
-        for one in numbers["means"][1:]
+        [WORDS("picture.mean", count=row["count"]), f"{row['loss']:.3f}", f"{row['bleu']:.1f}"]
+        for row in numbers["means"][1:]
     ]
     return Table(titles, rows)
 
 
-CLAIM = Claim(name="averaging", words=WORDS, measure=measure, judge=judge, draw=draw, tabulate=tabulate)
+CLAIM = Claim(name="averaging", words=WORDS, measure=measure, check=check, draw=draw, tabulate=tabulate)

@@ -1,6 +1,6 @@
-"""One vector for a whole sentence is too little when the sentence is long; attention corrects that (sections 1 and 2).
+"""One vector for a whole sentence is too little for long sentences; attention removes the bottleneck (sections 1, 2).
 
-A recurrent network reads letters and says them again.  Without attention its decoder gets one vector, whatever the
+A recurrent network reads letters and reverses them.  Without attention its decoder gets a single vector at every
 length; with attention, one for each letter.
 """
 
@@ -17,7 +17,7 @@ from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab, Trained
 from jumok.lab.wording import Text, Words
 from jumok.models.base import END
-from jumok.reports.attention import curves_svg
+from jumok.reports.curves import curves_svg
 
 WORDS = Words.read("bottleneck")
 TASK = "reverse"
@@ -26,66 +26,66 @@ LANES = ("without", "with")
 
 
 def vectors(run: Trained) -> list[list[int]]:
-    """How many vectors of the source the decoder can look at, by length."""
+    """The number of source vectors that the decoder can attend to, by length."""
     model = run.model.model.eval()
     with torch.no_grad():
         return [
-            [n, model.start(torch.tensor([[8] * n + [END]])).memory.words.shape[2]]  # as many, and the end
+            [n, model.start(torch.tensor([[8] * n + [END]])).memory.words.shape[2]]  # the letters and END
             for n in range(4, 11)
         ]
 
 
-def letters(said: Sequence[str], wanted: Sequence[str]) -> dict[int, float]:
-    """The share of letters that stand where they should, by length."""
+def letters(outputs: Sequence[str], wanted: Sequence[str]) -> dict[int, float]:
+    """The share of letters in the right position, by length."""
     right: dict[int, list[float]] = defaultdict(list)
-    for one, other in zip(said, wanted, strict=True):
-        answer, truth = one.split(), other.split()
+    for output, target in zip(outputs, wanted, strict=True):
+        answer, truth = output.split(), target.split()
         hits = sum(a == b for a, b in zip(answer, truth, strict=False))
         right[len(truth)].append(hits / max(len(truth), len(answer)))
     return {n: sum(right[n]) / len(right[n]) for n in sorted(right)}
 
 
-def tried(lab: Lab, name: str, changes: Mapping[str, Any]) -> tuple[Trained, dict[str, Any]]:
-    """One model: letters right by length."""
+def train_lane(lab: Lab, name: str, changes: Mapping[str, Any]) -> tuple[Trained, dict[str, Any]]:
+    """Train a model; returns the run, its accuracy by length and an example."""
     run = lab.train(name, lab.task(TASK, {**changes, "training.steps": lab.steps(600)}))
     pairs = phrasebook.task(TASK, STRINGS, seed=lab.seed + 1_000)
-    said = [one.text for one in run.model.translate([source for source, _ in pairs], beam=1, details=False)]
-    right = letters(said, [target for _, target in pairs])
+    outputs = [answer.text for answer in run.model.translate([source for source, _ in pairs], beam=1, details=False)]
+    right = letters(outputs, [target for _, target in pairs])
     longest = max(range(len(pairs)), key=lambda at: len(pairs[at][0]))
     return run, {
         "right": [[n, 100 * share] for n, share in right.items()],
-        "whole": 100 * sum(one == target for one, (_, target) in zip(said, pairs, strict=True)) / len(pairs),
-        "shown": [*pairs[longest], said[longest]],
+        "whole": 100 * sum(output == target for output, (_, target) in zip(outputs, pairs, strict=True)) / len(pairs),
+        "shown": [*pairs[longest], outputs[longest]],
     }
 
 
 def measure(lab: Lab, *, without: str = "none", width: int = 64) -> dict[str, Any]:
-    """`without`: the attention of the network that is said to have none; `width`: numbers in its one vector."""
-    found: dict[str, Any] = {}
+    """`without`: the attention of the network that should have none; `width`: the size of its single vector."""
+    results: dict[str, Any] = {}
     for lane, attention in zip(LANES, (without, "additive"), strict=True):
         changes = {"model.kind": "rnn", "model.attention": attention, "model.d_model": width, "model.dropout": 0.0}
         changes |= {"model.encoder_layers": 1, "model.decoder_layers": 1}
-        run, numbers = tried(lab, f"rnn attention {attention}", changes)
-        found["width"] = lab.recipe(changes).model.d_model
-        found[lane] = {"attention": attention, "vectors": vectors(run)} | numbers
-    return found
+        run, numbers = train_lane(lab, f"rnn attention {attention}", changes)
+        results["width"] = lab.recipe(changes).model.d_model
+        results[lane] = {"attention": attention, "vectors": vectors(run)} | numbers
+    return results
 
 
 def ends(lane: Mapping[str, Any]) -> tuple[float, float]:
-    """Letters right in short and in long strings: means of the two shortest and of the two longest."""
+    """The share of right letters in short and in long strings: means of the two shortest and two longest lengths."""
     shares = [share for _, share in lane["right"]]
     return sum(shares[:2]) / 2, sum(shares[-2:]) / 2
 
 
-def judge(numbers: Numbers) -> list[Check]:
+def check(numbers: Numbers) -> list[Check]:
     without, with_ = numbers["without"], numbers["with"]
     (short, long), (other_short, other_long) = ends(without), ends(with_)
-    one = {count for _, count in without["vectors"]} == {1}
+    single = {count for _, count in without["vectors"]} == {1}
     each = all(count == n + 1 for n, count in with_["vectors"])
     n, looked = with_["vectors"][-1]
     seen = {"n": n, "without": without["vectors"][-1][1], "with_": looked}
     return [
-        Check(WORDS("checks.vectors", width=numbers["width"], **seen), one and each),
+        Check(WORDS("checks.vectors", width=numbers["width"], **seen), single and each),
         Check(WORDS("checks.falls", short=short, long=long), short - long >= 10),
         Check(
             WORDS("checks.stays", short=other_short, long=other_long), other_short - other_long <= (short - long) / 2
@@ -125,4 +125,4 @@ def tabulate(numbers: Numbers) -> Table:
     return Table(titles, rows)
 
 
-CLAIM = Claim(name="bottleneck", words=WORDS, measure=measure, judge=judge, draw=draw, tabulate=tabulate)
+CLAIM = Claim(name="bottleneck", words=WORDS, measure=measure, check=check, draw=draw, tabulate=tabulate)

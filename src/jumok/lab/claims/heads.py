@@ -1,4 +1,4 @@
-"""Several heads are better than one at equal cost, and each finds something of its own to do (section 3.2.2)."""
+"""Several heads are better than one at equal cost, and each learns a different job (section 3.2.2)."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from jumok.data.made.phrasebook import align
 from jumok.evaluation.metrics import bleu
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
-from jumok.lab.looking import Aligned, constituents, drafts, gold, is_mark, places, rounded, views
+from jumok.lab.looking import Aligned, all_heads, constituents, drafts, gold, is_mark, to_lists, views
 from jumok.lab.wording import Text, Words
 from jumok.reports.attention import KINDS, AttentionView
-from jumok.reports.charts import bars_svg, beside_svg, field_svg
+from jumok.reports.charts import bars_svg, field_svg, row_svg
 from jumok.text.boundaries import words_of
 from jumok.translator import Translator
 
 WORDS = Words.read("heads")
 SENTENCES = 300  # on which models of 1 to 8 heads are compared
-LOOKED = 100  # whose attention is looked at, and translated without each head
+VIEWED = 100  # sentences whose attention is measured, and that are translated without each head
 ROLES = {"call": CALL, "asked": ASKED, "verb": VERB, "subject": SUBJECT, "object": OBJECT}
 JOBS = {
     "encoder": ("itself", "previous", "next", "word", "end", "mark", *ROLES, "far"),
     "decoder": ("itself", "previous", "word", "start", "far"),
     "cross": ("saying", "said", "end", "far"),
 }
-LITTLE = 0.1  # a head that gives nothing so much more than its even share is broad
+LITTLE = 0.1  # a head is broad if no job gets this much more than its even share
 
 
 class Parsed(NamedTuple):
@@ -43,9 +43,9 @@ class Parsed(NamedTuple):
     roles: tuple[int, ...]
 
 
-def parsed(lab: Lab) -> list[Parsed]:
-    """The sentences that are looked at."""
-    many = max(10, round(LOOKED * min(4.0, lab.scale.factor)))
+def parse_sentences(lab: Lab) -> list[Parsed]:
+    """The sentences whose attention is measured."""
+    many = max(10, round(VIEWED * min(4.0, lab.scale.factor)))
     return [
         Parsed(*draft.spell(), align(draft), tuple(constituents(draft)))
         for draft in islice(drafts(f"heads/{lab.seed}"), many)
@@ -55,24 +55,24 @@ def parsed(lab: Lab) -> list[Parsed]:
 # ------------------------------------------------------------------------------------------ how many heads
 
 
-def compared(lab: Lab, counts: Sequence[int]) -> list[dict[str, Any]]:
-    """Models that differ only in the number of heads: d_k shrinks as they become more."""
-    found = []
+def compare_counts(lab: Lab, counts: Sequence[int]) -> list[dict[str, Any]]:
+    """Compare models that differ only in the number of heads; d_k shrinks as heads are added."""
+    results = []
     for count in counts:
         run = lab.train(f"{count} heads", {"model.heads": count, "training.steps": lab.steps(500)})
-        found.append({"heads": count, **quality(run.model, lab.phrases(SENTENCES))})
-    return found
+        results.append({"heads": count, **quality(run.model, lab.phrases(SENTENCES))})
+    return results
 
 
 def quality(model: Translator, phrases: Sequence[Aligned]) -> dict[str, float]:
-    """BLEU of greedy translations, and the loss of a token of the right ones."""
+    """BLEU of greedy translations, and the loss per token of the references."""
     sources, right = [phrase.english for phrase in phrases], [phrase.korean for phrase in phrases]
-    said = [one.text for one in model.translate(sources, beam=1, details=False)]
-    judged = model.score(sources, right)
-    tokens = sum(len(one.tokens) for one in judged)
+    outputs = [answer.text for answer in model.translate(sources, beam=1, details=False)]
+    scores = model.score(sources, right)
+    tokens = sum(len(score.tokens) for score in scores)
     return {
-        "bleu": bleu(said, right, tokenize="auto").value,
-        "loss": -sum(one.log_probability for one in judged) / tokens,
+        "bleu": bleu(outputs, right, tokenize="auto").value,
+        "loss": -sum(score.log_probability for score in scores) / tokens,
     }
 
 
@@ -80,10 +80,10 @@ def quality(model: Translator, phrases: Sequence[Aligned]) -> dict[str, float]:
 
 
 def jobs(view: AttentionView, phrase: Parsed, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Which job a look does, (R, C) as places in JOBS; which looks there are, (R, C); and which rows count, (R,)."""
+    """The job of each query-key pair (R, C), an index in JOBS; which pairs are allowed (R, C); which rows count."""
     rows, columns = (len(labels) for labels in view.labels(kind))
     at, to = np.indices((rows, columns))
-    job = np.full((rows, columns), len(JOBS[kind]) - 1)  # far: whatever is nothing else
+    job = np.full((rows, columns), len(JOBS[kind]) - 1)  # far, unless it is any other job
 
     def name(job_name: str, where: np.ndarray) -> None:
         job[where] = JOBS[kind].index(job_name)
@@ -113,16 +113,16 @@ def jobs(view: AttentionView, phrase: Parsed, kind: str) -> tuple[np.ndarray, np
     return job, to <= at, np.arange(rows) >= 2  # before that there is little to choose from
 
 
-def done(looks: Sequence[AttentionView], phrases: Sequence[Parsed], kind: str) -> dict[str, Any]:
-    """For every head of a kind (L, H): the weight each job gets, what an even head would give it, how even it is."""
+def measure_jobs(looks: Sequence[AttentionView], phrases: Sequence[Parsed], kind: str) -> dict[str, Any]:
+    """For every head of a kind (L, H): the weight of each job, that of a uniform head, and its entropy."""
     shape = getattr(looks[0], kind).shape[:2]
     names = JOBS[kind]
     given, even = np.zeros((*shape, len(names))), np.zeros(len(names))
     entropy, apart, count = np.zeros(shape), np.zeros(shape[0]), 0
     for view, phrase in zip(looks, phrases, strict=True):
-        job, allowed, counted = jobs(view, phrase, kind)
-        weights = getattr(view, kind)[:, :, counted].astype(np.float64)  # (L, H, R, C)
-        job, allowed = job[counted], allowed[counted]
+        job, allowed, used = jobs(view, phrase, kind)
+        weights = getattr(view, kind)[:, :, used].astype(np.float64)  # (L, H, R, C)
+        job, allowed = job[used], allowed[used]
         many = allowed.sum(axis=1)  # (R,)
         for number in range(len(names)):
             given[..., number] += (weights * ((job == number) & allowed)).sum(axis=(2, 3))
@@ -134,15 +134,15 @@ def done(looks: Sequence[AttentionView], phrases: Sequence[Parsed], kind: str) -
             apart += sum(np.abs(weights[:, a] - weights[:, b]).sum(axis=(1, 2)) / 2 for a, b in couples) / len(couples)
         count += len(job)
     return {
-        "given": rounded(given / count),
-        "even": rounded(even / count),
-        "entropy": rounded(entropy / count),
+        "given": to_lists(given / count),
+        "even": to_lists(even / count),
+        "entropy": to_lists(entropy / count),
         "apart": float(apart.mean() / count),
     }
 
 
-def named(given: Sequence[float], even: Sequence[float], kind: str) -> str:
-    """What a head does most, compared with one that looks everywhere alike."""
+def name_job(given: Sequence[float], even: Sequence[float], kind: str) -> str:
+    """The main job of a head, compared with one that attends uniformly."""
     more = np.array(given) - np.array(even)
     return JOBS[kind][int(more.argmax())] if more.max() >= LITTLE else "broad"
 
@@ -157,88 +157,90 @@ def attentions(module: Any, kind: str) -> list[Any]:
 
 
 @contextmanager
-def without(attention: Any, head: int) -> Iterator[None]:
-    """A head is switched off for a while: what it found is multiplied by 0 on its way out."""
+def switch_off(attention: Any, head: int) -> Iterator[None]:
+    """Switch a head off in the body: its columns of the output matrix are 0."""
     weight, columns = attention.output.weight, slice(head * attention.d_v, (head + 1) * attention.d_v)
     with torch.no_grad():
-        kept = weight[:, columns].clone()
+        saved = weight[:, columns].clone()
         weight[:, columns] = 0.0
         try:
             yield
         finally:
-            weight[:, columns] = kept
+            weight[:, columns] = saved
 
 
 @torch.no_grad()
 def make_alike(module: Any) -> None:
-    """Every head becomes a copy of the first of its layer."""
+    """Make every head a copy of the first of its layer."""
     for kind in KINDS:
         for attention in attentions(module, kind):
             for matrix in (attention.query, attention.memory) if kind == "cross" else (attention.qkv,):
-                for parameter in filter(lambda one: one is not None, (matrix.weight, matrix.bias)):
+                for parameter in filter(lambda tensor: tensor is not None, (matrix.weight, matrix.bias)):
                     for block in parameter.split(matrix.blocks):
                         by_head = block.unflatten(0, (attention.heads, -1))
                         by_head[1:] = by_head[:1].clone()
 
 
-def needed(lab: Lab, model: Translator, phrases: Sequence[Aligned], kind: str) -> list[list[dict[str, float]]]:
+def ablate(lab: Lab, model: Translator, phrases: Sequence[Aligned], kind: str) -> list[list[dict[str, float]]]:
     """Quality without each head, by layer and head."""
-    found: list[list[dict[str, float]]] = []
+    results: list[list[dict[str, float]]] = []
     for attention in attentions(model.model, kind):
-        found.append([])
+        results.append([])
         for head in range(attention.heads):
             lab.stop.check()
-            with without(attention, head):
-                found[-1].append(quality(model, phrases))
-    return found
+            with switch_off(attention, head):
+                results[-1].append(quality(model, phrases))
+    return results
 
 
 # ------------------------------------------------------------------------------------------ the claim
 
 
 def measure(lab: Lab, *, heads: Sequence[int] = (1, 2, 4, 8), alike: bool = False) -> dict[str, Any]:
-    """`heads`: how many the compared models have; `alike`: all heads of a layer become copies of its first."""
-    found: dict[str, Any] = {"compared": compared(lab, heads)}
-    model, phrases = lab.base().model, parsed(lab)
+    """`heads`: numbers of heads of the compared models; `alike`: make all heads of a layer copies of its first."""
+    numbers: dict[str, Any] = {"compared": compare_counts(lab, heads)}
+    model, phrases = lab.base().model, parse_sentences(lab)
     if alike:
         make_alike(model.model)
     looks = views(model, phrases)
     lab.say("switching off heads, one at a time")
-    return found | {
+    return numbers | {
         "whole": quality(model, phrases),
-        "done": {kind: done(looks, phrases, kind) for kind in KINDS},
-        "without": {kind: needed(lab, model, phrases, kind) for kind in KINDS},
+        "done": {kind: measure_jobs(looks, phrases, kind) for kind in KINDS},
+        "without": {kind: ablate(lab, model, phrases, kind) for kind in KINDS},
     }
 
 
 def names_of(numbers: Numbers) -> dict[tuple[str, int, int], str]:
-    """What every head does most."""
-    found = {}
+    """The main job of every head."""
+    names = {}
     for kind in KINDS:
-        one = numbers["done"][kind]
-        for layer, head in places(np.shape(one["given"])):
-            found[kind, layer, head] = named(one["given"][layer][head], one["even"], kind)
-    return found
+        jobs = numbers["done"][kind]
+        for layer, head in all_heads(np.shape(jobs["given"])):
+            names[kind, layer, head] = name_job(jobs["given"][layer][head], jobs["even"], kind)
+    return names
 
 
-def lost(numbers: Numbers, kind: str) -> np.ndarray:
-    """BLEU that goes with each head (L, H)."""
-    return np.array([[numbers["whole"]["bleu"] - one["bleu"] for one in layer] for layer in numbers["without"][kind]])
+def lost_bleu(numbers: Numbers, kind: str) -> np.ndarray:
+    """The BLEU lost without each head (L, H)."""
+    return np.array(
+        [[numbers["whole"]["bleu"] - score["bleu"] for score in layer] for layer in numbers["without"][kind]]
+    )
 
 
-def judge(numbers: Numbers) -> list[Check]:
-    one, *several = numbers["compared"]
+def check(numbers: Numbers) -> list[Check]:
+    single, *several = numbers["compared"]
     score, loss = (float(np.mean([each[key] for each in several])) for key in ("bleu", "loss"))
     apart = float(np.mean([numbers["done"][kind]["apart"] for kind in KINDS]))
     layers: dict[tuple[str, int], set[str]] = {}
     for (kind, layer, _), job in names_of(numbers).items():
         layers.setdefault((kind, layer), set()).add(job)
     shared = sum(len(jobs - {"broad"}) >= 2 for jobs in layers.values())
-    costs = np.concatenate([lost(numbers, kind).ravel() for kind in KINDS])
+    costs = np.concatenate([lost_bleu(numbers, kind).ravel() for kind in KINDS])
     most, middle = float(costs.max()), float(np.median(costs))
-    told = {"one": one["bleu"], "several": score, "one_loss": one["loss"], "several_loss": loss}
+    values = {"one": single["bleu"], "several": score, "one_loss": single["loss"], "several_loss": loss}
     return [
-        Check(WORDS("checks.several", **told), score >= one["bleu"] + 0.5 and loss < 0.99 * one["loss"]),
+        Check(WORDS("checks.several", **values), score >= single["bleu"] + 0.5 and loss < 0.99 * single["loss"]),
         Check(WORDS("checks.jobs", shared=shared, layers=len(layers)), 2 * shared > len(layers)),
         Check(WORDS("checks.apart", apart=apart), apart >= 0.3),
         Check(WORDS("checks.lost", most=most, middle=middle), most >= max(5.0, 3 * middle)),
@@ -249,12 +251,12 @@ def draw(numbers: Numbers, language: str) -> list[Picture]:
     def word(key: str, **values: Any) -> str:
         return WORDS(f"picture.{key}", **values).of(language)
 
-    rows = {word("count", heads=one["heads"]): one for one in numbers["compared"]}
+    rows = {word("count", heads=result["heads"]): result for result in numbers["compared"]}
     bars = [
-        bars_svg({row: {key: one[key]} for row, one in rows.items()}, x=word(key), form=form)
+        bars_svg({row: {key: result[key]} for row, result in rows.items()}, x=word(key), form=form)
         for key, form in (("bleu", "{:.1f}"), ("loss", "{:.3f}"))
     ]
-    costs = [lost(numbers, kind) for kind in KINDS]
+    costs = [lost_bleu(numbers, kind) for kind in KINDS]
     layers = [
         word(kind, layer=layer + 1) for kind, cost in zip(KINDS, costs, strict=True) for layer in range(len(cost))
     ]
@@ -263,14 +265,14 @@ def draw(numbers: Numbers, language: str) -> list[Picture]:
     fields = []
     for kind in KINDS:
         more = np.array(numbers["done"][kind]["given"]) - np.array(numbers["done"][kind]["even"])
-        rows_of = [f"{layer + 1}.{head + 1}" for layer, head in places(more.shape)]
+        rows_of = [f"{layer + 1}.{head + 1}" for layer, head in all_heads(more.shape)]
         titles = [WORDS(f"job.{job}").of(language) for job in JOBS[kind]]
         flat = 100 * more.reshape(-1, more.shape[-1])
         fields.append(field_svg(flat, rows=rows_of, columns=titles, form="{:+.0f}", title=word(f"of_{kind}")))
     return [
-        Picture("heads-count", beside_svg(bars), WORDS("picture.counted")),
+        Picture("heads-count", row_svg(bars), WORDS("picture.counted")),
         Picture("heads-jobs", fields[0], WORDS("picture.jobs")),
-        Picture("heads-jobs-decoder", beside_svg(fields[1:]), WORDS("picture.jobs_decoder")),
+        Picture("heads-jobs-decoder", row_svg(fields[1:]), WORDS("picture.jobs_decoder")),
         Picture("heads-without", ablated, WORDS("picture.without", whole=numbers["whole"]["bleu"])),
     ]
 
@@ -278,21 +280,21 @@ def draw(numbers: Numbers, language: str) -> list[Picture]:
 def tabulate(numbers: Numbers) -> Table:
     titles = [WORDS(f"table.{key}") for key in ("model", "bleu", "loss", "job", "weight", "entropy")]
     rows: list[list[str | Text]] = [
-        [WORDS("picture.count", heads=one["heads"]), f"{one['bleu']:.1f}", f"{one['loss']:.3f}", "", "", ""]
-        for one in numbers["compared"]
+        [WORDS("picture.count", heads=result["heads"]), f"{result['bleu']:.1f}", f"{result['loss']:.3f}", "", "", ""]
+        for result in numbers["compared"]
     ]
     whole = numbers["whole"]
     rows.append([WORDS("table.whole"), f"{whole['bleu']:.1f}", f"{whole['loss']:.3f}", "", "", ""])
     for (kind, layer, head), job in names_of(numbers).items():
-        one, off = numbers["done"][kind], numbers["without"][kind][layer][head]
-        weight = f"{one['given'][layer][head][JOBS[kind].index(job)]:.0%}" if job != "broad" else ""
+        result, off = numbers["done"][kind], numbers["without"][kind][layer][head]
+        weight = f"{result['given'][layer][head][JOBS[kind].index(job)]:.0%}" if job != "broad" else ""
         rows.append(
             [
                 WORDS(f"table.{kind}", layer=layer + 1, head=head + 1), f"{off['bleu']:.1f}", f"{off['loss']:.3f}",
-                WORDS(f"job.{job}"), weight, f"{one['entropy'][layer][head]:.2f}",
+                WORDS(f"job.{job}"), weight, f"{result['entropy'][layer][head]:.2f}",
             ]
         )  # fmt: skip
     return Table(titles, rows)
 
 
-CLAIM = Claim(name="heads", words=WORDS, measure=measure, judge=judge, draw=draw, tabulate=tabulate)
+CLAIM = Claim(name="heads", words=WORDS, measure=measure, check=check, draw=draw, tabulate=tabulate)

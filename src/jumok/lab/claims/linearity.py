@@ -1,4 +1,4 @@
-"""With its weights held fixed attention is a linear map, and two of them are one; the net behind it is what bends."""
+"""With fixed weights attention is linear, and two layers are one; the feed-forward net makes a model nonlinear."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from jumok.data.corpora import Pair
 from jumok.data.made import phrasebook
 from jumok.keys import key
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
-from jumok.lab.laboratory import Lab, Trained, right
+from jumok.lab.laboratory import Lab, Trained, exact_share
 from jumok.lab.wording import Text, Words
 from jumok.models import build
 from jumok.nn.attention import EVERYTHING, SelfAttention, attend, merge_heads
-from jumok.reports.attention import curves_svg
 from jumok.reports.charts import bars_svg
+from jumok.reports.curves import curves_svg
 
 WORDS = Words.read("linearity")
 TOKENS, SENTENCES, UNSEEN_SEED = 12, 200, 1_000
 Map = Callable[[Tensor], Tensor]
 
 
-def frozen(attention: SelfAttention, x: Tensor) -> Map:
-    """The layer with the weights that x gives it, whatever it is given afterwards."""
+def freeze(attention: SelfAttention, x: Tensor) -> Map:
+    """The layer as a function of its values, with the attention weights of x."""
     q, k, v = attention.split(x)
     _, weights = attend(q, k, v)
 
-    def mixed(values: Tensor) -> Tensor:
+    def mix(values: Tensor) -> Tensor:
         _, _, v = attention.split(values)
         return attention.output(merge_heads(weights @ v))
 
-    return mixed
+    return mix
 
 
-def bent(function: Map, draw: torch.Generator, like: Tensor) -> float:
-    """How far f(ax + by) is from a f(x) + b f(y), as a share of its length: 0 for a linear map."""
+def nonlinearity(function: Map, draw: torch.Generator, like: Tensor) -> float:
+    """The distance of f(ax + by) from a f(x) + b f(y), relative to its norm: 0 for a linear map."""
     x, y = (torch.randn(like.shape, generator=draw, dtype=like.dtype) for _ in range(2))
     whole, parts = function(0.7 * x - 1.3 * y), 0.7 * function(x) - 1.3 * function(y)
     return float((whole - parts).norm() / whole.norm())
 
 
 def one_matrix(function: Map, draw: torch.Generator, width: int) -> float:
-    """What the best single matrix misses of a function, on vectors that were not used to find it."""
+    """The relative error of the best single matrix for a function, on vectors that were not used to fit it."""
     x = torch.randn(40 * width, width, generator=draw, dtype=torch.float64)
     y = function(x[None])[0]
     half = len(x) // 2
@@ -53,8 +53,8 @@ def one_matrix(function: Map, draw: torch.Generator, width: int) -> float:
 
 
 @torch.no_grad()
-def superposed(lab: Lab, activation: str) -> dict[str, float]:
-    """How much each piece of a new encoder bends; its biases are 0, so that linear means through the origin."""
+def measure_pieces(lab: Lab, activation: str) -> dict[str, float]:
+    """The nonlinearity of each part of a new encoder; its biases are 0, so that linear means through the origin."""
     torch.manual_seed(lab.seed)
     config = lab.recipe({"model.activation": activation}).model.model_copy(update={"encoder_layers": 2})
     model = build(config, 40, 40).double().eval()
@@ -62,18 +62,18 @@ def superposed(lab: Lab, activation: str) -> dict[str, float]:
     width = model.config.d_model
     x = torch.randn(1, TOKENS, width, generator=draw, dtype=torch.float64)
     first, second = model.encoder
-    attention, behind = frozen(first.attention, x), frozen(second.attention, x)
+    attention, following = freeze(first.attention, x), freeze(second.attention, x)
     return {
-        "attention": bent(attention, draw, x),
-        "two": bent(lambda x: behind(attention(x)), draw, x),
-        "net": bent(lambda x: first.feed_forward(attention(x)), draw, x),
-        "free": bent(lambda x: first.attention(x, EVERYTHING), draw, x),
+        "attention": nonlinearity(attention, draw, x),
+        "two": nonlinearity(lambda x: following(attention(x)), draw, x),
+        "net": nonlinearity(lambda x: first.feed_forward(attention(x)), draw, x),
+        "free": nonlinearity(lambda x: first.attention(x, EVERYTHING), draw, x),
         "matrix": one_matrix(first.feed_forward, draw, width),
     }
 
 
 def outcome(run: Trained) -> dict[str, Any]:
-    """Loss on sentences that were not trained on, and how it fell."""
+    """The loss on unseen sentences, the learning curve, and the number of parameters."""
     return {
         "loss": run.scores["loss"],
         "losses": [list(point) for point in run.losses[:: max(1, len(run.losses) // 60)]],
@@ -82,7 +82,7 @@ def outcome(run: Trained) -> dict[str, Any]:
 
 
 def lane(lab: Lab, activation: str) -> dict[str, Any]:
-    """One activation: what bends in theory, and what two trainings give."""
+    """One activation: the nonlinearity of its parts, and the results of two runs."""
     chosen = {"model.activation": activation}
     phrases = lab.train(f"activation {activation}", chosen | {"training.steps": lab.steps(700)})
     sorting = lab.train(f"sort {activation}", lab.task("sort", chosen | {"training.steps": lab.steps(400)}))
@@ -90,18 +90,18 @@ def lane(lab: Lab, activation: str) -> dict[str, Any]:
     unseen = [Pair(source, target, row) for row, (source, target) in enumerate(drawn, 1)]
     return {
         "activation": activation,
-        "bent": superposed(lab, activation),
+        "bent": measure_pieces(lab, activation),
         "phrasebook": outcome(phrases) | {"bleu": lab.bleu(phrases.model, SENTENCES)},
-        "sort": outcome(sorting) | {"right": right(sorting.model, unseen)},
+        "sort": outcome(sorting) | {"right": exact_share(sorting.model, unseen)},
     }
 
 
 def measure(lab: Lab, *, activation: str = "linear") -> dict[str, Any]:
-    """`activation`: what the lane has that is said to be linear."""
+    """`activation`: that of the lane that should be linear."""
     return {"linear": lane(lab, activation), "relu": lane(lab, "relu")}
 
 
-def judge(numbers: Numbers) -> list[Check]:
+def check(numbers: Numbers) -> list[Check]:
     linear, relu = numbers["linear"], numbers["relu"]
     straight, bends = linear["bent"], relu["bent"]
     fixed = max(straight["attention"], straight["two"])
@@ -115,28 +115,28 @@ def judge(numbers: Numbers) -> list[Check]:
     ]
     for task, score in (("phrasebook", "bleu"), ("sort", "right")):
         with_, without = relu[task], linear[task]
-        told = {"with_": with_["loss"], "without": without["loss"], "good": with_[score], "poor": without[score]}
-        checks.append(Check(WORDS(f"checks.{task}", **told), with_["loss"] < 0.95 * without["loss"]))
+        values = {"with_": with_["loss"], "without": without["loss"], "good": with_[score], "poor": without[score]}
+        checks.append(Check(WORDS(f"checks.{task}", **values), with_["loss"] < 0.95 * without["loss"]))
     return checks
 
 
 def draw(numbers: Numbers, language: str) -> list[Picture]:
-    def said(name: str) -> str:
+    def word(name: str) -> str:
         return WORDS(f"picture.{name}").of(language)
 
     linear, relu = numbers["linear"], numbers["relu"]
-    names = {said("linear"): linear, said("relu"): relu}
+    names = {word("linear"): linear, word("relu"): relu}
     bars = {
-        said("attention"): {said("linear"): linear["bent"]["attention"]},
-        said("two"): {said("linear"): linear["bent"]["two"]},
-        said("net"): {name: one["bent"]["net"] for name, one in names.items()},
-        said("matrix"): {name: one["bent"]["matrix"] for name, one in names.items()},
-        said("free"): {said("linear"): linear["bent"]["free"]},
+        word("attention"): {word("linear"): linear["bent"]["attention"]},
+        word("two"): {word("linear"): linear["bent"]["two"]},
+        word("net"): {name: lane["bent"]["net"] for name, lane in names.items()},
+        word("matrix"): {name: lane["bent"]["matrix"] for name, lane in names.items()},
+        word("free"): {word("linear"): linear["bent"]["free"]},
     }
-    pictures = [Picture("linearity", bars_svg(bars, x=said("bent"), form="{:.2g}"), WORDS("picture.bars"))]
+    pictures = [Picture("linearity", bars_svg(bars, x=word("bent"), form="{:.2g}"), WORDS("picture.bars"))]
     for task in ("phrasebook", "sort"):
-        losses = {name: [tuple(point) for point in one[task]["losses"]] for name, one in names.items()}
-        svg = curves_svg(losses, x=said("updates"), y=said("loss"))
+        losses = {name: [tuple(point) for point in lane[task]["losses"]] for name, lane in names.items()}
+        svg = curves_svg(losses, x=word("updates"), y=word("loss"))
         pictures.append(Picture(f"linearity-{task}", svg, WORDS(f"picture.{task}")))
     return pictures
 
@@ -146,16 +146,16 @@ def tabulate(numbers: Numbers) -> Table:
     titles += [Text("BLEU", "BLEU"), WORDS("table.sort"), WORDS("table.right")]
     rows = [
         [
-            one["activation"],
-            f"{one['phrasebook']['parameters']:,}",
-            f"{one['phrasebook']['loss']:.3f}",
-            f"{one['phrasebook']['bleu']:.1f}",
-            f"{one['sort']['loss']:.3f}",
-            f"{one['sort']['right']:.0%}",
+            lane["activation"],
+            f"{lane['phrasebook']['parameters']:,}",
+            f"{lane['phrasebook']['loss']:.3f}",
+            f"{lane['phrasebook']['bleu']:.1f}",
+            f"{lane['sort']['loss']:.3f}",
+            f"{lane['sort']['right']:.0%}",
         ]
-        for one in (numbers["linear"], numbers["relu"])
+        for lane in (numbers["linear"], numbers["relu"])
     ]
     return Table(titles, rows)
 
 
-CLAIM = Claim(name="linearity", words=WORDS, measure=measure, judge=judge, draw=draw, tabulate=tabulate)
+CLAIM = Claim(name="linearity", words=WORDS, measure=measure, check=check, draw=draw, tabulate=tabulate)

@@ -1,4 +1,4 @@
-"""Without the look-ahead mask the decoder copies the answer in training and knows nothing in use (section 3.2.3)."""
+"""Without the causal mask the decoder copies the answer in training and fails in use (section 3.2.3)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from jumok.models import build
 from jumok.models.base import START
 from jumok.models.transformer import Transformer
 from jumok.nn.attention import EVERYTHING, Mask
-from jumok.reports.attention import curves_svg, heatmap_svg
+from jumok.reports.attention import heatmap_svg
 from jumok.reports.charts import bars_svg
+from jumok.reports.curves import curves_svg
 
 TOKENS = 10
 WORDS = Words.read("mask")
@@ -23,7 +24,7 @@ SENTENCES = 200
 
 
 class Unmasked(Transformer):
-    """A Transformer whose decoder sees the whole target while it is taught."""
+    """A Transformer whose decoder sees the whole target in training."""
 
     def decode(self, target: torch.Tensor, memory: torch.Tensor, memory_mask: Mask) -> torch.Tensor:
         x = self.target(target)
@@ -34,12 +35,12 @@ class Unmasked(Transformer):
 
 
 def unmask(model: Any) -> None:
-    """Let every position of the decoder look at all others while it is taught; how it is used does not change."""
+    """Let every position of the decoder attend to all others in training; stepping does not change."""
     model.__class__ = Unmasked
 
 
-def felt(lab: Lab, *, mask: bool) -> list[list[float]]:
-    """How much output t (row) feels input j (column) of the decoder: size of the gradient, rows sum to 1."""
+def map_gradients(lab: Lab, *, mask: bool) -> list[list[float]]:
+    """The norm of the gradient of output t (row) with respect to decoder input j (column); rows sum to 1."""
     torch.manual_seed(lab.seed)
     model = build(lab.recipe({"model.dropout": 0.0}).model, 40, 40).double()
     if not mask:
@@ -50,11 +51,11 @@ def felt(lab: Lab, *, mask: bool) -> list[list[float]]:
     vectors: list[torch.Tensor] = []
     embed = model.target.forward
 
-    def remembered(tokens: torch.Tensor, start: int = 0) -> torch.Tensor:
+    def remember(tokens: torch.Tensor, start: int = 0) -> torch.Tensor:
         vectors.append(embed(tokens, start).detach().requires_grad_())
         return vectors[-1]
 
-    model.target.forward = remembered
+    model.target.forward = remember
     memory, padding = model.encode(source)
     states = model.decode(target, memory, padding)
     direction = torch.randn(states.shape[-1], dtype=states.dtype, generator=torch.Generator().manual_seed(1))
@@ -65,8 +66,8 @@ def felt(lab: Lab, *, mask: bool) -> list[list[float]]:
     return rows
 
 
-def tried(lab: Lab, run: Trained, *, mask: bool) -> dict[str, Any]:
-    map_ = felt(lab, mask=mask)
+def measure_run(lab: Lab, run: Trained, *, mask: bool) -> dict[str, Any]:
+    map_ = map_gradients(lab, mask=mask)
     last = [loss for _, loss in run.losses[-20:]]
     return {
         "mask": mask,
@@ -75,31 +76,33 @@ def tried(lab: Lab, run: Trained, *, mask: bool) -> dict[str, Any]:
         "bleu": lab.bleu(run.model, SENTENCES),
         "felt": map_,
         "future": sum(map_[t][j] for t in range(TOKENS) for j in range(t + 1, TOKENS)) / TOKENS,
-        "said": [one.text for one in run.model.translate([pair.source for pair in lab.pairs(SENTENCES)[:3]], beam=1)],
+        "said": [
+            answer.text for answer in run.model.translate([pair.source for pair in lab.pairs(SENTENCES)[:3]], beam=1)
+        ],
     }
 
 
 def measure(lab: Lab, *, masks: tuple[bool, bool] = (True, False)) -> dict[str, Any]:
-    """`masks`: of the model that is said to have one, and of the one that is said to have none."""
+    """`masks`: whether the two models, which should be with and without a mask, have one."""
     changes = {"training.steps": lab.steps(700), "training.label_smoothing": 0.0}
-    found = {}
+    results = {}
     for name, mask in zip(("with", "without"), masks, strict=True):
         run = lab.train(f"{name} mask", changes) if mask else lab.train(f"{name} mask", changes, surgery=unmask)
-        found[name] = tried(lab, run, mask=mask)
-    found["source"] = [pair.source for pair in lab.pairs(SENTENCES)[:3]]  # type: ignore[assignment]
-    return found
+        results[name] = measure_run(lab, run, mask=mask)
+    results["source"] = [pair.source for pair in lab.pairs(SENTENCES)[:3]]  # type: ignore[assignment]
+    return results
 
 
-def judge(numbers: Numbers) -> list[Check]:
+def check(numbers: Numbers) -> list[Check]:
     with_, without = numbers["with"], numbers["without"]
 
-    def told(key: str, name: str, holds: bool) -> Check:
+    def compare(key: str, name: str, holds: bool) -> Check:
         return Check(WORDS(f"checks.{key}", with_=with_[name], without=without[name]), holds)
 
     return [
-        told("loss", "loss", without["loss"] < 0.5 * with_["loss"]),
-        told("bleu", "bleu", without["bleu"] < 0.5 * with_["bleu"]),
-        told("gradient", "future", with_["future"] == 0.0 and without["future"] > 0.05),
+        compare("loss", "loss", without["loss"] < 0.5 * with_["loss"]),
+        compare("bleu", "bleu", without["bleu"] < 0.5 * with_["bleu"]),
+        compare("gradient", "future", with_["future"] == 0.0 and without["future"] > 0.05),
     ]
 
 
@@ -121,14 +124,14 @@ def tabulate(numbers: Numbers) -> Table:
     titles = [WORDS("table.mask"), WORDS("table.loss"), Text("BLEU", "BLEU"), WORDS("table.future")]
     rows: list[list[str | Text]] = [
         [
-            WORDS(f"table.{'yes' if one['mask'] else 'no'}"),
-            f"{one['loss']:.3f}",
-            f"{one['bleu']:.1f}",
-            f"{one['future']:.1%}",
+            WORDS(f"table.{'yes' if lane['mask'] else 'no'}"),
+            f"{lane['loss']:.3f}",
+            f"{lane['bleu']:.1f}",
+            f"{lane['future']:.1%}",
         ]
-        for one in (numbers["with"], numbers["without"])
+        for lane in (numbers["with"], numbers["without"])
     ]
     return Table(titles, rows)
 
 
-CLAIM = Claim(name="mask", words=WORDS, measure=measure, judge=judge, draw=draw, tabulate=tabulate)
+CLAIM = Claim(name="mask", words=WORDS, measure=measure, check=check, draw=draw, tabulate=tabulate)

@@ -1,6 +1,6 @@
-"""Layer norm looks at one word, batch norm at all sentences of a batch (section 3.1): few neighbours are bad company.
+"""Layer norm uses one word, batch norm all sentences of a batch (section 3.1), which hurts in small batches.
 
-And where the norm stands decides whether a deep stack learns without a warm-up.
+The position of the norm decides whether a deep stack learns without a warm-up.
 """
 
 from __future__ import annotations
@@ -15,50 +15,52 @@ from jumok.data.batches import pad
 from jumok.data.made import phrasebook
 from jumok.evaluation.evaluate import evaluate, perplexity_of
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
-from jumok.lab.claims.warmup import deep, learnt
+from jumok.lab.claims.warmup import summarize, train_deep
 from jumok.lab.laboratory import Lab, Trained
 from jumok.lab.wording import Text, Words
 from jumok.models.base import END
-from jumok.reports.attention import curves_svg
 from jumok.reports.charts import bars_svg
+from jumok.reports.curves import curves_svg
 from jumok.translator import Translator
 
 WORDS = Words.read("norm")
 SENTENCES = 200
-COMPANY, SHOWN, DRAWS = (1, 3, 7, 15, 31, 63), 7, 12  # neighbours of a sentence; those that are judged; drawn so often
-UPDATES = {"small": (128, 800), "large": (1_024, 350)}  # tokens of an update, and how many updates
+COMPANY = (1, 3, 7, 15, 31, 63)  # numbers of other sentences in the batch
+SHOWN = 7  # the number that is checked
+SAMPLES = 12  # random batches of each size
+UPDATES = {"small": (128, 800), "large": (1_024, 350)}  # tokens per update, and updates
 
 
 @torch.no_grad()
-def disturbed(model: Translator, seed: int) -> list[list[float]]:
-    """How much the encoder's vectors of one sentence, as training sees them, change with its neighbours in the batch.
+def measure_disturbance(model: Translator, seed: int) -> list[list[float]]:
+    """How much the encoder's output for one sentence in training mode depends on the rest of the batch.
 
-    For each number of neighbours: the standard deviation over several companies, as a share of the spread of all the
-    vectors, in double precision.
+    For each number of neighbours: the standard deviation over several batches, relative to that of all vectors, in
+    double precision.
     """
     phrases = phrasebook.phrases("test", 200, seed=seed)
-    ids = model.vocabularies.source.encode_all([one.english for one in phrases])
+    ids = model.vocabularies.source.encode_all([phrase.english for phrase in phrases])
     module = deepcopy(model.model).double().train()
-    random, found = Random(seed), []
+    random, shares = Random(seed), []
     for neighbours in COMPANY:
         vectors = []
-        for _ in range(DRAWS):
+        for _ in range(SAMPLES):
             memory, _ = module.encode(pad([ids[0], *random.sample(ids[1:], neighbours)], after=END))
             vectors.append(memory[0, : len(ids[0]) + 1])
         stacked = torch.stack(vectors)  # (draws, S, D)
-        found.append([neighbours, float(stacked.std(dim=0).mean() / stacked.std())])
-    return found
+        shares.append([neighbours, float(stacked.std(dim=0).mean() / stacked.std())])
+    return shares
 
 
-def scored(lab: Lab, run: Trained) -> dict[str, float]:
+def score(lab: Lab, run: Trained) -> dict[str, float]:
     """Perplexity and BLEU on unseen sentences."""
     pairs = lab.pairs(SENTENCES)
     return {"perplexity": perplexity_of(run.model, pairs), "bleu": evaluate(run.model, pairs=pairs, beam=1).bleu}
 
 
-def tried(lab: Lab, norm: str) -> dict[str, Any]:
-    """One norm: trained with small and with large batches, and how much neighbours disturb it."""
-    found: dict[str, Any] = {"norm": norm}
+def train_norm(lab: Lab, norm: str) -> dict[str, Any]:
+    """Train with one norm, with small and with large batches, and measure the influence of neighbours."""
+    results: dict[str, Any] = {"norm": norm}
     for size, (tokens, updates) in UPDATES.items():
         changes = {
             "model.norm": norm,
@@ -68,33 +70,35 @@ def tried(lab: Lab, norm: str) -> dict[str, Any]:
             "training.validations": 1,
         }
         run = lab.train(f"{norm} norm, {tokens} tokens", changes)
-        found[size] = scored(lab, run)
+        results[size] = score(lab, run)
         if size == "large":
-            found["disturbed"] = disturbed(run.model, lab.seed)
-    return found
+            results["disturbed"] = measure_disturbance(run.model, lab.seed)
+    return results
 
 
 def measure(
     lab: Lab, *, norms: tuple[str, str] = ("layer", "batch"), places: tuple[str, str] = ("post", "pre")
 ) -> dict[str, Any]:
-    """`norms`: of the models said to have layer norm and batch norm; `places` of the two without a warm-up."""
-    found = {name: tried(lab, norm) for name, norm in zip(("layer", "batch"), norms, strict=True)}
-    for name, place in zip(("post", "pre"), places, strict=True):
-        found[name] = learnt(deep(lab, f"{place}-norm without warm-up", 0, {"model.norm_place": place}))
-    return found
+    """`norms`: of the models that should have layer and batch norm; `places`: norm positions without warm-up."""
+    results = {name: train_norm(lab, norm) for name, norm in zip(("layer", "batch"), norms, strict=True)}
+    for name, position in zip(("post", "pre"), places, strict=True):
+        results[name] = summarize(
+            train_deep(lab, f"{position}-norm without warm-up", 0, {"model.norm_place": position})
+        )
+    return results
 
 
 def worse(numbers: Numbers, size: str) -> float:
-    """How many times the perplexity of layer norm that of batch norm is."""
+    """The ratio of the perplexities of batch norm and layer norm."""
     return float(numbers["batch"][size]["perplexity"] / numbers["layer"][size]["perplexity"])
 
 
 def company(lane: Numbers) -> float:
-    """How much seven neighbours disturb a sentence."""
+    """The influence of `SHOWN` neighbours on a sentence."""
     return float(dict(map(tuple, lane["disturbed"]))[SHOWN])
 
 
-def judge(numbers: Numbers) -> list[Check]:
+def check(numbers: Numbers) -> list[Check]:
     layer, batch = numbers["layer"], numbers["batch"]
     moved = {"layer": company(layer), "batch": company(batch), "neighbours": SHOWN}
     small = {name: numbers[name]["small"]["perplexity"] for name in ("layer", "batch")}
@@ -120,7 +124,7 @@ def draw(numbers: Numbers, language: str) -> list[Picture]:
         word("tokens", tokens=tokens): {name: numbers[which][size]["perplexity"] for which, name in norms.items()}
         for size, (tokens, _) in UPDATES.items()
     }
-    losses = {word(place): [tuple(point) for point in numbers[place]["losses"]] for place in ("post", "pre")}
+    losses = {word(position): [tuple(point) for point in numbers[position]["losses"]] for position in ("post", "pre")}
     return [
         Picture("norm-company", curves_svg(moved, x=word("neighbours"), y=word("moved")), WORDS("picture.company")),
         Picture("norm-batches", bars_svg(bars, x=word("perplexity")), WORDS("picture.batches")),
@@ -141,4 +145,4 @@ def tabulate(numbers: Numbers) -> Table:
     return Table(titles, rows)
 
 
-CLAIM = Claim(name="norm", words=WORDS, measure=measure, judge=judge, draw=draw, tabulate=tabulate)
+CLAIM = Claim(name="norm", words=WORDS, measure=measure, check=check, draw=draw, tabulate=tabulate)

@@ -32,7 +32,7 @@ def words(model: Translator, sentence: str) -> list[list[int]]:
     return groups
 
 
-def shuffled(groups: Sequence[list[int]], seed: int) -> list[int]:
+def shuffle(groups: Sequence[list[int]], seed: int) -> list[int]:
     """All words of a sentence in another order."""
     order = list(groups)
     while order == list(groups) and len(set(map(tuple, groups))) > 1:
@@ -42,8 +42,8 @@ def shuffled(groups: Sequence[list[int]], seed: int) -> list[int]:
 
 
 @torch.no_grad()
-def moved(model: Translator, sentence: str, seed: int) -> float:
-    """How far the encoder's vector of a token moves, in standard deviations, when the words change places."""
+def shift(model: Translator, sentence: str, seed: int) -> float:
+    """The change of the encoder's vector of a token, in standard deviations, when the tokens are shuffled."""
     plain = [*model.vocabularies.source.encode(sentence), END]
     order = [*Random(seed).sample(range(len(plain) - 1), len(plain) - 1), len(plain) - 1]
     module = model.model.eval()
@@ -52,41 +52,41 @@ def moved(model: Translator, sentence: str, seed: int) -> float:
     return float((after - before[order]).abs().mean() / before.std())
 
 
-def tried(lab: Lab, name: str, positions: str) -> dict[str, Any]:
-    """One model: how good, how far vectors move, how many translations stay when words change places."""
+def train_lane(lab: Lab, name: str, positions: str) -> dict[str, Any]:
+    """Train a model; measure BLEU, the change of vectors, and the share of unchanged translations after shuffling."""
     run = lab.train(name, {"model.positions": positions, "training.steps": lab.steps(700)})
     model, pairs = run.model, lab.pairs(SENTENCES)
     groups = [words(model, pair.source) for pair in pairs]
-    mixed = [shuffled(each, row) for row, each in enumerate(groups)]
+    mixed = [shuffle(each, row) for row, each in enumerate(groups)]
     plain = [[token for group in each for token in group] for each in groups]
-    said, again = (
+    outputs, again = (
         model.vocabularies.target.decode_all(
-            [found[0].body for found in model.engine.decode(ids, SearchOptions(beam=1))]
+            [hypotheses[0].body for hypotheses in model.engine.decode(ids, SearchOptions(beam=1))]
         )
         for ids in (plain, mixed)
     )
-    shown = [
-        {"source": pair.source, "shuffled": model.vocabularies.source.decode(ids), "before": one, "after": other}
-        for pair, ids, one, other in list(zip(pairs, mixed, said, again, strict=True))[:3]
+    examples = [
+        {"source": pair.source, "shuffled": model.vocabularies.source.decode(ids), "before": before, "after": after}
+        for pair, ids, before, after in list(zip(pairs, mixed, outputs, again, strict=True))[:3]
     ]
     return {
         "positions": positions,
         "bleu": lab.bleu(model, SENTENCES),
-        "moved": sum(moved(model, pair.source, row) for row, pair in enumerate(pairs[:50])) / 50,
-        "example": moved(model, EXAMPLE, 1),
-        "same": sum(map(str.__eq__, said, again)) / len(said),
-        "shown": shown,
+        "moved": sum(shift(model, pair.source, row) for row, pair in enumerate(pairs[:50])) / 50,
+        "example": shift(model, EXAMPLE, 1),
+        "same": sum(map(str.__eq__, outputs, again)) / len(outputs),
+        "shown": examples,
     }
 
 
 def measure(lab: Lab, *, without: str = "none") -> dict[str, Any]:
     return {
-        "without": tried(lab, f"positions {without}", without),
-        "with": tried(lab, "positions sinusoidal", "sinusoidal"),
+        "without": train_lane(lab, f"positions {without}", without),
+        "with": train_lane(lab, "positions sinusoidal", "sinusoidal"),
     }
 
 
-def judge(numbers: Numbers) -> list[Check]:
+def check(numbers: Numbers) -> list[Check]:
     without, sinusoids = numbers["without"], numbers["with"]
     return [
         Check(WORDS("checks.same", **without), without["same"] >= 0.95),
@@ -109,10 +109,10 @@ def draw(numbers: Numbers, language: str) -> list[Picture]:
 def tabulate(numbers: Numbers) -> Table:
     titles = [WORDS("table.positions"), WORDS("table.same"), WORDS("table.moved"), Text("BLEU", "BLEU")]
     rows = [
-        [one["positions"], f"{one['same']:.1%}", f"{one['moved']:.2e}", f"{one['bleu']:.1f}"]
-        for one in (numbers["without"], numbers["with"])
+        [lane["positions"], f"{lane['same']:.1%}", f"{lane['moved']:.2e}", f"{lane['bleu']:.1f}"]
+        for lane in (numbers["without"], numbers["with"])
     ]
     return Table(titles, rows)
 
 
-CLAIM = Claim(name="order", words=WORDS, measure=measure, judge=judge, draw=draw, tabulate=tabulate)
+CLAIM = Claim(name="order", words=WORDS, measure=measure, check=check, draw=draw, tabulate=tabulate)

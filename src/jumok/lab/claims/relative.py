@@ -1,4 +1,4 @@
-"""Moving k places on is one matrix for all positions, a rotation of each sine-cosine pair (section 3.5)."""
+"""Moving by k positions is one matrix for all positions, a rotation of each sine-cosine pair (section 3.5)."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
 from jumok.lab.wording import Text, Words
 from jumok.nn.positions import sinusoid
-from jumok.reports.attention import curves_svg
 from jumok.reports.charts import field_svg
+from jumok.reports.curves import curves_svg
 
 WORDS = Words.read("relative")
-WIDTH = 16  # of a position vector: few enough for a matrix one can look at
-PLACES = 1_024  # half of them to find the matrix with, half to try it on
+WIDTH = 16  # of a position vector: small enough to show the matrix
+POSITIONS = 1_024  # half of them fit the matrix, half test it
 OFFSETS = (1, 2, 5, 10, 20, 50, 100)
-BACK = 3  # the head that is built from a matrix looks so far back
-SHARP = 12.0  # its scores, per unit of dot product
-SHOWN = 24  # positions of it in the picture
+BACK = 3  # positions that the head built from a matrix looks back
+SHARP = 12.0  # factor of that head's scores
+SHOWN = 24  # positions of that head in the picture
 DISTANCES = tuple(range(-64, 65))
 
 
 def table_of(kind: str, seed: int) -> Tensor:
     """Vectors of positions 0, 1, … (T, D) in double: `sinusoidal`, or `random` ones of the same length on average."""
     if kind not in ("sinusoidal", "random"):
-        raise UnknownName("table of positions", kind, ["sinusoidal", "random"])
-    count = PLACES + max(OFFSETS)
+        raise UnknownName("lab.unknown_position_table", kind, ["sinusoidal", "random"])
+    count = POSITIONS + max(OFFSETS)
     if kind == "sinusoidal":
         angles = torch.arange(count, dtype=torch.float64)[:, None] * frequencies()
         return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)
@@ -40,7 +40,7 @@ def table_of(kind: str, seed: int) -> Tensor:
 
 
 def frequencies() -> Tensor:
-    """Radians that each pair turns at every place: (D / 2)."""
+    """Radians by which each pair rotates per position: (D / 2)."""
     return 10_000.0 ** (-torch.arange(0, WIDTH, 2, dtype=torch.float64) / WIDTH)
 
 
@@ -51,72 +51,72 @@ def rotation(k: int) -> Tensor:
     return torch.block_diag(*turns)
 
 
-def fitted(table: Tensor, rows: Tensor, k: int) -> Tensor:
-    """The matrix that comes nearest to moving these rows on by k: least squares."""
-    found: Tensor = torch.linalg.lstsq(table[rows], table[rows + k], driver="gelsd").solution.T
-    return found
+def fit(table: Tensor, rows: Tensor, k: int) -> Tensor:
+    """The least-squares matrix that moves these rows by k positions."""
+    matrix: Tensor = torch.linalg.lstsq(table[rows], table[rows + k], driver="gelsd").solution.T
+    return matrix
 
 
-def missed(table: Tensor, rows: Tensor, k: int, matrix: Tensor) -> float:
-    """How far the matrix misses the vectors k places on, as a share of their length."""
+def relative_error(table: Tensor, rows: Tensor, k: int, matrix: Tensor) -> float:
+    """The error of the matrix on the vectors k positions on, relative to their norm."""
     wanted = table[rows + k]
     return float((table[rows] @ matrix.T - wanted).norm() / wanted.norm())
 
 
-def looks(table: Tensor, rows: Tensor, matrix: Tensor) -> Tensor:
+def head_weights(table: Tensor, rows: Tensor, matrix: Tensor) -> Tensor:
     """The weights of one head whose queries are positions times the matrix and whose keys are positions (rows, T)."""
-    return (SHARP * (table[rows] @ matrix.T) @ table[:PLACES].T).softmax(dim=-1)
+    return (SHARP * (table[rows] @ matrix.T) @ table[:POSITIONS].T).softmax(dim=-1)
 
 
 def products(table: Tensor) -> dict[str, list[float]]:
     """Mean, least and largest dot product of two positions at each distance, as a share of a vector's square."""
-    pairs = (table[64 : PLACES - 64] @ table.T) / (WIDTH / 2)  # (positions, T)
-    at = torch.arange(64, PLACES - 64)
-    found = torch.stack([pairs[torch.arange(len(at)), at + distance] for distance in DISTANCES])  # (distances, at)
+    pairs = (table[64 : POSITIONS - 64] @ table.T) / (WIDTH / 2)  # (positions, T)
+    at = torch.arange(64, POSITIONS - 64)
+    values = torch.stack([pairs[torch.arange(len(at)), at + distance] for distance in DISTANCES])  # (distances, at)
     return {
-        "mean": found.mean(dim=1).tolist(),
-        "least": found.amin(dim=1).tolist(),
-        "most": found.amax(dim=1).tolist(),
-        "spread": found.std(dim=1).tolist(),
+        "mean": values.mean(dim=1).tolist(),
+        "least": values.amin(dim=1).tolist(),
+        "most": values.amax(dim=1).tolist(),
+        "spread": values.std(dim=1).tolist(),
     }
 
 
-def tried(kind: str, seed: int) -> dict[str, Any]:
-    """One table of positions: matrices found on half of the places and tried on the others."""
+def measure_table(kind: str, seed: int) -> dict[str, Any]:
+    """Test one table of positions: matrices are fitted on half of the positions and tested on the others."""
     table = table_of(kind, seed)
-    order = torch.randperm(PLACES, generator=torch.Generator().manual_seed(seed))
-    seen, unseen = order[: PLACES // 2], order[PLACES // 2 :].sort().values
-    matrices = {k: fitted(table, seen, k) for k in OFFSETS}
-    back = fitted(table, seen[seen >= BACK], -BACK)
+    order = torch.randperm(POSITIONS, generator=torch.Generator().manual_seed(seed))
+    seen, unseen = order[: POSITIONS // 2], order[POSITIONS // 2 :].sort().values
+    matrices = {k: fit(table, seen, k) for k in OFFSETS}
+    back = fit(table, seen[seen >= BACK], -BACK)
     rows = unseen[unseen >= BACK]
-    weights = looks(table, rows, back)
+    weights = head_weights(table, rows, back)
     return {
         "table": kind,
         "offsets": list(OFFSETS),
-        "fitted": [missed(table, unseen, k, matrices[k]) for k in OFFSETS],
-        "rotated": [missed(table, unseen, k, rotation(k)) for k in OFFSETS],
+        "fitted": [relative_error(table, unseen, k, matrices[k]) for k in OFFSETS],
+        "rotated": [relative_error(table, unseen, k, rotation(k)) for k in OFFSETS],
         "apart": [float((matrices[k] - rotation(k)).abs().max()) for k in OFFSETS],
         "matrix": matrices[10].tolist(),
         "hits": float((weights.argmax(dim=-1) == rows - BACK).double().mean()),
-        "head": looks(table, torch.arange(SHOWN), back)[:, :SHOWN].tolist(),
+        "head": head_weights(table, torch.arange(SHOWN), back)[:, :SHOWN].tolist(),
         "products": products(table),
     }
 
 
 def measure(lab: Lab, *, table: str = "sinusoidal", other: str = "random") -> dict[str, Any]:
-    """`table`: the positions of which the claim is made; `other`: those beside them."""
-    found = {"claimed": tried(table, lab.seed), "other": tried(other, lab.seed)}
-    ours = sinusoid(0, PLACES, WIDTH).double() - table_of("sinusoidal", lab.seed)[:PLACES]
-    return found | {"rounding": float(ours.abs().max()), "distances": list(DISTANCES), "back": BACK}
+    """`table`: the positions that the claim is about; `other`: those it is compared with."""
+    results = {"claimed": measure_table(table, lab.seed), "other": measure_table(other, lab.seed)}
+    ours = sinusoid(0, POSITIONS, WIDTH).double() - table_of("sinusoidal", lab.seed)[:POSITIONS]
+    return results | {"rounding": float(ours.abs().max()), "distances": list(DISTANCES), "back": BACK}
 
 
-def judge(numbers: Numbers) -> list[Check]:
+def check(numbers: Numbers) -> list[Check]:
     claimed, other = numbers["claimed"], numbers["other"]
     worst, least = max(claimed["fitted"]), min(other["fitted"])
     apart, rotated = max(claimed["apart"]), max(claimed["rotated"])
     spread, loose = max(claimed["products"]["spread"]), max(other["products"]["spread"])
     return [
-        Check(WORDS("checks.map", count=PLACES // 2, worst=worst), worst < 1e-6),
+        Check(WORDS("checks.map", count=POSITIONS // 2, worst=worst), worst < 1e-6),
         Check(WORDS("checks.rotation", apart=apart, rotated=rotated), apart < 1e-6 and rotated < 1e-9),
         Check(WORDS("checks.other", least=least), least > 0.5),
         Check(WORDS("checks.distance", spread=spread, loose=loose), spread < 1e-9 and loose > 0.05),
@@ -125,20 +125,20 @@ def judge(numbers: Numbers) -> list[Check]:
 
 
 def draw(numbers: Numbers, language: str) -> list[Picture]:
-    def said(name: str) -> str:
+    def word(name: str) -> str:
         return WORDS(f"picture.{name}").of(language)
 
     claimed, other = numbers["claimed"], numbers["other"]
     curves = {}
-    for one in (claimed, other):
+    for result in (claimed, other):
         for part in ("most", "least"):
-            name = f"{said(one['table'])}, {said(part)}"
-            curves[name] = list(zip(numbers["distances"], one["products"][part], strict=True))
-    matrix = field_svg(np.array(claimed["matrix"]), x=said("from"), y=said("to"))
-    head = field_svg(np.array(claimed["head"]), x=said("looked"), y=said("looks"))
+            name = f"{word(result['table'])}, {word(part)}"
+            curves[name] = list(zip(numbers["distances"], result["products"][part], strict=True))
+    matrix = field_svg(np.array(claimed["matrix"]), x=word("from"), y=word("to"))
+    head = field_svg(np.array(claimed["head"]), x=word("looked"), y=word("looks"))
     return [
         Picture("relative-matrix", matrix, WORDS("picture.matrix")),
-        Picture("relative-products", curves_svg(curves, x=said("distance"), y=said("product")), WORDS("picture.dots")),
+        Picture("relative-products", curves_svg(curves, x=word("distance"), y=word("product")), WORDS("picture.dots")),
         Picture("relative-head", head, WORDS("picture.head", back=numbers["back"])),
     ]
 
@@ -151,4 +151,4 @@ def tabulate(numbers: Numbers) -> Table:
     return Table(titles, rows)
 
 
-CLAIM = Claim(name="relative", words=WORDS, measure=measure, judge=judge, draw=draw, tabulate=tabulate)
+CLAIM = Claim(name="relative", words=WORDS, measure=measure, check=check, draw=draw, tabulate=tabulate)

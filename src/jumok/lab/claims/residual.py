@@ -1,4 +1,4 @@
-"""Residual connections carry words and gradients through a deep stack (section 3.1): without them neither arrives."""
+"""Residual connections carry words and gradients through a deep stack (section 3.1); both are lost without them."""
 
 from __future__ import annotations
 
@@ -9,72 +9,72 @@ import torch
 from torch.nn import functional as F
 
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
-from jumok.lab.claims.warmup import WARMUP, deep, learnt
+from jumok.lab.claims.warmup import WARMUP, summarize, train_deep
 from jumok.lab.laboratory import Lab
 from jumok.lab.wording import Text, Words
 from jumok.models import build
 from jumok.nn.attention import EVERYTHING
-from jumok.reports.attention import curves_svg
 from jumok.reports.charts import bars_svg
+from jumok.reports.curves import curves_svg
 
 WORDS = Words.read("residual")
 LAYERS, SYMBOLS, SENTENCES, TOKENS = 12, 300, 16, 10
 LANES = (("layer", True), ("layer", False), ("none", False))  # norm, residual; the paper's stack comes first
 
 
-def through(lab: Lab, *, norm: str, residual: bool) -> dict[str, Any]:
-    """A new stack of 12 layers: at its entrance and after each layer, how large the gradient of the loss is there,
-    and how much of the vectors of a sentence is not the same in all its words."""
+def measure_stack(lab: Lab, *, norm: str, residual: bool) -> dict[str, Any]:
+    """Measure a new stack of 12 layers, at its input and after each layer: the norm of the gradient of the loss, and
+    the share of the vectors in which the words of a sentence differ."""
     torch.manual_seed(lab.seed)
     sizes = {"encoder_layers": LAYERS, "decoder_layers": 1, "d_model": 64, "d_ff": 256, "heads": 4, "dropout": 0.0}
     kinds = {"norm": norm, "norm_place": "post", "residual": residual}
     model = build(lab.recipe().model.model_copy(update=sizes | kinds), SYMBOLS, SYMBOLS).double()
     draw = torch.Generator().manual_seed(lab.seed)
     source, target = (torch.randint(8, SYMBOLS, (SENTENCES, TOKENS), generator=draw) for _ in range(2))
-    places = [model.source(source)]
+    outputs = [model.source(source)]
     for layer in model.encoder:
-        places.append(layer(places[-1], EVERYTHING))
-    states = model.decode(target, places[-1], EVERYTHING)
+        outputs.append(layer(outputs[-1], EVERYTHING))
+    states = model.decode(target, outputs[-1], EVERYTHING)
     loss = F.cross_entropy(model.project(states).flatten(0, 1), target.flatten())
-    gradients = torch.autograd.grad(loss, places)
+    gradients = torch.autograd.grad(loss, outputs)
     return {
         "norm": norm,
         "residual": residual,
-        "gradients": [float(one.norm()) for one in gradients],
-        "different": [different(one.detach()) for one in places],
+        "gradients": [float(gradient.norm()) for gradient in gradients],
+        "different": [variation(output.detach()) for output in outputs],
     }
 
 
-def different(vectors: torch.Tensor) -> float:
-    """Of vectors (B, T, D), the share of their length that is not that of the mean word of their sentence."""
+def variation(vectors: torch.Tensor) -> float:
+    """The norm of vectors (B, T, D) less the mean of their sentence, relative to their norm."""
     own = vectors - vectors.mean(dim=1, keepdim=True)
     return float(own.norm() / vectors.norm())
 
 
 def measure(lab: Lab, *, without: bool = False) -> dict[str, Any]:
-    """`without`: whether the stacks that are said to have no residual connections have them all the same."""
-    lanes = [through(lab, norm=norm, residual=residual or without) for norm, residual in LANES]
+    """`without`: whether the stacks that should have no residual connections have them after all."""
+    lanes = [measure_stack(lab, norm=norm, residual=residual or without) for norm, residual in LANES]
     runs = {
-        name: learnt(deep(lab, f"residual {residual}", WARMUP, {"model.residual": residual}))
+        name: summarize(train_deep(lab, f"residual {residual}", WARMUP, {"model.residual": residual}))
         for name, residual in (("with", True), ("without", without))
     }
     return {"paper": lanes[0], "normed": lanes[1], "bare": lanes[2], **runs}
 
 
-def arrives(lane: Numbers) -> float:
-    """The gradient at the entrance, as a share of that at the end."""
+def gradient_share(lane: Numbers) -> float:
+    """The gradient at the input, relative to that at the output."""
     return float(lane["gradients"][0] / lane["gradients"][-1])
 
 
 def power(value: float) -> float:
-    """The power of ten that a value is; what is nothing but rounding counts as the least."""
+    """The decimal logarithm of a value, at least -16: smaller values are rounding errors."""
     return log10(max(1e-16, value))
 
 
-def judge(numbers: Numbers) -> list[Check]:
+def check(numbers: Numbers) -> list[Check]:
     paper, normed, bare = (numbers[name] for name in ("paper", "normed", "bare"))
     with_, without = numbers["with"], numbers["without"]
-    shares = {"with_": arrives(paper), "without": arrives(bare)}
+    shares = {"with_": gradient_share(paper), "without": gradient_share(bare)}
     words = {"with_": paper["different"][-1], "without": normed["different"][-1]}
     unseen = {"with_": with_["unseen"], "without": without["unseen"]}
     return [
@@ -90,11 +90,11 @@ def draw(numbers: Numbers, language: str) -> list[Picture]:
 
     lanes = {word(name): numbers[name] for name in ("paper", "normed", "bare")}
     sizes = {
-        name: [(float(place), power(size / lane["gradients"][-1])) for place, size in enumerate(lane["gradients"])]
+        name: [(float(depth), power(size / lane["gradients"][-1])) for depth, size in enumerate(lane["gradients"])]
         for name, lane in lanes.items()
     }
     shares = {
-        name: [(float(place), power(share)) for place, share in enumerate(lane["different"])]
+        name: [(float(depth), power(share)) for depth, share in enumerate(lane["different"])]
         for name, lane in lanes.items()
     }
     losses = {word(which): [tuple(point) for point in numbers[which]["losses"]] for which in ("with", "without")}
@@ -111,10 +111,10 @@ def draw(numbers: Numbers, language: str) -> list[Picture]:
 def tabulate(numbers: Numbers) -> Table:
     titles = [WORDS(f"table.{key}") for key in ("stack", "gradient", "words")]
     rows: list[list[str | Text]] = [
-        [WORDS(f"picture.{name}"), f"{arrives(numbers[name]):.2g}", f"{numbers[name]['different'][-1]:.1e}"]
+        [WORDS(f"picture.{name}"), f"{gradient_share(numbers[name]):.2g}", f"{numbers[name]['different'][-1]:.1e}"]
         for name in ("paper", "normed", "bare")
     ]
     return Table(titles, rows)
 
 
-CLAIM = Claim(name="residual", words=WORDS, measure=measure, judge=judge, draw=draw, tabulate=tabulate)
+CLAIM = Claim(name="residual", words=WORDS, measure=measure, check=check, draw=draw, tabulate=tabulate)

@@ -1,4 +1,4 @@
-"""Dot products grow with d_k and drive the softmax into corners; 1/sqrt(d_k) keeps it where it learns (3.2.1)."""
+"""Dot products grow with d_k and saturate the softmax; dividing by sqrt(d_k) prevents it (section 3.2.1)."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ from jumok.lab.laboratory import Lab, Trained
 from jumok.lab.wording import Text, Words
 from jumok.nn.attention import CrossAttention, SelfAttention
 from jumok.nn.variants import Dot
-from jumok.reports.attention import curves_svg
 from jumok.reports.charts import bars_svg
+from jumok.reports.curves import curves_svg
 
 WORDS = Words.read("scale")
 WIDTHS = (4, 8, 16, 32, 64, 128, 256, 512, 1_024)
 QUERIES, KEYS = 500, 32
-RATES = (3e-3, 8e-3)  # each score is given the learning rate that suits it better
+RATES = (3e-3, 8e-3)  # the better learning rate counts for each score
 SIZES: dict[str, Any] = {"model.heads": 1, "model.d_k": 256, "model.d_v": 64}
 
 
 def products(width: int, seed: int) -> Tensor:
-    """Dot products of random queries, each with random keys of its own; all components have variance 1."""
+    """Dot products of random queries with separate random keys; all components have variance 1."""
     draw = torch.Generator().manual_seed(key(seed, "scale", width))
     q, k = (torch.randn(QUERIES, count, width, generator=draw) for count in (1, KEYS))
     return (q @ k.transpose(1, 2))[:, 0].double()  # (queries, keys)
 
 
-def saturated(scores: Tensor, width: int) -> dict[str, float]:
-    """How large the scores are, how sharp their softmax is, and how much the weights feel a change of the scores."""
+def measure_saturation(scores: Tensor, width: int) -> dict[str, float]:
+    """The variance of scores, the sharpness of their softmax, and the sensitivity of the weights to the scores."""
     weights = scores.softmax(dim=-1)
     entropy = -(weights * weights.clamp_min(1e-300).log()).sum(dim=-1) / math.log(KEYS)
     jacobian = torch.diag_embed(weights) - weights[:, :, None] * weights[:, None, :]
-    felt = jacobian.flatten(1).norm(dim=1)
+    sensitivity = jacobian.flatten(1).norm(dim=1)
     return {
         "width": width,
         "variance": float(scores.var()),
         "largest": float(weights.amax(dim=-1).mean()),
         "entropy": float(entropy.mean()),
-        "gradient": float(felt.median()),
-        "gradient_mean": float(felt.mean()),
+        "gradient": float(sensitivity.median()),
+        "gradient_mean": float(sensitivity.mean()),
     }
 
 
 def scores_of(power: float) -> Callable[[Any], None]:
-    """Surgery: q·k is divided by d_k to this power, in all attention of a model."""
+    """Surgery that divides q·k by d_k to this power in all attention of a model."""
 
     def change(model: Any) -> None:
         for module in model.modules():
@@ -59,8 +59,8 @@ def scores_of(power: float) -> Callable[[Any], None]:
     return change
 
 
-def trained(lab: Lab, power: float, rate: float) -> Trained:
-    """A run with one wide head; powers that no recipe has are put in by surgery."""
+def train_power(lab: Lab, power: float, rate: float) -> Trained:
+    """A run with one wide head; powers that no recipe has are set by surgery."""
     score = {0.5: "scaled-dot", 0.0: "dot"}.get(power)
     changes = SIZES | {"training.peak": rate, "training.steps": lab.steps(300), "model.score": score or "scaled-dot"}
     if score is not None:
@@ -70,11 +70,11 @@ def trained(lab: Lab, power: float, rate: float) -> Trained:
     return run
 
 
-def learnt(lab: Lab, power: float) -> dict[str, Any]:
-    """Loss at the end of training for each learning rate, and the better of them."""
+def compare_rates(lab: Lab, power: float) -> dict[str, Any]:
+    """The final training loss for each learning rate, and the better run."""
     runs: list[dict[str, Any]] = []
     for rate in RATES:
-        run = trained(lab, power, rate)
+        run = train_power(lab, power, rate)
         last = [loss for _, loss in run.losses[-20:]]
         thinned = run.losses[:: max(1, len(run.losses) // 60)]
         runs.append({"rate": rate, "loss": sum(last) / len(last), "losses": [list(point) for point in thinned]})
@@ -87,62 +87,62 @@ def measure(lab: Lab, *, power: float = 0.5, without: float = 0.0) -> dict[str, 
     return {
         name: {
             "power": value,
-            "random": [saturated(scores * width**-value, width) for width, scores in drawn.items()],
-            "learnt": learnt(lab, value),
+            "random": [measure_saturation(scores * width**-value, width) for width, scores in drawn.items()],
+            "learnt": compare_rates(lab, value),
         }
         for name, value in (("with", power), ("without", without))
     }
 
 
 def slope(rows: list[dict[str, float]]) -> float:
-    """The exponent with which the variance of scores grows with the width, over all widths."""
+    """The exponent with which the variance of scores grows with the width."""
     x, y = ([math.log(row[name]) for row in rows] for name in ("width", "variance"))
     middle = sum(x) / len(x)
     return sum((a - middle) * b for a, b in zip(x, y, strict=True)) / sum((a - middle) ** 2 for a in x)
 
 
-def judge(numbers: Numbers) -> list[Check]:
+def check(numbers: Numbers) -> list[Check]:
     with_, without = numbers["with"], numbers["without"]
     last, bare = with_["random"][-1], without["random"][-1]
     grows, stays = slope(without["random"]), slope(with_["random"])
     best, worse = with_["learnt"]["best"]["loss"], without["learnt"]["best"]["loss"]
 
-    def told(name: str, holds: bool, **values: Any) -> Check:
+    def build(name: str, holds: bool, **values: Any) -> Check:
         return Check(WORDS(f"checks.{name}", width=WIDTHS[-1], **values), holds)
 
     return [
-        told("variance", abs(grows - 1.0) < 0.1 and abs(stays) < 0.1, grows=grows, stays=round(stays, 2) + 0.0),
-        told(
+        build("variance", abs(grows - 1.0) < 0.1 and abs(stays) < 0.1, grows=grows, stays=round(stays, 2) + 0.0),
+        build(
             "largest", bare["largest"] > 0.9 and last["largest"] < 0.5, with_=last["largest"], without=bare["largest"]
         ),
-        told(
+        build(
             "gradient", bare["gradient"] < 0.1 * last["gradient"], with_=last["gradient"], without=bare["gradient"]
         ),
-        told("learnt", best < 0.95 * worse, with_=best, without=worse, d_k=SIZES["model.d_k"]),
+        build("learnt", best < 0.95 * worse, with_=best, without=worse, d_k=SIZES["model.d_k"]),
     ]  # fmt: skip
 
 
 def draw(numbers: Numbers, language: str) -> list[Picture]:
-    def said(name: str) -> str:
+    def word(name: str) -> str:
         return WORDS(f"picture.{name}").of(language)
 
-    lanes = [(said(which), numbers[which]) for which in ("with", "without")]
-    variance = {name: [(row["width"], row["variance"]) for row in one["random"]] for name, one in lanes}
-    weights = {name: [(math.log2(row["width"]), row["largest"]) for row in one["random"]] for name, one in lanes}
-    felt: dict[str, dict[str, float]] = {f"d_k = {row['width']}": {} for row in numbers["with"]["random"]}
-    for name, one in lanes:
-        for row in one["random"]:
-            felt[f"d_k = {row['width']}"][name] = row["gradient"]
+    lanes = [(word(which), numbers[which]) for which in ("with", "without")]
+    variance = {name: [(row["width"], row["variance"]) for row in lane["random"]] for name, lane in lanes}
+    weights = {name: [(math.log2(row["width"]), row["largest"]) for row in lane["random"]] for name, lane in lanes}
+    gradients: dict[str, dict[str, float]] = {f"d_k = {row['width']}": {} for row in numbers["with"]["random"]}
+    for name, lane in lanes:
+        for row in lane["random"]:
+            gradients[f"d_k = {row['width']}"][name] = row["gradient"]
     losses = {
         f"{name}, {run['rate']:g}": [tuple(point) for point in run["losses"]]
-        for name, one in lanes
-        for run in one["learnt"]["runs"]
+        for name, lane in lanes
+        for run in lane["learnt"]["runs"]
     }
     return [
-        Picture("scale-variance", curves_svg(variance, x="d_k", y=said("variance"), log=True), WORDS("picture.grows")),
-        Picture("scale-largest", curves_svg(weights, x=said("doublings"), y=said("largest")), WORDS("picture.corner")),
-        Picture("scale-gradient", bars_svg(felt, x=said("gradient"), form="{:.2g}"), WORDS("picture.felt")),
-        Picture("scale-loss", curves_svg(losses, x=said("updates"), y=said("loss")), WORDS("picture.losses")),
+        Picture("scale-variance", curves_svg(variance, x="d_k", y=word("variance"), log=True), WORDS("picture.grows")),
+        Picture("scale-largest", curves_svg(weights, x=word("doublings"), y=word("largest")), WORDS("picture.corner")),
+        Picture("scale-gradient", bars_svg(gradients, x=word("gradient"), form="{:.2g}"), WORDS("picture.felt")),
+        Picture("scale-loss", curves_svg(losses, x=word("updates"), y=word("loss")), WORDS("picture.losses")),
     ]
 
 
@@ -155,10 +155,14 @@ def tabulate(numbers: Numbers) -> Table:
     ]
     rows = [
         [str(row["width"])]
-        + [f"{one[name]:.1f}" if name == "variance" else f"{one[name]:.3g}" for name in names for one in (row, bare)]
+        + [
+            f"{scores[name]:.1f}" if name == "variance" else f"{scores[name]:.3g}"
+            for name in names
+            for scores in (row, bare)
+        ]
         for row, bare in zip(numbers["with"]["random"], numbers["without"]["random"], strict=True)
     ]
     return Table(titles, rows)
 
 
-CLAIM = Claim(name="scale", words=WORDS, measure=measure, judge=judge, draw=draw, tabulate=tabulate)
+CLAIM = Claim(name="scale", words=WORDS, measure=measure, check=check, draw=draw, tabulate=tabulate)

@@ -1,4 +1,4 @@
-"""A wider beam finds likelier translations and the length penalty longer ones; width helps only so far (6.1)."""
+"""A wider beam finds likelier translations and the length penalty longer ones; gains end soon (section 6.1)."""
 
 from __future__ import annotations
 
@@ -14,51 +14,51 @@ from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
 from jumok.lab.looking import Aligned
 from jumok.lab.wording import Words
-from jumok.reports.attention import curves_svg
-from jumok.reports.charts import beside_svg, field_svg
+from jumok.reports.charts import field_svg, row_svg
+from jumok.reports.curves import curves_svg
 from jumok.translator import Translator
 
 WORDS = Words.read("search")
 SENTENCES = 300
 PAPER_ALPHA = 0.6
-SLACK = 1e-3  # of a log-probability: a beam that is wider may lose so little in the mean
+SLACK = 1e-3  # mean log-probability that a wider beam may lose
 
 
-def searched(model: Translator, phrases: Sequence[Aligned], beam: int, alpha: float) -> dict[str, Any]:
-    """Translations found by one search: how good, how likely, how long."""
+def run_search(model: Translator, phrases: Sequence[Aligned], beam: int, alpha: float) -> dict[str, Any]:
+    """The translations of one search: BLEU, log-probability, length."""
     both, right = model.vocabularies, [phrase.korean for phrase in phrases]
     sources = [both.source.encode(phrase.english) for phrase in phrases]
     began = time.perf_counter()
-    found = [one[0] for one in model.engine.decode(sources, model.options(beam=beam, length_penalty=alpha))]
+    hypotheses = [nbest[0] for nbest in model.engine.decode(sources, model.options(beam=beam, length_penalty=alpha))]
     seconds = time.perf_counter() - began
-    said = both.target.decode_all([one.body for one in found])
+    outputs = both.target.decode_all([hypothesis.body for hypothesis in hypotheses])
     wanted = sum(len(ids) for ids in both.target.encode_all(right))
     return {
         "beam": beam,
         "alpha": alpha,
-        "bleu": bleu(said, right, tokenize="auto").value,
-        "likely": sum(one.log_probability for one in found) / len(found),
-        "length": sum(len(one.body) for one in found) / wanted,
+        "bleu": bleu(outputs, right, tokenize="auto").value,
+        "likely": sum(hypothesis.log_probability for hypothesis in hypotheses) / len(hypotheses),
+        "length": sum(len(hypothesis.body) for hypothesis in hypotheses) / wanted,
         "seconds": seconds,
-        "said": said,
+        "said": outputs,
     }
 
 
 def measure(
     lab: Lab, *, widths: Sequence[int] = (1, 2, 4, 8, 16), alphas: Sequence[float] = (0.0, 0.6, 1.0, 1.5)
 ) -> dict[str, Any]:
-    """`widths` of the beam and `alphas` of the length penalty; the middle width is the one that is recommended."""
+    """`widths` of the beam and `alphas` of the length penalty; the middle width is the recommended one."""
     model = lab.train("plain", {"training.steps": lab.steps(700)}).model
     phrases = lab.phrases(SENTENCES)
     grid = []
     for beam in widths:
         lab.stop.check()
         lab.say(f"beam {beam}")
-        grid.append([searched(model, phrases, beam, alpha) for alpha in alphas])
+        grid.append([run_search(model, phrases, beam, alpha) for alpha in alphas])
     at = near(alphas)
     greedy, wide = (grid[row][at]["said"] for row in (0, len(widths) // 2))
-    for one in (one for row in grid for one in row):
-        del one["said"]
+    for result in (result for row in grid for result in row):
+        del result["said"]
     changed = [row for row in range(len(phrases)) if greedy[row] != wide[row]]
     better = [row for row in changed if wide[row] == phrases[row].korean] or changed or [0]
     example = {"source": phrases[better[0]].english, "reference": phrases[better[0]].korean}
@@ -72,24 +72,24 @@ def measure(
 
 
 def near(alphas: Sequence[float]) -> int:
-    """Where the paper's length penalty is, or the one nearest to it."""
-    return min(range(len(alphas)), key=lambda place: abs(alphas[place] - PAPER_ALPHA))
+    """The index of the paper's length penalty, or of the nearest one."""
+    return min(range(len(alphas)), key=lambda index: abs(alphas[index] - PAPER_ALPHA))
 
 
-def column(numbers: Numbers, key: str, place: int) -> list[float]:
-    """A number by width, at one length penalty."""
-    return [row[place][key] for row in numbers["grid"]]
+def column(numbers: Numbers, key: str, index: int) -> list[float]:
+    """A number for every width, at one length penalty."""
+    return [row[index][key] for row in numbers["grid"]]
 
 
-def judge(numbers: Numbers) -> list[Check]:
+def check(numbers: Numbers) -> list[Check]:
     widths, alphas, middle = numbers["widths"], numbers["alphas"], len(numbers["widths"]) // 2
     likely = column(numbers, "likely", 0)
-    lengths = [one["length"] for one in numbers["grid"][middle]]
+    lengths = [result["length"] for result in numbers["grid"][middle]]
     scores = column(numbers, "bleu", near(alphas))
     falls = max((before - after for before, after in pairwise(likely)), default=0.0)
     first, then = scores[middle] - scores[0], scores[-1] - scores[middle]
     shorter = max((before - after for before, after in pairwise(lengths)), default=0.0)
-    told = {"beam": widths[middle], "last": widths[-1]}
+    beams = {"beam": widths[middle], "last": widths[-1]}
     return [
         Check(
             WORDS("checks.likely", first=likely[0], last=likely[-1], width=widths[-1]),
@@ -99,8 +99,8 @@ def judge(numbers: Numbers) -> list[Check]:
             WORDS("checks.longer", low=alphas[0], high=alphas[-1], short=lengths[0], long=lengths[-1]),
             shorter <= 0.0 and lengths[-1] > lengths[0],
         ),
-        Check(WORDS("checks.gain", **told, greedy=scores[0], wide=scores[middle]), first >= 0.3),
-        Check(WORDS("checks.no_more", **told, more=then, first=first), first > 0 and then <= 0.25 * first),
+        Check(WORDS("checks.gain", **beams, greedy=scores[0], wide=scores[middle]), first >= 0.3),
+        Check(WORDS("checks.no_more", **beams, more=then, first=first), first > 0 and then <= 0.25 * first),
     ]
 
 
@@ -113,7 +113,7 @@ def draw(numbers: Numbers, language: str) -> list[Picture]:
     columns = [word("alpha", alpha=alpha) for alpha in alphas]
 
     def field(key: str, scale: float, form: str) -> str:
-        values = scale * np.array([[one[key] for one in row] for row in grid])
+        values = scale * np.array([[result[key] for result in row] for row in grid])
         return field_svg(values - values[0, 0], rows=rows, columns=columns, form=form, title=word(key))
 
     curves = {
@@ -123,7 +123,7 @@ def draw(numbers: Numbers, language: str) -> list[Picture]:
     return [
         Picture(
             "search-fields",
-            beside_svg([field("bleu", 1.0, "{:+.2f}"), field("length", 100.0, "{:+.2f}")]),
+            row_svg([field("bleu", 1.0, "{:+.2f}"), field("length", 100.0, "{:+.2f}")]),
             WORDS("picture.fields", bleu=grid[0][0]["bleu"], length=grid[0][0]["length"]),
         ),
         Picture(
@@ -138,12 +138,12 @@ def tabulate(numbers: Numbers) -> Table:
     titles = [WORDS(f"table.{key}") for key in ("beam", "alpha", "bleu", "likely", "length", "seconds")]
     rows = [
         [
-            str(one["beam"]), f"{one['alpha']:g}", f"{one['bleu']:.2f}", f"{one['likely']:.3f}",
-            f"{one['length']:.3f}", f"{one['seconds']:.2f}",
+            str(result["beam"]), f"{result['alpha']:g}", f"{result['bleu']:.2f}", f"{result['likely']:.3f}",
+            f"{result['length']:.3f}", f"{result['seconds']:.2f}",
         ]
-        for row in numbers["grid"] for one in row
+        for row in numbers["grid"] for result in row
     ]  # fmt: skip
     return Table(titles, rows)
 
 
-CLAIM = Claim(name="search", words=WORDS, measure=measure, judge=judge, draw=draw, tabulate=tabulate)
+CLAIM = Claim(name="search", words=WORDS, measure=measure, check=check, draw=draw, tabulate=tabulate)

@@ -16,8 +16,8 @@ from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
 from jumok.lab.wording import Text, Words
 from jumok.models.base import PAD
-from jumok.reports.attention import curves_svg
 from jumok.reports.charts import bars_svg
+from jumok.reports.curves import curves_svg
 from jumok.translator import Translator
 
 WORDS = Words.read("smoothing")
@@ -27,8 +27,8 @@ KEYS = ("perplexity", "bleu", "sure", "right")
 
 @torch.no_grad()
 def certainty(model: Translator, pairs: Sequence[Pair]) -> dict[str, Any]:
-    """Of all next words of the references: how probable the likeliest word is, how often it is the right one, and
-    how the probabilities are spread over ten bins."""
+    """For all next words of the references: the mean probability of the likeliest word, how often it is right, and
+    the distribution of these probabilities over ten bins."""
     sources = model.vocabularies.source.encode_all([pair.source for pair in pairs])
     targets = model.vocabularies.target.encode_all([pair.target for pair in pairs])
     source, target, labels = forced(sources, targets)
@@ -43,8 +43,8 @@ def certainty(model: Translator, pairs: Sequence[Pair]) -> dict[str, Any]:
     }
 
 
-def tried(lab: Lab, smoothing: float, seed: int) -> dict[str, Any]:
-    """One run: perplexity, BLEU and how sure it is, on unseen sentences."""
+def train_run(lab: Lab, smoothing: float, seed: int) -> dict[str, Any]:
+    """Train a model: perplexity, BLEU and confidence on unseen sentences."""
     changes = {
         "seed": seed,
         "data.pairs": PAIRS,
@@ -54,40 +54,40 @@ def tried(lab: Lab, smoothing: float, seed: int) -> dict[str, Any]:
     }
     run = lab.train(f"smoothing {smoothing}, seed {seed}", changes)
     pairs = lab.pairs(SENTENCES)
-    found = evaluate(run.model, pairs=pairs, beam=4, perplexity=True)
-    return {"perplexity": found.perplexity, "bleu": found.bleu, **certainty(run.model, pairs)}
+    scores = evaluate(run.model, pairs=pairs, beam=4, perplexity=True)
+    return {"perplexity": scores.perplexity, "bleu": scores.bleu, **certainty(run.model, pairs)}
 
 
 def measure(lab: Lab, *, smoothings: tuple[float, float] = (0.0, 0.1), seeds: int = 3) -> dict[str, Any]:
-    """`smoothings`: of the models that are said to have none, and of those that are; `seeds` of each are trained."""
-    found: dict[str, Any] = {}
+    """`smoothings`: of the models that should have none, and of the others; `seeds`: runs of each."""
+    results: dict[str, Any] = {}
     for name, smoothing in zip(("without", "with"), smoothings, strict=True):
-        runs = [tried(lab, smoothing, lab.seed + number) for number in range(seeds)]
+        runs = [train_run(lab, smoothing, lab.seed + number) for number in range(seeds)]
         middle = {key: mean(run[key] for run in runs) for key in KEYS}
         spread = [mean(bars) for bars in zip(*(run["spread"] for run in runs), strict=True)]
-        found[name] = {"smoothing": smoothing, "runs": runs, **middle, "spread": spread}
-    return found
+        results[name] = {"smoothing": smoothing, "runs": runs, **middle, "spread": spread}
+    return results
 
 
 def gain(numbers: Numbers) -> tuple[float, float]:
-    """What smoothing brings in BLEU, and the standard error of that over the seeds (0 of a single one)."""
+    """The gain in BLEU from smoothing, and its standard error over the seeds (0 for a single one)."""
     pairs = zip(numbers["with"]["runs"], numbers["without"]["runs"], strict=True)
     gains = [with_["bleu"] - without["bleu"] for with_, without in pairs]
     return mean(gains), stdev(gains) / sqrt(len(gains)) if len(gains) > 1 else 0.0
 
 
-def judge(numbers: Numbers) -> list[Check]:
+def check(numbers: Numbers) -> list[Check]:
     with_, without = numbers["with"], numbers["without"]
     more, error = gain(numbers)
 
-    def told(key: str, holds: bool, **more: Any) -> Check:
+    def compare(key: str, holds: bool, **more: Any) -> Check:
         values = {"with_": with_[key], "without": without[key], "smoothing": with_["smoothing"], **more}
         return Check(WORDS(f"checks.{key}", **values), holds)
 
     return [
-        told("sure", with_["sure"] < without["sure"] - 0.02),
-        told("perplexity", with_["perplexity"] > 1.02 * without["perplexity"]),
-        told("bleu", more > error, error=error, gain=more),
+        compare("sure", with_["sure"] < without["sure"] - 0.02),
+        compare("perplexity", with_["perplexity"] > 1.02 * without["perplexity"]),
+        compare("bleu", more > error, error=error, gain=more),
     ]
 
 
@@ -97,7 +97,7 @@ def draw(numbers: Numbers, language: str) -> list[Picture]:
 
     names = {which: word(which) for which in ("without", "with")}
     spread = {
-        name: [((place + 0.5) / BINS, 100 * share) for place, share in enumerate(numbers[which]["spread"])]
+        name: [((number + 0.5) / BINS, 100 * share) for number, share in enumerate(numbers[which]["spread"])]
         for which, name in names.items()
     }
     shares = {
@@ -118,13 +118,13 @@ def tabulate(numbers: Numbers) -> Table:
     titles += [Text("BLEU", "BLEU"), WORDS("table.sure"), WORDS("table.right")]
     rows = [
         [
-            f"{one['smoothing']:g}", str(number), f"{run['perplexity']:.3f}", f"{run['bleu']:.1f}",
+            f"{lane['smoothing']:g}", str(number), f"{run['perplexity']:.3f}", f"{run['bleu']:.1f}",
             f"{run['sure']:.1%}", f"{run['right']:.1%}",
         ]
-        for one in (numbers["without"], numbers["with"])
-        for number, run in enumerate(one["runs"], 1)
+        for lane in (numbers["without"], numbers["with"])
+        for number, run in enumerate(lane["runs"], 1)
     ]  # fmt: skip
     return Table(titles, rows)
 
 
-CLAIM = Claim(name="smoothing", words=WORDS, measure=measure, judge=judge, draw=draw, tabulate=tabulate)
+CLAIM = Claim(name="smoothing", words=WORDS, measure=measure, check=check, draw=draw, tabulate=tabulate)

@@ -1,9 +1,9 @@
-"""The paper's table 3 at a size that two cores can train: every row, its numbers, and whether it moves the same way.
+"""The paper's table 3 at a size that two cores can train: every row, its numbers, and the direction of its effect.
 
 A row here is the paper's row with every width divided by 4 and every number of layers by 2; heads, dropout and label
-smoothing stay.  So each row changes the same thing by the same factor.  All rows get the same updates.
+smoothing stay, so each row changes the same hyper-parameter by the same factor.  All rows get the same updates.
 
-Directions   a row against base, in log perplexity and in BLEU: up, down, or less than seeds make out (noise)
+Directions   a row against base, in log perplexity and in BLEU: up, down, or within the noise of seeds
 Not here     the paper's own sizes, which are recipes (config/presets.py: table3-A-h1 …)
 """
 
@@ -31,7 +31,7 @@ WORDS = Words.read("table-3")
 
 
 class Row(NamedTuple):
-    """A row of the paper's table: perplexity per word piece and BLEU on newstest2013, millions of weights if told."""
+    """A row of the paper's table: perplexity per word piece and BLEU on newstest2013, millions of weights if given."""
 
     label: str
     ppl: float
@@ -61,17 +61,17 @@ PAPER = {
     "E-learned": Row("E  learned positions", 4.92, 25.7),
     "big": Row("big", 4.33, 26.4, 213),
 }
-SEEDS = {"base": 0, "base-2": 1, "base-3": 2}  # base again with other seeds: what chance alone does
-ORDER = (  # the most telling first: a grid that is stopped has said what it could
+SEEDS = {"base": 0, "base-2": 1, "base-3": 2}  # base with other seeds, to measure noise
+ORDER = (  # the most informative first, in case the grid is stopped
     "base", "C-n2", "D-p0", "A-h1", "C-d256", "base-2", "D-ls0", "B-dk16", "C-ff1024", "base-3", "E-learned", "A-h32",
     "D-ls0.2", "C-n4", "D-p0.2", "C-ff4096", "C-n8", "C-d1024", "big", "A-h4", "B-dk32", "A-h16",
 )  # fmt: skip
 HANDFUL = ORDER[:5]  # at the quick scale
-MOST = ("C-n2", "C-d256", "A-h1", "D-p0")  # the rows that the paper moves most, one for each thing that is changed
-BUDGETS = {"quick": 300, "minutes": 3_000, "hours": 9_600}  # updates; the last are the paper's twenty passes
+MOST = ("C-n2", "C-d256", "A-h1", "D-p0")  # the rows with the largest effects in the paper, one per hyper-parameter
+BUDGETS = {"quick": 300, "minutes": 3_000, "hours": 9_600}  # updates; the last are twenty passes, as in the paper
 
 SMALLER = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 4, "d_ff": 4, "d_k": 4, "d_v": 4}
-WARMUP, PEAK, WIDTH = 400, 2e-3, 128  # equation 3: the peak falls with the root of the width; this one is of base
+WARMUP, PEAK, WIDTH = 400, 2e-3, 128  # equation 3: the peak falls with the root of the width; this is that of base
 COMMON: dict[str, Any] = {  # what all rows have; model and label smoothing come from the paper's row
     "name": "table-3",
     "vocabulary.kind": "bpe",
@@ -83,29 +83,29 @@ COMMON: dict[str, Any] = {  # what all rows have; model and label smoothing come
     "training.schedule": "noam",
     "training.clip": 0.0,
     "training.tokens_per_update": 1_024,
-    "training.validations": 1,  # at the end, so that the last weights are the model, whatever they are worth
+    "training.validations": 1,  # at the end, so that the last weights are the model
     "training.valid_pairs": 100,
     "training.average": 1,
 }
 SEARCH: SearchKeywords = {"beam": 4, "length_penalty": 0.6}
-SENTENCES = 2_000  # of the validation set, at most
+SENTENCES = 2_000  # validation sentences at most
 
-FLAT = {"ppl": 0.01, "bleu": 0.1}  # what the paper calls nearly identical: learned positions, 16 heads
-LEAST = {"ppl": 0.01, "bleu": 0.3}  # noise is no less than this, however near three seeds happen to fall
+FLAT = {"ppl": 0.01, "bleu": 0.1}  # differences that the paper calls nearly identical: learned positions, 16 heads
+LEAST = {"ppl": 0.01, "bleu": 0.3}  # lower bound of the noise, in case three seeds agree by chance
 UNKNOWN = {"ppl": 0.03, "bleu": 0.8}  # noise where base was trained only once
-DOUBT = 0.05  # how likely chance alone may agree so often
+DOUBT = 0.05  # largest probability that chance alone agrees as often
 
 
 # ------------------------------------------------------------------------------------------ rows
 
 
 def paper_recipe(row: str) -> Any:
-    """The run of the paper that a row stands for."""
+    """The paper's recipe of a row."""
     return {"base": presets.base, "big": presets.big}.get(row, lambda: presets.table_3(row))()
 
 
-def scaled(row: str) -> dict[str, Any]:
-    """What a row is here: the paper's model, smaller by the rule, as changes to a recipe."""
+def scale_down(row: str) -> dict[str, Any]:
+    """A row at our size: the paper's model, scaled down, as changes to a recipe."""
     recipe = paper_recipe(row)
     model = {name: value for name, value in recipe.model.model_dump().items() if name != "longest"}
     small = {name: value // SMALLER[name] if name in SMALLER and value else value for name, value in model.items()}
@@ -114,8 +114,8 @@ def scaled(row: str) -> dict[str, Any]:
     return changes | {"training.label_smoothing": recipe.training.label_smoothing, "training.peak": rate}
 
 
-def text(lab: Lab) -> dict[str, Any]:
-    """The training text: Multi30k where there is a folder of corpora, else the phrasebook."""
+def training_text(lab: Lab) -> dict[str, Any]:
+    """The training text: Multi30k if there is a folder of corpora, else the phrasebook."""
     if lab.data is None:
         return {"data.corpus": "phrasebook", "data.pairs": 29_000}
     home = lab.corpus("multi30k")
@@ -124,24 +124,24 @@ def text(lab: Lab) -> dict[str, Any]:
 
 
 def validation(lab: Lab, sentences: int) -> list[Pair]:
-    """The pairs that rows are compared on."""
+    """The pairs on which rows are compared."""
     if lab.data is not None:
         home = lab.corpus("multi30k")
         return test_set(str(home / "val.en.gz"), str(home / "val.de.gz"), None)[:sentences]
-    made = phrasebook.phrases("validation", min(500, sentences), seed=lab.seed)
-    return [Pair(one.english, one.korean, line) for line, one in enumerate(made, start=1)]
+    phrases = phrasebook.phrases("validation", min(500, sentences), seed=lab.seed)
+    return [Pair(phrase.english, phrase.korean, line) for line, phrase in enumerate(phrases, start=1)]
 
 
 def changes_of(lab: Lab, row: str, updates: int, *, changed: bool) -> dict[str, Any]:
-    """The whole run of a row."""
+    """All changes to the lab's recipe for a row."""
     again = SEEDS.get(row)
-    small = scaled("base" if again is not None or not changed else row)
+    small = scale_down("base" if again is not None or not changed else row)
     budget = {"training.steps": updates, "training.warmup": min(WARMUP, max(1, updates // 4))}
-    return COMMON | text(lab) | small | budget | {"seed": lab.seed + (again or 0)}
+    return COMMON | training_text(lab) | small | budget | {"seed": lab.seed + (again or 0)}
 
 
-def chosen(rows: str | Sequence[str], scale: str) -> list[str]:
-    """The rows that are asked for, in the order of ORDER; base is always among them.  `found` trains none."""
+def choose_rows(rows: str | Sequence[str], scale: str) -> list[str]:
+    """The requested rows in the order of ORDER, base always among them; `found` trains none."""
     if not rows:
         return list(HANDFUL if scale not in BUDGETS or scale == "quick" else ORDER)
     named = [name.strip() for name in rows.split(",")] if isinstance(rows, str) else list(rows)
@@ -149,41 +149,43 @@ def chosen(rows: str | Sequence[str], scale: str) -> list[str]:
         return list(ORDER)
     for name in named:
         if name not in ORDER:
-            raise UnknownName("row of table 3", name, [*ORDER, "all", "found"], where="in --set rows")
+            raise UnknownName("lab.unknown_row", name, [*ORDER, "all", "found"])
     return [name for name in ORDER if name in {*named, "base"}]
 
 
 # ------------------------------------------------------------------------------------------ measuring
 
 
-def tried(lab: Lab, row: str, changes: Mapping[str, Any], sentences: int, *, train: bool) -> dict[str, Any] | None:
-    """The numbers of a row: found in the lab's folder, or trained now; None where it is not there and none is trained.
+def measure_row(
+    lab: Lab, row: str, changes: Mapping[str, Any], sentences: int, *, train: bool
+) -> dict[str, Any] | None:
+    """The numbers of a row, from the lab's folder or trained now; None if it is missing and `train` is False.
 
-    They are kept as soon as they are known, so a grid that was stopped goes on with the row that was under way.
+    They are saved at once, so a grid that was stopped continues with the row that was interrupted.
     """
     recipe = lab.recipe(changes)
-    told = json.dumps([recipe.model_dump(mode="json"), SEARCH, sentences], sort_keys=True)
-    kept = lab.folder / "table-3" / f"{hashlib.sha256(told.encode()).hexdigest()[:16]}.json"
+    identity = json.dumps([recipe.model_dump(mode="json"), SEARCH, sentences], sort_keys=True)
+    path = lab.folder / "table-3" / f"{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
     try:
-        numbers: dict[str, Any] = json.loads(kept.read_bytes())
+        numbers: dict[str, Any] = json.loads(path.read_bytes())
         return numbers
     except (OSError, ValueError):
         if not train:
             return None
     run = lab.train(f"table 3 {row}", changes)
     steps = [event for event in run.events if event["event"] == "step"]
-    judged = evaluate(run.model, pairs=validation(lab, sentences), perplexity=True, **SEARCH)
+    scores = evaluate(run.model, pairs=validation(lab, sentences), perplexity=True, **SEARCH)
     numbers = {
-        "ppl": judged.perplexity,
-        "bleu": judged.bleu,
+        "ppl": scores.perplexity,
+        "bleu": scores.bleu,
         "parameters": sum(weights.numel() for weights in run.model.model.parameters()),
         "minutes": steps[-1]["seconds"] / 60,
         "tokens": round(sum(update["tokens"] for update in run.updates)),
         "epochs": steps[-1]["epoch"],
         "loss": sum(update["loss"] for update in run.updates[-50:]) / len(run.updates[-50:]),
     }
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    write_file(kept, json.dumps(numbers).encode())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_file(path, json.dumps(numbers).encode())
     return numbers
 
 
@@ -195,21 +197,23 @@ def measure(
     sentences: int = SENTENCES,
     changed: bool = True,
 ) -> dict[str, Any]:
-    """`rows`: all, some ("base,C-n2"), or found (what is there already).  Not `changed`: every row is base in truth."""
+    """`rows`: all, some ("base,C-n2"), or found (those on disk).  Without `changed` every row is really base."""
     if updates < 0 or sentences < 1:
-        raise UsageError("a budget is a number above 0", where="in --set", hint="try: --set updates=1500")
+        raise UsageError("lab.bad_budget", updates=updates, sentences=sentences)
     budget = updates or BUDGETS.get(lab.scale.name) or lab.steps(BUDGETS["quick"])
-    asked, train = chosen(rows, lab.scale.name), rows not in ("found", ["found"])
-    found: dict[str, Any] = {}
+    asked, train = choose_rows(rows, lab.scale.name), rows not in ("found", ["found"])
+    results: dict[str, Any] = {}
     lab.say(WORDS("told.phrasebook" if lab.data is None else "told.multi30k").en)
-    for row in ORDER:  # rows that nobody asked for are told if they are there
+    for row in ORDER:  # rows that were not requested are reported if they are on disk
         wanted = train and row in asked
         if wanted:
             lab.stop.check()
-        one = tried(lab, row, changes_of(lab, row, budget, changed=changed), sentences, train=wanted)
-        if one is not None:
-            found[row] = one
-            lab.say(f"{row}: perplexity {one['ppl']:.3f}, BLEU {one['bleu']:.2f}, {one['minutes']:.1f} minutes")
+        result = measure_row(lab, row, changes_of(lab, row, budget, changed=changed), sentences, train=wanted)
+        if result is not None:
+            results[row] = result
+            lab.say(
+                f"{row}: perplexity {result['ppl']:.3f}, BLEU {result['bleu']:.2f}, {result['minutes']:.1f} minutes"
+            )
     base = lab.recipe(changes_of(lab, "base", budget, changed=changed))
     return {
         "data": lab.data is not None,
@@ -218,8 +222,8 @@ def measure(
         "tokens": base.training.tokens_per_update,
         "shape": getattr(base.model, "shape", ""),
         "asked": asked,
-        "complete": set(asked) <= set(found),
-        "rows": found,
+        "complete": set(asked) <= set(results),
+        "rows": results,
     }
 
 
@@ -227,12 +231,12 @@ def measure(
 
 
 def value(row: Mapping[str, float], measure: str) -> float:
-    """What is compared: perplexities as logarithms, in which a factor is a distance."""
+    """The value that is compared: BLEU, or the logarithm of the perplexity."""
     return math.log(row["ppl"]) if measure == "ppl" else row["bleu"]
 
 
 def differences(numbers: Numbers, measure: str) -> dict[str, float]:
-    """Every row that is there less base, which is the mean of its seeds."""
+    """The difference of every measured row from base, which is the mean of its seeds."""
     rows = numbers["rows"]
     bases = [value(rows[name], measure) for name in SEEDS if name in rows]
     if not bases:
@@ -242,79 +246,79 @@ def differences(numbers: Numbers, measure: str) -> dict[str, float]:
 
 
 def noise(numbers: Numbers, measure: str) -> float:
-    """The largest distance of two runs of base that differ in nothing but their seed."""
+    """The largest difference between runs of base that differ only in their seed."""
     values = [value(numbers["rows"][name], measure) for name in SEEDS if name in numbers["rows"]]
     return max(LEAST[measure], max(values) - min(values)) if len(values) > 1 else UNKNOWN[measure]
 
 
 def paper_difference(row: str, measure: str) -> float:
-    """The paper's row less its base."""
+    """The difference of the paper's row from its base."""
     return value(PAPER[row]._asdict(), measure) - value(PAPER["base"]._asdict(), measure)
 
 
 def paper_sign(row: str, measure: str) -> int:
-    """Which way the paper's row moves; 0 where it calls the difference none."""
+    """The direction of the paper's row; 0 where the paper sees no difference."""
     moved = getattr(PAPER[row], measure) - getattr(PAPER["base"], measure)
     return 0 if abs(moved) <= FLAT[measure] + 1e-9 else int(math.copysign(1, moved))
 
 
 def directions(numbers: Numbers, measure: str) -> dict[str, str]:
-    """Of every row that is there: agrees, disagrees, noise (the paper moves, here one cannot tell).
+    """For every measured row: agrees, disagrees, or noise (the effect is within the noise here).
 
-    Where the paper does not move: alike, or moves.
+    Where the paper sees no difference: alike, or moves.
     """
-    margin, found = noise(numbers, measure), {}
+    margin, signs = noise(numbers, measure), {}
     for row, moved in differences(numbers, measure).items():
         here, paper = 0 if abs(moved) <= margin else int(math.copysign(1, moved)), paper_sign(row, measure)
         if paper == 0:
-            found[row] = "alike" if here == 0 else "moves"
+            signs[row] = "alike" if here == 0 else "moves"
         else:
-            found[row] = "noise" if here == 0 else "agrees" if here == paper else "disagrees"
-    return found
+            signs[row] = "noise" if here == 0 else "agrees" if here == paper else "disagrees"
+    return signs
 
 
 def chance(agree: int, of: int) -> float:
-    """How likely so many or more of so many coins fall on the right side."""
+    """The probability that at least `agree` of `of` coins show heads."""
     return float(sum(math.comb(of, count) for count in range(agree, of + 1)) / 2**of)
 
 
-# ------------------------------------------------------------------------------------------ judging
+# ------------------------------------------------------------------------------------------ checks
 
 
-def judge(numbers: Numbers) -> list[Check]:
+def check(numbers: Numbers) -> list[Check]:
     there, asked = [row for row in numbers["asked"] if row in numbers["rows"]], numbers["asked"]
     counts = {"there": len(there), "asked": len(asked), "table": len(ORDER), "updates": numbers["updates"]}
     checks = [Check(WORDS(f"checks.{numbers['corpus']}", **counts), len(there) == len(asked))]
-    checks += [moved_most(numbers, row) for row in MOST]
-    return [*checks, *(agreement(numbers, measure) for measure in ("ppl", "bleu"))]
+    checks += [check_most(numbers, row) for row in MOST]
+    return [*checks, *(check_agreement(numbers, measure) for measure in ("ppl", "bleu"))]
 
 
-def moved_most(numbers: Numbers, row: str) -> Check:
-    """A row that the paper moves far must move the same way in perplexity, and not the other way in BLEU."""
-    told: dict[str, Any] = {"label": PAPER[row].label, "paper": 100 * math.expm1(paper_difference(row, "ppl"))}
+def check_most(numbers: Numbers, row: str) -> Check:
+    """Check that a row with a large effect in the paper agrees in perplexity, and does not disagree in BLEU."""
+    values: dict[str, Any] = {"label": PAPER[row].label, "paper": 100 * math.expm1(paper_difference(row, "ppl"))}
     if row not in numbers["rows"] or "base" not in numbers["rows"]:
-        return Check(WORDS("checks.missing", **told), False)
+        return Check(WORDS("checks.missing", **values), False)
     more = {measure: differences(numbers, measure)[row] for measure in ("ppl", "bleu")}
-    found = {measure: directions(numbers, measure)[row] for measure in ("ppl", "bleu")}
-    told |= {"here": 100 * math.expm1(more["ppl"]), "bleu": more["bleu"], "paper_bleu": paper_difference(row, "bleu")}
-    return Check(WORDS("checks.most", **told), found["ppl"] == "agrees" and found["bleu"] != "disagrees")
+    signs = {measure: directions(numbers, measure)[row] for measure in ("ppl", "bleu")}
+    values |= {"here": 100 * math.expm1(more["ppl"]), "bleu": more["bleu"], "paper_bleu": paper_difference(row, "bleu")}
+    return Check(WORDS("checks.most", **values), signs["ppl"] == "agrees" and signs["bleu"] != "disagrees")
 
 
-def agreement(numbers: Numbers, measure: str) -> Check:
-    """Of the rows that move here and in the paper, more go the same way than chance makes likely."""
-    found = directions(numbers, measure)
+def check_agreement(numbers: Numbers, measure: str) -> Check:
+    """Check that more rows agree with the paper than chance explains."""
+    signs = directions(numbers, measure)
     named = {
-        kind: ", ".join(row for row, one in found.items() if one == kind) or "–"
+        kind: ", ".join(row for row, sign in signs.items() if sign == kind) or "–"
         for kind in ("agrees", "disagrees", "noise")
     }
-    agree, of = (sum(one in kinds for one in found.values()) for kinds in (("agrees",), ("agrees", "disagrees")))
+    agree, of = (sum(sign in kinds for sign in signs.values()) for kinds in (("agrees",), ("agrees", "disagrees")))
     likely = chance(agree, of)
     margin = 100 * math.expm1(noise(numbers, measure)) if measure == "ppl" else noise(numbers, measure)
-    told = WORDS(f"checks.{measure}", agree=agree, of=of, chance=likely, margin=margin, **named)
-    return Check(told, of > 0 and likely <= DOUBT)
+    text = WORDS(f"checks.{measure}", agree=agree, of=of, chance=likely, margin=margin, **named)
+    return Check(text, of > 0 and likely <= DOUBT)
 
 
-# ------------------------------------------------------------------------------------------ telling
+# ------------------------------------------------------------------------------------------ report
 
 
 def label(row: str) -> Text:
@@ -340,7 +344,7 @@ def draw(numbers: Numbers, language: str) -> list[Picture]:
 
 
 def tabulate(numbers: Numbers) -> Table:
-    here, paper, way = (
+    here, paper, direction = (
         [WORDS(f"table.{group}-{name}") for name in names]
         for group, names in (
             ("here", ("millions", "minutes", "ppl", "bleu")),
@@ -348,20 +352,25 @@ def tabulate(numbers: Numbers) -> Table:
             ("way", ("ppl", "bleu")),
         )
     )
-    found = {measure: directions(numbers, measure) for measure in ("ppl", "bleu")}
-    rows = [cells(numbers["rows"].get(row), row, found) for row in [*SEEDS, *(row for row in PAPER if row != "base")]]
-    return Table([WORDS("table.row"), *here, *paper, *way], rows)
+    signs = {measure: directions(numbers, measure) for measure in ("ppl", "bleu")}
+    rows = [cells(numbers["rows"].get(row), row, signs) for row in [*SEEDS, *(row for row in PAPER if row != "base")]]
+    return Table([WORDS("table.row"), *here, *paper, *direction], rows)
 
 
-def cells(one: Mapping[str, Any] | None, row: str, found: Mapping[str, Mapping[str, str]]) -> list[str | Text]:
-    """A row of the table; one that is not there is told as such."""
+def cells(result: Mapping[str, Any] | None, row: str, signs: Mapping[str, Mapping[str, str]]) -> list[str | Text]:
+    """A row of the table, also if it was not measured."""
     nothing, known = Text("", ""), PAPER.get(row)
     paper = [str(known.millions or ""), f"{known.ppl:.2f}", f"{known.bleu:.1f}"] if known else [""] * 3
-    if one is None:
+    if result is None:
         return [label(row), *["–"] * 4, *paper, *[WORDS("way.missing")] * 2]
-    here = [f"{one['parameters'] / 1e6:.2f}", f"{one['minutes']:.1f}", f"{one['ppl']:.2f}", f"{one['bleu']:.1f}"]
-    ways = [WORDS(f"way.{found[measure][row]}") if row in found[measure] else nothing for measure in found]
-    return [label(row), *here, *paper, *ways]
+    here = [
+        f"{result['parameters'] / 1e6:.2f}",
+        f"{result['minutes']:.1f}",
+        f"{result['ppl']:.2f}",
+        f"{result['bleu']:.1f}",
+    ]
+    words = [WORDS(f"way.{signs[measure][row]}") if row in signs[measure] else nothing for measure in signs]
+    return [label(row), *here, *paper, *words]
 
 
-CLAIM = Claim(name="table-3", words=WORDS, measure=measure, judge=judge, draw=draw, tabulate=tabulate)
+CLAIM = Claim(name="table-3", words=WORDS, measure=measure, check=check, draw=draw, tabulate=tabulate)

@@ -1,4 +1,4 @@
-"""A high learning rate needs a warm-up (section 5.3, equation 3): reached at once, the same rate does harm."""
+"""A high learning rate needs a warm-up (section 5.3, equation 3); reached at once, the same rate does harm."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab, Trained
 from jumok.lab.wording import Text, Words
-from jumok.reports.attention import curves_svg
 from jumok.reports.charts import bars_svg
+from jumok.reports.curves import curves_svg
 from jumok.training.schedule import noam
 
 WORDS = Words.read("warmup")
 PEAK, WARMUP, UPDATES = 2e-3, 150, 600
-DEEP: dict[str, Any] = {  # as deep as the paper's, and as it is there: post-norm, Adam, nothing clipped
+DEEP: dict[str, Any] = {  # as deep as the paper's model and as there: post-norm, Adam, no clipping
     "model.encoder_layers": 6,
     "model.decoder_layers": 6,
     "model.d_ff": 128,
@@ -27,18 +27,18 @@ DEEP: dict[str, Any] = {  # as deep as the paper's, and as it is there: post-nor
     "data.tokens_per_batch": 512,
     "training.validations": 1,
 }
-D_MODEL, LAST = 512, 20_000  # of the paper's base model; updates that are drawn
+D_MODEL, LAST = 512, 20_000  # the paper's base model; updates in the picture
 DRAWN = (2_000, 4_000, 8_000)  # warm-ups; the paper's is in the middle
 
 
-def deep(lab: Lab, name: str, warmup: int, changes: Mapping[str, Any] | None = None) -> Trained:
+def train_deep(lab: Lab, name: str, warmup: int, changes: Mapping[str, Any] | None = None) -> Trained:
     """A run of 6 + 6 layers that learns to write letters backwards; its first `warmup` updates raise the rate."""
     length = {"training.steps": lab.steps(UPDATES), "training.warmup": lab.steps(warmup) if warmup else 0}
     return lab.train(name, lab.task("reverse", {**DEEP, **length, **(changes or {})}))
 
 
-def learnt(run: Trained) -> dict[str, Any]:
-    """The curve of a run, its mean training loss at the end, and its scores on sentences it has not seen."""
+def summarize(run: Trained) -> dict[str, Any]:
+    """The learning curve of a run, its final training loss, and its scores on unseen sentences."""
     last = [loss for _, loss in run.losses[-20:]]
     return {
         "losses": smooth(run.losses, max(1, len(run.losses) // 60)),
@@ -49,27 +49,27 @@ def learnt(run: Trained) -> dict[str, Any]:
 
 
 def smooth(losses: Sequence[tuple[int, float]], width: int) -> list[list[float]]:
-    """Means of `width` neighbours each, at the last update of each."""
+    """Means of `width` neighbouring losses, at the last update of each group."""
     parts = [losses[at : at + width] for at in range(0, len(losses), width)]
     return [[part[-1][0], sum(loss for _, loss in part) / len(part)] for part in parts]
 
 
 def equation() -> list[dict[str, Any]]:
-    """Equation 3 for the paper's base model: for each warm-up the curve, its highest rate and where that is."""
-    found = []
+    """Equation 3 for the paper's base model: for each warm-up the curve, its peak and the update of the peak."""
+    curves = []
     for warmup in DRAWN:
         rates = [noam(step, d_model=D_MODEL, warmup=warmup) for step in range(1, LAST + 1)]
         curve = [[step, 1e4 * rates[step - 1]] for step in range(100, LAST + 1, 100)]
-        found.append({"warmup": warmup, "peak": max(rates), "at": rates.index(max(rates)) + 1, "curve": curve})
-    return found
+        curves.append({"warmup": warmup, "peak": max(rates), "at": rates.index(max(rates)) + 1, "curve": curve})
+    return curves
 
 
-def tried(lab: Lab, warmup: int) -> dict[str, Any]:
-    """One run: what it learnt, and the rate of every update."""
-    run = deep(lab, f"warm-up {warmup}", warmup)
+def train_warmup(lab: Lab, warmup: int) -> dict[str, Any]:
+    """Train with this warm-up: the summary of the run, and the rate of every update."""
+    run = train_deep(lab, f"warm-up {warmup}", warmup)
     rates = [update["rate"] for update in run.updates]
     thin = max(1, len(rates) // 60)
-    return learnt(run) | {
+    return summarize(run) | {
         "warmup": warmup,
         "peak": max(rates),
         "at": rates.index(max(rates)) + 1,
@@ -78,25 +78,25 @@ def tried(lab: Lab, warmup: int) -> dict[str, Any]:
 
 
 def measure(lab: Lab, *, warmups: tuple[int, int] = (WARMUP, 0)) -> dict[str, Any]:
-    """`warmups`: of the run that is said to have one, and of the one that is said to have none, in updates."""
-    with_, without = (tried(lab, warmup) for warmup in warmups)
+    """`warmups`: of the run that should have one, and of the run that should have none, in updates."""
+    with_, without = (train_warmup(lab, warmup) for warmup in warmups)
     return {"equation": equation(), "with": with_, "without": without}
 
 
-def judge(numbers: Numbers) -> list[Check]:
+def check(numbers: Numbers) -> list[Check]:
     with_, without = numbers["with"], numbers["without"]
-    exact = all(one["at"] == one["warmup"] for one in numbers["equation"])
+    exact = all(curve["at"] == curve["warmup"] for curve in numbers["equation"])
     paper = numbers["equation"][1]
     same = abs(with_["peak"] - without["peak"]) < 1e-9 and with_["at"] > without["at"] == 1
 
-    def told(key: str, holds: bool) -> Check:
+    def compare(key: str, holds: bool) -> Check:
         return Check(WORDS(f"checks.{key}", with_=with_[key], without=without[key]), holds)
 
     return [
         Check(WORDS("checks.equation", at=paper["at"], peak=paper["peak"]), exact),
         Check(WORDS("checks.rate", peak=with_["peak"], at=with_["at"]), same),
-        told("unseen", without["unseen"] > 1.2 * with_["unseen"]),
-        told("bleu", without["bleu"] < with_["bleu"] - 5.0),
+        compare("unseen", without["unseen"] > 1.2 * with_["unseen"]),
+        compare("bleu", without["bleu"] < with_["bleu"] - 5.0),
     ]
 
 
@@ -108,7 +108,8 @@ def draw(numbers: Numbers, language: str) -> list[Picture]:
     losses = {name: [tuple(point) for point in numbers[which]["losses"]] for which, name in names.items()}
     rates = {name: [tuple(point) for point in numbers[which]["rates"]] for which, name in names.items()}
     curves = {
-        word("warmup", updates=one["warmup"]): [tuple(point) for point in one["curve"]] for one in numbers["equation"]
+        word("warmup", updates=result["warmup"]): [tuple(point) for point in result["curve"]]
+        for result in numbers["equation"]
     }
     bars = {name: {"BLEU": numbers[which]["bleu"]} for which, name in names.items()}
     updates = word("updates")
@@ -123,10 +124,16 @@ def draw(numbers: Numbers, language: str) -> list[Picture]:
 def tabulate(numbers: Numbers) -> Table:
     titles = [WORDS(f"table.{key}") for key in ("warmup", "peak", "loss", "unseen")] + [Text("BLEU", "BLEU")]
     rows = [
-        [str(one["warmup"]), f"{one['peak']:.4f}", f"{one['loss']:.3f}", f"{one['unseen']:.3f}", f"{one['bleu']:.1f}"]
-        for one in (numbers["with"], numbers["without"])
+        [
+            str(lane["warmup"]),
+            f"{lane['peak']:.4f}",
+            f"{lane['loss']:.3f}",
+            f"{lane['unseen']:.3f}",
+            f"{lane['bleu']:.1f}",
+        ]
+        for lane in (numbers["with"], numbers["without"])
     ]
     return Table(titles, rows)
 
 
-CLAIM = Claim(name="warmup", words=WORDS, measure=measure, judge=judge, draw=draw, tabulate=tabulate)
+CLAIM = Claim(name="warmup", words=WORDS, measure=measure, check=check, draw=draw, tabulate=tabulate)

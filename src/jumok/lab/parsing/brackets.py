@@ -1,13 +1,13 @@
-"""Outputs that are trees: a rule under which search can say nothing but well-formed brackets over a sentence's words.
+"""Constrained search for trees: a rule that allows only well-formed brackets over the words of a sentence.
 
     brackets = Brackets(surfaces, words=["XX"])                   # the symbols (S )S (NP )NP XX of a target vocabulary
     engine.decode(sources, options, ruling=brackets.ruling([7, 4]))     # sentences of 7 and of 4 words
 
-Open     A bracket may open where words are left for it, and there is room to say them, to close all, and to end.
-Close    Only what was opened last is closed, by its own label, and not while it is empty; the first bracket closes when
-         all words are said, and then nothing comes but the end.
-Ends     After every symbol that the rule allows there is another that leads to the end within the limit: all that
-         remains to be said shrinks by one a step, unless a bracket opens, for which there was room.
+Open     A bracket may open while words are left and the limit leaves enough steps for all words, closing brackets, END.
+Close    Only the innermost bracket may close, with its own label, and not while it is empty; the outermost closes when
+         no words are left, and only END follows.
+Ends     The rule never leads into a dead end: what remains to be generated shrinks by one per step, unless a bracket
+         opens, which is allowed only where the limit leaves enough steps.
 
 Shapes   N rows (hypotheses) · V vocabulary · t tokens so far
 """
@@ -28,9 +28,9 @@ class Brackets:
     def __init__(
         self, surfaces: Sequence[str], words: Sequence[str], *, in_turn: bool = False, deepest: int = 64
     ) -> None:
-        """`surfaces` are the symbols as text, words beginning with a space; `deepest` brackets are in each other.
+        """`surfaces` are the symbols as text, words beginning with a space; at most `deepest` brackets are nested.
 
-        With `in_turn` the symbols for words are said one after the other, and again from the first.
+        With `in_turn` the symbols for words follow each other in order, and start again after the last.
         """
         numbers = {text[1:]: number for number, text in enumerate(surfaces) if text.startswith(" ") and text != " "}
         pairs = {number: numbers.get(f"){name[1:]}") for name, number in numbers.items() if name.startswith("(")}
@@ -39,43 +39,43 @@ class Brackets:
         self.deepest, self.in_turn = deepest, in_turn
         if in_turn and len(self.words) < len(words):
             missing = next(name for name in words if name not in numbers)
-            raise UsageError(f"this vocabulary has no symbol {missing!r}", hint="try: longer sentences in training")
-        if not self.words or not self.opening:
-            what = "no symbols for words" if not self.words else "no pair of brackets such as (S and )S"
-            raise UsageError(f"this vocabulary has {what}", hint="try: vocabulary.kind=word, vocabulary.joint=false")
+            raise UsageError("lab.missing_symbol", symbol=missing)
+        if not self.words:
+            raise UsageError("lab.no_word_symbols")
+        if not self.opening:
+            raise UsageError("lab.no_bracket_symbols")
         size = len(surfaces)
-        self.change = torch.zeros(size, dtype=torch.long)  # (V,) of the depth
-        self.closing = torch.full((size,), -1)  # (V,) what closes a symbol that opens
+        self.change = torch.zeros(size, dtype=torch.long)  # (V,) by how much a symbol changes the depth
+        self.closing = torch.full((size,), -1)  # (V,) the symbol that closes an opening one
         self.is_word = torch.zeros(size, dtype=torch.long)  # (V,)
         for first, last in self.opening.items():
             self.change[first], self.change[last], self.closing[first] = 1, -1, last
         self.is_word[self.words] = 1
 
     def ruling(self, words: Sequence[int]) -> Ruling:
-        """The rule for sentences of so many words, whichever of them are decoded together."""
+        """The rule for sentences with these numbers of words, for any subset that is decoded together."""
         return lambda rows, limits: self.rule([words[row] for row in rows], limits)
 
     def rule(self, words: Sequence[int], limits: Sequence[int]) -> Rule:
-        """Sentence b is a tree over words[b] words, said in at most limits[b] symbols."""
+        """The rule that makes sentence b a tree over words[b] words with at most limits[b] symbols."""
         for count, limit in zip(words, limits, strict=True):
             if not 1 <= count <= limit - 3:
-                what = f"a tree over {count} words does not fit into {limit} symbols"
-                raise UsageError(what, where="in extra_length", hint="try: extra_length=300")
+                raise UsageError("lab.tree_too_long", words=count, symbols=limit)
         total, most = torch.tensor(list(words)), torch.tensor(list(limits))
         opens, symbols = torch.tensor(list(self.opening)), torch.tensor(self.words)
 
         def rule(logits: Tensor, now: Moment) -> None:
             history, sentence = now.history.cpu(), now.sentence.cpu()
-            depth, innermost, fresh = self.standing(history)  # (N,)
-            said = self.is_word[history].sum(dim=1)  # (N,)
-            left = total[sentence] - said  # (N,)
+            depth, innermost, fresh = self.find_innermost(history)  # (N,)
+            used = self.is_word[history].sum(dim=1)  # (N,)
+            left = total[sentence] - used  # (N,)
             allowed = torch.zeros(logits.shape, dtype=torch.bool)  # (N, V)
             inside = (depth > 0) | (now.step == 0)
-            room = now.step + left + depth + 3 <= most[sentence]  # this, the words, its end and theirs, END
-            allowed[:, opens] = (inside & room & (left > 0) & (depth < self.deepest))[:, None]
+            fits = now.step + left + depth + 3 <= most[sentence]  # this symbol, the words, all closing brackets, END
+            allowed[:, opens] = (inside & fits & (left > 0) & (depth < self.deepest))[:, None]
             more = (depth > 0) & (left > 0)
             if self.in_turn:
-                allowed[torch.arange(len(said)), symbols[said % len(symbols)]] = more
+                allowed[torch.arange(len(used)), symbols[used % len(symbols)]] = more
             else:
                 allowed[:, symbols] = more[:, None]
             closes = (depth > 0) & ~fresh & ((depth > 1) | (left == 0))
@@ -86,10 +86,10 @@ class Brackets:
 
         return rule
 
-    def standing(self, history: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Of every row (N,): how many brackets are open, what closes the innermost, and whether it is empty yet.
+    def find_innermost(self, history: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """For every row (N,): the number of open brackets, the symbol that closes the innermost, whether that is empty.
 
-        The innermost is the last that opened to the depth of now: whatever opened to it later has not been closed.
+        The innermost open bracket is the last one that opened to the current depth.
         """
         if history.shape[1] == 0:
             nothing = torch.zeros(len(history), dtype=torch.long)
@@ -97,7 +97,7 @@ class Brackets:
         change = self.change[history]  # (N, t)
         depth = change.cumsum(dim=1)  # (N, t)
         now = depth[:, -1]
-        place = torch.arange(1, history.shape[1] + 1)
-        last = ((change > 0) & (depth == now[:, None])).long().mul(place).amax(dim=1) - 1  # (N,) -1: none
+        positions = torch.arange(1, history.shape[1] + 1)
+        last = ((change > 0) & (depth == now[:, None])).long().mul(positions).amax(dim=1) - 1  # (N,) -1: none
         innermost = self.closing[history.gather(1, last.clamp(min=0)[:, None]).squeeze(1)]
         return now, innermost.masked_fill(last < 0, -1), change[:, -1] > 0

@@ -1,19 +1,19 @@
-"""Constituency trees: read, cleaned, written as the target of a translation and read back, and compared as EVALB does.
+"""Constituency trees: reading, cleaning, conversion to target symbols and back, and scores as EVALB computes them.
 
     [tree] = map(clean, [parse("((S (NP-SBJ (PRP It)) (VP (VBZ works)) (. .)))")])
     linearise(tree)                       # (S (NP XX )NP (VP XX )VP XX )S
     restore("(S XX XX XX )S", leaves(tree))
     compare([tree], [tree]).f1            # 100.0
 
-A parser that translates reads words and says brackets ("Grammar as a Foreign Language", Vinyals et al. 2015): every
-bracket, with its label, is one symbol, and every word is one symbol: the same for all, or its part-of-speech tag, or
-its place in the sentence, which tells the model how far it has come.
+A parser that translates reads words and generates brackets ("Grammar as a Foreign Language", Vinyals et al. 2015):
+each bracket with its label is one symbol, and so is each word: the same symbol for all words, or its part-of-speech
+tag, or its position in the sentence, from which the model knows how many words are left.
 
-Roots    Every tree has a root TOP: the nameless outer bracket of a treebank's line.  It is said only where it holds
-         something else than one phrase.
-Scores   As the program EVALB gives them with the settings of Collins, of all sentences together: labelled spans of
-         phrases, as a multiset; TOP and punctuation do not count, and ADVP and PRT are the same.
-Not here how outputs are kept well-formed (lab/parsing/brackets.py), rare words (rare.py).
+Roots    Every tree has a root TOP: the unlabelled outer bracket of a line of a treebank.  It becomes symbols only if it
+         contains anything but a single phrase.
+Scores   As the program EVALB computes them with Collins' settings, over all sentences: labelled spans of phrases, as
+         a multiset; TOP and punctuation do not count, and ADVP and PRT are equal.
+Not here the constraint that keeps outputs well-formed (lab/parsing/brackets.py), rare words (rare.py).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Literal
 
 from jumok.errors import DataError, UsageError
+from jumok.messages import Message
 from jumok.text.lines import read_lines
 
 TOP, TRACE, WORD = "TOP", "-NONE-", "XX"
@@ -34,8 +35,7 @@ UNCOUNTED = PUNCTUATION | {TOP, TRACE}
 ALIKE = {"PRT": "ADVP"}
 PLACES = 64
 Naming = Literal["same", "tags", "places"]
-DEEPEST = 200  # brackets in each other; real trees have some 30
-HINT = "try: a tree on one line, such as ((S (NP (PRP It)) (VP (VBZ works))))"
+DEEPEST = 200  # nested brackets at most; real trees have about 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A phrase: its label and what it consists of."""
+    """A phrase: its label and its parts."""
 
     label: str
     children: tuple[Tree | Leaf, ...]
@@ -64,105 +64,118 @@ class Tree:
 
 
 def read(path: str | Path) -> Iterator[Tree]:
-    """The trees of a file, one a line, as they stand there; one that is no tree is a DataError that says where."""
+    """The trees of a file, one per line, not cleaned; a line that is not a tree raises `DataError` with its number."""
     for number, line in enumerate(read_lines(path), start=1):
-        yield parse(line, where=f"{path}, line {number}")
+        yield parse(line, position=Message("lab.line_of_file", {"file": path, "line": number}))
 
 
-def parse(text: str, *, where: str = "") -> Tree:
-    """The tree that a line of brackets is, with a root TOP whether or not the line has an outer bracket."""
+def parse(text: str, *, position: Message | str = "") -> Tree:
+    """The tree of a line of brackets, with a root TOP whether or not the line has an outer bracket."""
 
-    def wrong(what: str) -> DataError:
-        return DataError(f"not a bracketed tree: {what}", where=where, hint=HINT)
+    def wrong(reason: Message) -> DataError:
+        return DataError("lab.not_a_tree", reason=reason, position=position)
 
     open_: list[list[str | Tree | Leaf]] = []
     whole: Tree | Leaf | None = None
     for token in re.findall(r"[()]|[^\s()]+", text):
         if whole is not None:
-            raise wrong(f"{token!r} follows the last bracket")
+            raise wrong(Message("lab.after_last_bracket", {"symbol": token}))
         if token == "(":
             open_.append([])
             if len(open_) > DEEPEST:
-                raise wrong(f"more than {DEEPEST} brackets in each other")
+                raise wrong(Message("lab.too_deep", {"deepest": DEEPEST}))
         elif not open_:
-            raise wrong(f"{token!r} stands outside of all brackets")
+            raise wrong(Message("lab.outside_brackets", {"symbol": token}))
         elif token != ")":
             open_[-1].append(token)
         else:
             try:
-                node = _closed(open_.pop(), outer=not open_)
-            except ValueError as error:
-                raise wrong(str(error)) from None
+                node = _build(open_.pop(), outer=not open_)
+            except _NotANode as error:
+                raise wrong(error.reason) from None
             if open_:
                 open_[-1].append(node)
             else:
                 whole = node
     if whole is None:
-        raise wrong(f"{len(open_)} brackets are never closed" if open_ else "there is nothing")
+        raise wrong(_unfinished(len(open_)))
     return whole if isinstance(whole, Tree) and whole.label == TOP else Tree(TOP, (whole,))
 
 
-def _closed(items: list[str | Tree | Leaf], *, outer: bool) -> Tree | Leaf:
-    """What a bracket with these items is; a ValueError says why it is nothing."""
+class _NotANode(Exception):
+    """A bracket whose content is neither a phrase nor a word."""
+
+    def __init__(self, reason: Message) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+def _build(items: list[str | Tree | Leaf], *, outer: bool) -> Tree | Leaf:
+    """The node of a bracket with these items; `_NotANode` gives the reason where there is none."""
     label, inner = (str(items[0]), items[1:]) if items and isinstance(items[0], str) else ("", items)
-    phrases = tuple(one for one in inner if not isinstance(one, str))
+    phrases = tuple(item for item in inner if not isinstance(item, str))
     if not inner:
-        raise ValueError(f"a bracket {label!r} holds nothing")
+        raise _NotANode(Message("lab.nothing_in_bracket", {"label": label}))
     if not label and not outer:
-        raise ValueError("a bracket inside has no label")
+        raise _NotANode(Message("lab.no_label"))
     if len(phrases) == len(inner):
         return Tree(label or TOP, phrases)
     if len(inner) > 1:
-        raise ValueError(f"a bracket {label!r} holds a word and something else")
+        raise _NotANode(Message("lab.word_and_more", {"label": label}))
     return Leaf(label, str(inner[0]))
 
 
 def clean(tree: Tree) -> Tree | None:
-    """The tree as parsers are scored on: without traces, without what they alone were in, with bare labels.
+    """The tree on which parsers are scored: without traces and phrases that contain only traces, with bare labels.
 
-    NP-SBJ-1 and NP=2 become NP, ADVP|PRT becomes ADVP.  None where no word is left.
+    NP-SBJ-1 and NP=2 become NP, ADVP|PRT becomes ADVP.  None if no word is left.
     """
-    kept: list[Tree | Leaf] = []
+    children: list[Tree | Leaf] = []
     for child in tree.children:
         if isinstance(child, Tree):
             if (inner := clean(child)) is not None:
-                kept.append(inner)
+                children.append(inner)
         elif child.tag != TRACE:
-            kept.append(Leaf(bare(child.tag), child.word))
-    return Tree(bare(tree.label), tuple(kept)) if kept else None
+            children.append(Leaf(bare(child.tag), child.word))
+    return Tree(bare(tree.label), tuple(children)) if children else None
 
 
 def bare(label: str) -> str:
-    """A label without function tags and indices; one that begins with a dash, such as -LRB-, is whole."""
+    """A label without function tags and indices; one that begins with a dash, such as -LRB-, is not changed."""
     return label if label.startswith("-") else re.split(r"[-=|]", label, maxsplit=1)[0] or label
 
 
 def leaves(tree: Tree) -> list[Leaf]:
     """The words of a tree with their tags, from left to right."""
     return [
-        one for child in tree.children for one in (leaves(child) if isinstance(child, Tree) else [child])
+        leaf for child in tree.children for leaf in (leaves(child) if isinstance(child, Tree) else [child])
     ]  # fmt: skip
+
+
+def _unfinished(brackets: int) -> Message:
+    """Why a text that ended with so many open brackets is not a tree."""
+    return Message("lab.unclosed_brackets", {"brackets": brackets}) if brackets else Message("lab.no_brackets")
 
 
 # ------------------------------------------------------------------------------------------ trees to symbols and back
 
 
 def linearise(tree: Tree, *, words: Naming = "same") -> str:
-    """The symbols of a tree: (S opens, )S closes, and a word is XX, its tag, or the number of its place from 1.
+    """The symbols of a tree: (S opens, )S closes, and a word is XX, its tag, or its position, counted from 1.
 
-    Numbers begin anew after `PLACES` words.  A root TOP over a single phrase is understood.
+    Positions start again after `PLACES` words.  A root TOP over a single phrase is omitted.
     """
     [*rest] = tree.children
     inner = rest[0] if len(rest) == 1 else None
     understood = tree.label == TOP and isinstance(inner, Tree) and inner.label != TOP
-    said = iter(named(leaves(tree), words))
-    return " ".join(_symbols(inner if understood and isinstance(inner, Tree) else tree, said))
+    names = iter(name_words(leaves(tree), words))
+    return " ".join(_symbols(inner if understood and isinstance(inner, Tree) else tree, names))
 
 
-def named(words: Sequence[Leaf], naming: Naming) -> list[str]:
-    """The symbols of words."""
+def name_words(words: Sequence[Leaf], naming: Naming) -> list[str]:
+    """The symbols that stand for words."""
     if naming == "places":
-        return [str(place % PLACES + 1) for place in range(len(words))]
+        return [str(index % PLACES + 1) for index in range(len(words))]
     return [leaf.tag if naming == "tags" else WORD for leaf in words]
 
 
@@ -177,61 +190,61 @@ def _symbols(node: Tree | Leaf, words: Iterator[str]) -> Iterator[str]:
 
 
 def restore(symbols: str, words: Sequence[Leaf]) -> Tree:
-    """The tree that symbols and the words of the sentence are together; a DataError where they are none."""
+    """The tree of these symbols over the words of the sentence; `DataError` if they do not form one."""
 
-    def wrong(what: str) -> DataError:
-        return DataError(f"these symbols are no tree: {what}", where=f"in {symbols[:200]}")
+    def wrong(reason: Message) -> DataError:
+        return DataError("lab.symbols_not_a_tree", reason=reason, symbols=symbols[:200])
 
     open_: list[tuple[str, list[Tree | Leaf]]] = []
     whole: Tree | None = None
     waiting = iter(words)
     for symbol in symbols.split():
         if whole is not None:
-            raise wrong(f"{symbol!r} follows the last bracket")
+            raise wrong(Message("lab.after_last_bracket", {"symbol": symbol}))
         if symbol.startswith("(") and len(symbol) > 1:
             open_.append((symbol[1:], []))
             if len(open_) > DEEPEST:
-                raise wrong(f"more than {DEEPEST} brackets in each other")
+                raise wrong(Message("lab.too_deep", {"deepest": DEEPEST}))
         elif not open_:
-            raise wrong(f"{symbol!r} stands outside of all brackets")
+            raise wrong(Message("lab.outside_brackets", {"symbol": symbol}))
         elif symbol.startswith(")") and len(symbol) > 1:
             label, children = open_.pop()
             if label != symbol[1:]:
-                raise wrong(f"{symbol!r} closes a {label!r}")
+                raise wrong(Message("lab.wrong_label", {"symbol": symbol, "label": label}))
             if not children:
-                raise wrong(f"a phrase {label!r} is empty")
-            made = Tree(label, tuple(children))
+                raise wrong(Message("lab.empty_phrase", {"label": label}))
+            phrase = Tree(label, tuple(children))
             if open_:
-                open_[-1][1].append(made)
+                open_[-1][1].append(phrase)
             else:
-                whole = made
+                whole = phrase
         elif (word := next(waiting, None)) is not None:
             open_[-1][1].append(word)
         else:
-            raise wrong(f"it has more words than the sentence, which has {len(words)}")
+            raise wrong(Message("lab.too_many_words", {"words": len(words)}))
     if whole is None:
-        raise wrong(f"{len(open_)} brackets are never closed" if open_ else "there is nothing")
+        raise wrong(_unfinished(len(open_)))
     if (missing := len(list(waiting))) > 0:
-        raise wrong(f"{missing} of {len(words)} words are missing")
+        raise wrong(Message("lab.missing_words", {"missing": missing, "words": len(words)}))
     return whole if whole.label == TOP else Tree(TOP, (whole,))
 
 
-# ------------------------------------------------------------------------------------------ trees that know nothing
+# ------------------------------------------------------------------------------------------ baselines
 
 
 def flat(words: Sequence[Leaf], label: str = "S") -> Tree:
-    """One phrase of all words."""
+    """A tree with one phrase of all words."""
     return Tree(TOP, (Tree(label, tuple(words)),))
 
 
 def right_branching(words: Sequence[Leaf], label: str, root: str = "S") -> Tree:
-    """A phrase from each word to the last; punctuation begins none, and the last word alone is none."""
-    counted = [place for place, leaf in enumerate(words) if leaf.tag not in PUNCTUATION]
-    starts = set(counted[1:-1])
+    """A phrase from each word to the last; none begins at punctuation or at the last word."""
+    words_that_count = [index for index, leaf in enumerate(words) if leaf.tag not in PUNCTUATION]
+    starts = set(words_that_count[1:-1])
     children: list[Tree | Leaf] = []
-    for place in reversed(range(len(words))):
-        children.insert(0, words[place])
-        if place in starts:
+    for index in reversed(range(len(words))):
+        children.insert(0, words[index])
+        if index in starts:
             children = [Tree(label, tuple(children))]
     return Tree(TOP, (Tree(root, tuple(children)),))
 
@@ -241,12 +254,12 @@ def right_branching(words: Sequence[Leaf], label: str, root: str = "S") -> Tree:
 
 @dataclass(frozen=True)
 class Bracketing:
-    """Phrases that are right, of how many; percentages of all sentences together."""
+    """Counts of phrases over all sentences, and the percentages that follow from them."""
 
     matched: int
     gold: int
-    found: int
-    complete: int  # sentences with all phrases right and none besides
+    predicted: int
+    complete: int  # sentences with exactly the right phrases
     sentences: int
 
     @property
@@ -255,7 +268,7 @@ class Bracketing:
 
     @property
     def precision(self) -> float:
-        return 100.0 * self.matched / max(1, self.found)
+        return 100.0 * self.matched / max(1, self.predicted)
 
     @property
     def f1(self) -> float:
@@ -268,34 +281,34 @@ class Bracketing:
         return 100.0 * self.complete / max(1, self.sentences)
 
 
-def compare(gold: Sequence[Tree], found: Sequence[Tree | None]) -> Bracketing:
-    """How near trees are to the true ones; None, where somebody gave no tree, has no phrase at all.
+def compare(gold: Sequence[Tree], outputs: Sequence[Tree | None]) -> Bracketing:
+    """The scores of trees against gold trees; None, a sentence without a tree, counts as a tree without phrases.
 
-    EVALB leaves such sentences out of the count, which would favour whoever fails on the hard ones.  Like EVALB,
-    sentences without any word but punctuation are not counted.
+    EVALB skips such sentences, which would favour parsers that fail on the hard ones.  As in EVALB, sentences that
+    consist of punctuation are skipped.
     """
     matched = wanted = given = complete = sentences = 0
-    for true, tree in zip(gold, found, strict=True):
-        if not (words := counted(true)):
+    for true, tree in zip(gold, outputs, strict=True):
+        if not (words := words_that_count(true)):
             continue
-        if tree is not None and counted(tree) != words:
-            raise UsageError("two trees have different words", where=f"{' '.join(counted(tree))} / {' '.join(words)}")
-        one, other = spans(true), Counter() if tree is None else spans(tree)
-        both = (one & other).total()
-        matched, wanted, given = matched + both, wanted + one.total(), given + other.total()
-        complete += both == one.total() == other.total()
+        if tree is not None and words_that_count(tree) != words:
+            raise UsageError("lab.different_words", output=" ".join(words_that_count(tree)), reference=" ".join(words))
+        expected, actual = spans(true), Counter() if tree is None else spans(tree)
+        both = (expected & actual).total()
+        matched, wanted, given = matched + both, wanted + expected.total(), given + actual.total()
+        complete += both == expected.total() == actual.total()
         sentences += 1
     return Bracketing(matched, wanted, given, complete, sentences)
 
 
-def counted(tree: Tree) -> list[str]:
+def words_that_count(tree: Tree) -> list[str]:
     """The words that are not punctuation."""
     return [leaf.word for leaf in leaves(tree) if leaf.tag not in UNCOUNTED]
 
 
 def spans(tree: Tree) -> Counter[tuple[str, int, int]]:
-    """How often each phrase is there: label, first word, and the word behind it; punctuation takes no place."""
-    found: Counter[tuple[str, int, int]] = Counter()
+    """Counts of phrases as (label, first word, word after the last); punctuation is not counted as words."""
+    counts: Counter[tuple[str, int, int]] = Counter()
 
     def walk(node: Tree | Leaf, start: int) -> int:
         if isinstance(node, Leaf):
@@ -305,8 +318,8 @@ def spans(tree: Tree) -> Counter[tuple[str, int, int]]:
             end = walk(child, end)
         label = bare(node.label)
         if end > start and label not in UNCOUNTED:
-            found[ALIKE.get(label, label), start, end] += 1
+            counts[ALIKE.get(label, label), start, end] += 1
         return end
 
     walk(tree, 0)
-    return found
+    return counts

@@ -1,9 +1,10 @@
-"""The grammar behind the phrasebook.  Each file reads only those before it:
+"""The grammar of the phrasebook.  Each file imports only those before it:
 
 endings      Korean particles and conjugation
-words        nouns, places, verbs, adjectives, people, numbers, times
-frames       which words may stand around which verb
-draft        a sentence in the making, its two languages linked by bits
+words        nouns, places, verbs, adjectives
+people       names, relatives, titles, jobs      numerals   numbers, prices, days, times, events
+frames       which words fit which verb
+draft        a sentence under construction, its two languages linked by bits
 predicates   tense, mood, negation and respect in both languages
 nouns        people, things, places          times   days, hours, dates
 actions      statements   questions   appeals (requests, suggestions)

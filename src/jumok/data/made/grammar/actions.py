@@ -5,7 +5,7 @@ Korean order    call · time · subject · time · how long · why · place · w
 
 English decides everything: a question to "you" drops the subject, "don't" is 안 and "do not" is -지 않다, "can't" is
 못 and "cannot" is -ㄹ 수 없다, "too" is 도 on the subject, a time before the subject stays before it.
-Not here        questions (questions.py), requests (appeals.py), what is, has or lies somewhere (states.py).
+Not here        questions (questions.py), requests (appeals.py), being, having and locations (states.py).
 """
 
 from bisect import bisect
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
 
-from jumok.data.made.grammar import words
+from jumok.data.made.grammar import people
 from jumok.data.made.grammar.draft import (
     ASKED,
     COMPANY,
@@ -37,7 +37,7 @@ from jumok.data.made.grammar.draft import (
 )
 from jumok.data.made.grammar.endings import honorific, past_stem
 from jumok.data.made.grammar.frames import GIVING, MEETING, STAYING, THINGS, TRAVELLING, Frame
-from jumok.data.made.grammar.nouns import a_subject, a_thing, article, somebody, speaker, thing, where
+from jumok.data.made.grammar.nouns import a_person, a_subject, a_thing, article, noun_phrase, place_phrase, speaker
 from jumok.data.made.grammar.predicates import Manner, verb_group
 from jumok.data.made.grammar.times import AGO, DAY_PART, FAR, LASTING, NOW, OFTEN, YEAR, YEARS_AGO, a_time
 from jumok.data.made.grammar.words import VERBS, Noun
@@ -45,7 +45,7 @@ from jumok.data.made.grammar.words import VERBS, Noun
 
 @dataclass(slots=True)
 class Clause:
-    """A verb and everything around it; `asked` names the constituent that a question word stands for."""
+    """A verb and everything around it; `asked` is the constituent that a question word replaces."""
 
     frame: Frame
     subject: Person
@@ -85,7 +85,7 @@ FRAMES = (
     (MEETING, 0.92),
     (GIVING, 1.0),
 )
-THING_STEPS = tuple(  # "need" counts twice, being alone with its particle 이/가
+THING_STEPS = tuple(  # "need" counts twice, because it alone takes the particle 이/가
     accumulate(max(2.0, len(frame.objects) ** 0.6) * (1 + (frame.role == "subject")) for frame in THINGS)
 )
 
@@ -105,7 +105,7 @@ def a_mood(talk: Talk, frame: Frame) -> Mood:
 
 
 def a_negation(talk: Talk, mood: Mood, subject: Person, share: float = 0.22) -> Negation:
-    """Want is refused in one way only, must never, and "am not" has no short form."""
+    """Draw a negation: want has one form, must has none, and "am not" has no short form."""
     if mood == "must" or not talk.chance(share):
         return ""
     if mood in ("want", "wanted"):
@@ -117,7 +117,7 @@ def a_negation(talk: Talk, mood: Mood, subject: Person, share: float = 0.22) -> 
 
 @cache
 def habitual(frame: Frame) -> str:
-    """Return the determiners of what is done again and again: nobody buys this hat every day."""
+    """Return the determiners that fit a habit: one does not buy this hat every day."""
     if frame.verb.aspect == "state":
         return frame.determiners
     if frame.verb.base in ("buy", "sell", "make", "cut"):
@@ -127,43 +127,43 @@ def habitual(frame: Frame) -> str:
 
 
 def an_object(talk: Talk, frame: Frame, mood: Mood, negation: Negation) -> Part | None:
-    """Draw the object; what is denied is not counted."""
+    """Draw the object; it has no number in a negation."""
     if frame.takes == "nothing":
         return None
     if frame.takes == "person":
-        return somebody(talk, elders=False, crowds=False).part
+        return a_person(talk, elders=False, crowds=False).part
     chosen = talk.choose(frame.objects)
     if isinstance(chosen, Noun):
         styles = habitual(frame) if mood == "present" else frame.determiners
         return a_thing(talk, chosen, styles.replace("number", "a") if negation else styles)
-    return where(chosen, frame.way)
+    return place_phrase(chosen, frame.form)
 
 
 @cache
-def led_by(preposition: str, part: Part) -> Part:
-    """With Minsu, to Minsu: English puts the word before, Korean a particle behind."""
+def add_preposition(preposition: str, part: Part) -> Part:
+    """With Minsu, to Minsu: English has a preposition, Korean a particle."""
     return Part(((preposition, NOUN), *part.english), part.korean)
 
 
 @cache
-def by_means(english: str, korean: str) -> Part:
+def tool_phrase(english: str, korean: str) -> Part:
     return Part(((english, 1),), ((korean, "", 1),))
 
 
 def a_clause(talk: Talk, subject: Person, frame: Frame, mood: Mood, negation: Negation = "") -> Clause:
-    """Draw the object and at most three adverbials, so that sentences stay short."""
+    """Draw the object and at most three adverbials, to keep sentences short."""
     clause = Clause(frame, subject, mood, negation)
     clause.object = an_object(talk, frame, mood, negation)
     clause.role = frame.role if clause.object else ""
     if frame.receiver:
-        clause.receiver = led_by("to", somebody(talk, elders=False, crowds=False).part)
+        clause.receiver = add_preposition("to", a_person(talk, elders=False, crowds=False).part)
     if frame.tools and talk.chance(0.5):
-        clause.tool = by_means(*talk.choose(frame.tools))
+        clause.tool = tool_phrase(*talk.choose(frame.tools))
     elif frame.company and talk.chance(0.22):
-        clause.company = led_by("with", somebody(talk, crowds=False).part)
+        clause.company = add_preposition("with", a_person(talk, crowds=False).part)
     need = 0.9 if frame.takes == "nothing" else 0.4
     if frame.places and not clause.tool and talk.chance(need):
-        clause.place = where(talk.choose(frame.places), "at")
+        clause.place = place_phrase(talk.choose(frame.places), "at")
     if frame.lasts and not negation and mood in ("past", "future", "must") and talk.chance(0.15) and not clause.company:
         clause.span = talk.choose(LASTING)
     return clause
@@ -173,7 +173,7 @@ UNFRONTED = frozenset((NOW, *AGO, *YEARS_AGO))  # "ten minutes ago" sounds bette
 
 
 def add_time(talk: Talk, clause: Clause, *, asks: bool) -> None:
-    """Most sentences say when; a habit nearly always, "like" never."""
+    """Add a time to most sentences; nearly always for a habit, never for a state such as "like"."""
     mood = clause.mood
     if clause.frame.verb.aspect == "state":
         return
@@ -188,7 +188,7 @@ def add_time(talk: Talk, clause: Clause, *, asks: bool) -> None:
 
 
 def combine(draft: Draft, clause: Clause) -> None:
-    """Note which words meet here, so that some meetings can be kept from training."""
+    """Note the word combinations of a clause, so that some can be excluded from training."""
     verb = clause.frame.verb.stem.text + "다"
     if clause.object and clause.object.key and clause.frame.takes != "person":
         draft.combinations.append(f"{verb}+{clause.object.key}")
@@ -267,7 +267,7 @@ def statement(talk: Talk, draft: Draft) -> None:
     frame, subject = a_frame(talk), a_subject(talk)
     mood = a_mood(talk, frame)
     if mood == "present" and frame.verb.base == frame.verb.past and subject.number != "third":
-        mood = "past"  # "I read" and "I cut" are taken for the past
+        mood = "past"  # "I read" and "I cut" would be read as past
     clause = a_clause(talk, subject, frame, mood, a_negation(talk, mood, subject))
     add_time(talk, clause, asks=False)
     if clause.time_at == "end":
@@ -291,8 +291,10 @@ def contrast(talk: Talk, draft: Draft) -> None:
     """I like coffee but don't like milk: 저는 커피는 좋아하지만 우유는 안 좋아해요."""
     frame, subject = talk.choose(CONTRASTED), a_subject(talk)
     mood: Mood = "present" if frame.verb.aspect == "state" else "past"
-    one, two = (
-        thing(noun, "generic", talk.level) for noun in talk.random.sample(frame.objects, 2) if isinstance(noun, Noun)
+    liked, disliked = (
+        noun_phrase(noun, "generic", talk.level)
+        for noun in talk.random.sample(frame.objects, 2)
+        if isinstance(noun, Noun)
     )
     verb = frame.verb
     manner = Manner(talk.level, False, subject.honoured)
@@ -301,23 +303,23 @@ def contrast(talk: Talk, draft: Draft) -> None:
     stem = honorific(verb.stem, verb.honorific) if subject.honoured else verb.stem
     draft.both(subject.part, SUBJECT, "topic")
     draft.say(first, VERB)
-    draft.both(one, OBJECT, "topic")
+    draft.both(liked, OBJECT, "topic")
     draft.say((("but", MAIN),), VERB)
     draft.add((past_stem(stem) if mood == "past" else stem.text) + "지만", "", MAIN << VERB)
     draft.say(second, ASKED)
-    draft.both(two, RECEIVER, "topic")
+    draft.both(disliked, RECEIVER, "topic")
     draft.end(tuple((text, particle, mask << ASKED) for text, particle, mask in refused))
-    draft.combinations += [f"{verb.stem.text}다+{part.key}" for part in (one, two)]
+    draft.combinations += [f"{verb.stem.text}다+{part.key}" for part in (liked, disliked)]
 
 
-def becoming(talk: Talk, draft: Draft) -> None:
+def become(talk: Talk, draft: Draft) -> None:
     """Minsu wants to become a doctor: 민수 씨는 의사가 되고 싶어 해요."""
-    person = somebody(talk, crowds=False) if talk.chance(0.6) else speaker("I", talk.level)
+    person = a_person(talk, crowds=False) if talk.chance(0.6) else speaker("I", talk.level)
     mood: Mood = talk.choose(("want", "want", "wanted", "past", "future"))
     negation: Negation = "short" if mood == "want" and talk.chance(0.2) else ""
     manner = Manner(talk.level, False, person.honoured, person.number == "third")
     _, rest, korean = verb_group(VERBS["become 되다"], mood, negation, person.number, False, manner)
-    english, name = talk.choose(words.JOBS)
+    english, name = talk.choose(people.JOBS)
     draft.both(person.part, SUBJECT, "topic")
     draft.say((*rest,), VERB)
     draft.say(((f"{article(english)} {english}", 1),), OBJECT)

@@ -1,6 +1,6 @@
-"""Sentences that want something of others: requests, prohibitions, permission, suggestions.
+"""Requests, prohibitions, permission, suggestions.
 
-Not here  statements and the parts they share with these (actions.py).
+Not here  statements, and the parts that they share with requests (actions.py).
 """
 
 from jumok.data.made.grammar.actions import Clause, a_clause, combine, english_clause, korean_clause
@@ -9,7 +9,7 @@ from jumok.data.made.grammar.endings import Stem, finish, loose, open_form, orde
 from jumok.data.made.grammar.frames import GIVING, MEETING, STAYING, THINGS, TRAVELLING, Frame
 from jumok.data.made.grammar.times import a_time
 
-NOBODY = Person(Part((), ()), "you")
+ADDRESSEE = Person(Part((), ()), "you")
 ASKABLE = tuple(frame for frame in (*THINGS, *GIVING, *MEETING, *STAYING) if frame.please)
 TOGETHER = Part((("together", 1),), (("같이", "", 1),), fixed=True)
 DOABLE = tuple(
@@ -31,8 +31,8 @@ def appeal(
     company: Part | None = None,
     negation: Negation = "",
 ) -> Clause:
-    """Say what comes before the verb of a request; the caller ends the Korean."""
-    clause = a_clause(talk, NOBODY, talk.choose(frames), "future", negation)
+    """Add all parts of a request before the verb; the caller adds the Korean verb."""
+    clause = a_clause(talk, ADDRESSEE, talk.choose(frames), "future", negation)
     clause.company, clause.span = company, None
     if talk.chance(0.3):
         clause.time = a_time(talk, "future")

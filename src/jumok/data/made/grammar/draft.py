@@ -1,4 +1,4 @@
-"""A sentence in the making: pieces of English and Korean, linked by bits.
+"""A sentence under construction: pieces of English and Korean, linked by bits.
 
 A sentence is two lists of pieces.  Each piece carries a mask of bits; an English word and a Korean word are aligned
 when their masks share a bit.  Every constituent (subject, object, time, ...) owns four bits, so a piece is built once
@@ -28,14 +28,14 @@ VERB, SUBJECT, OBJECT, PLACE, TIME, SPAN, COMPANY, TOOL, RECEIVER, CALL, ASKED =
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """A constituent in both languages; `front` is what a question word moves to the front, `key` names its noun."""
+    """A constituent in both languages; `front` is what a question moves to the front, `key` names its noun."""
 
     english: tuple[English, ...]
     korean: tuple[Korean, ...]
     key: str = ""
     combination: str = ""
     front: tuple[English, ...] = ()
-    fixed: bool = False  # bears its particle already
+    fixed: bool = False  # has its particle already
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,16 +47,15 @@ class Person:
 
 @dataclass(slots=True)
 class Draft:
-    """A sentence in the making, and the word combinations it holds.
+    """A sentence under construction, and its word combinations.
 
-    Constituents are kept whole with their shift (and role), for most drafts are thrown away before anybody asks for
-    their words.
+    Constituents are stored whole with their shift (and role), since most drafts are discarded before they are spelled.
     """
 
     english: list[tuple[tuple[English, ...], int]] = field(default_factory=list)
     korean: list[tuple[tuple[Korean, ...], int, str]] = field(default_factory=list)
     combinations: list[str] = field(default_factory=list)
-    called: int = 0  # Korean words that call somebody, before the comma
+    called: int = 0  # Korean words of the address, before the comma
     echo: str = ""  # too or either, after a comma at the end
     mark: str = "."
 
@@ -108,7 +107,7 @@ class Draft:
 
 @dataclass(slots=True)
 class Talk:
-    """Who speaks to whom: the source of chance, the level of speech, the people already named."""
+    """The context of a sentence: the random generator, the level of speech, the people already named."""
 
     random: Random
     level: Level

@@ -2,7 +2,7 @@
 
 A particle has one form after a vowel and one after a consonant (사과를, 책을), and 로 counts ㄹ as a vowel
 (서울로).  A predicate is conjugated in three levels of speech: polite 해요, formal 합니다, plain 해.  Regular
-stems need no help; ㄷ, ㅂ and 르 stems that change say so, all else follows from the last syllable.
+stems need no mark; irregular ㄷ, ㅂ and 르 stems are marked, and all else follows from the last syllable.
 
 Not here  words (words.py), whole sentences (draft.py).
 """
@@ -74,7 +74,7 @@ def copula_forms(ending: str) -> tuple[str, str]:
     return ending, "이" + ending
 
 
-def denied(level: Level, tense: Tense, asks: bool, honours: bool) -> str:
+def negate_copula(level: Level, tense: Tense, asks: bool, honours: bool) -> str:
     """Return the negative copula: 아니에요, 아닙니다, 아니야; 아니었어요, 아니세요."""
     if honours:
         return finish(Stem("아니시"), tense, level, asks)
@@ -84,7 +84,7 @@ def denied(level: Level, tense: Tense, asks: bool, honours: bool) -> str:
 
 
 def tail(text: str) -> str:
-    """Return the final consonant of the last syllable, "-" after a vowel, "" when that is no Korean syllable."""
+    """Return the final consonant of the last syllable, "-" after a vowel, "" if it is not a Korean syllable."""
     code = ord(text[-1]) - FIRST if text else -1
     return TAILS[code % 28] if 0 <= code < 11172 else ""
 
@@ -94,7 +94,7 @@ def _vowel(syllable: str) -> str:
 
 
 def _with(text: str, *, vowel: str = "", tail: str = "") -> str:
-    """Replace the vowel and the final consonant of the last syllable; "" keeps what is there."""
+    """Replace the vowel and the final consonant of the last syllable; "" leaves it unchanged."""
     code = ord(text[-1]) - FIRST
     lead, old_vowel, old_tail = code // 588, code // 28 % 21, code % 28
     new_vowel = VOWELS.index(vowel) if vowel else old_vowel
@@ -110,7 +110,7 @@ def pick(stem: str, forms: tuple[str, str]) -> str:
 
 @cache
 def attach(stem: str, role: str) -> tuple[str, str]:
-    """Return the stem and the particle that plays `role` behind it; 저, 나, 누구 change before 가."""
+    """Return the stem and its particle for `role`; 저, 나, 누구 change before 가."""
     if role == "subject" and stem in ("저", "나", "누구"):
         return {"저": "제", "나": "내", "누구": "누"}[stem], "가"
     return stem, pick(stem, PARTICLES[role])
@@ -118,26 +118,26 @@ def attach(stem: str, role: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Stem:
-    """The stem of a verb or an adjective; `change` is ㄷ, ㅂ or 르 when it is irregular in that way."""
+    """The stem of a verb or an adjective; `change` is ㄷ, ㅂ or 르 if it is irregular."""
 
     text: str
     change: str = ""
 
 
 def loose(stem: Stem, ending: str) -> str:
-    """Join an ending that asks for 으 after a consonant: -ㄹ, -ㄴ, -시 (먹을, 갈, 만드시, 들으시, 추울)."""
+    """Join an ending that needs 으 after a consonant: -ㄹ, -ㄴ, -시 (먹을, 갈, 만드시, 들으시, 추울)."""
     text = stem.text
     if stem.change == "ㅂ":
         text = _with(text, tail="-") + "우"
     elif stem.change == "ㄷ":
-        return _with(text, tail="ㄹ") + _closed("으", ending)
+        return _with(text, tail="ㄹ") + _append("으", ending)
     if tail(text) == "ㄹ":
-        return _closed(_with(text, tail="-"), ending)
-    return _closed(text if tail(text) == "-" else text + "으", ending)
+        return _append(_with(text, tail="-"), ending)
+    return _append(text if tail(text) == "-" else text + "으", ending)
 
 
-def _closed(text: str, ending: str) -> str:
-    """Put a single consonant under the last syllable, or just append."""
+def _append(text: str, ending: str) -> str:
+    """Append an ending; a single consonant goes under the last syllable."""
     return _with(text, tail=ending[0]) + ending[1:] if ending[0] in TAILS else text + ending
 
 
@@ -155,18 +155,18 @@ def open_form(stem: Stem) -> str:
         text = _with(text, tail="ㄹ")
     if tail(text) != "-":
         return text + ("아" if _vowel(text[-1]) in "ㅏㅗㅑ" else "어")
-    return _contracted(text)
+    return _contract(text)
 
 
-def _contracted(text: str) -> str:
-    """Melt 아/어 into a stem that ends in a vowel."""
+def _contract(text: str) -> str:
+    """Contract a stem that ends in a vowel with 아/어."""
     vowel = _vowel(text[-1])
     if vowel == "ㅡ":
         back = len(text) > 1 and _vowel(text[-2]) in "ㅏㅗ"
         return _with(text, vowel="ㅏ" if back else "ㅓ")
-    melted = {"ㅗ": "ㅘ", "ㅜ": "ㅝ", "ㅣ": "ㅕ", "ㅚ": "ㅙ"}.get(vowel)
-    if melted:
-        return _with(text, vowel=melted)
+    contracted = {"ㅗ": "ㅘ", "ㅜ": "ㅝ", "ㅣ": "ㅕ", "ㅚ": "ㅙ"}.get(vowel)
+    if contracted:
+        return _with(text, vowel=contracted)
     return text if vowel in "ㅏㅓㅐㅔㅕ" else text + "어"
 
 
@@ -176,7 +176,7 @@ def past_stem(stem: Stem) -> str:
 
 
 def honorific(stem: Stem, special: str = "") -> Stem:
-    """Return the stem that honours the subject: 가시, 읽으시, 만드시; or the verb's own one (드시)."""
+    """Return the stem that honours the subject: 가시, 읽으시, 만드시; or the special one of a verb (드시)."""
     return Stem(special or loose(stem, "시"))
 
 
@@ -195,7 +195,7 @@ def finish(stem: Stem, tense: Tense, level: Level, asks: bool) -> str:
 
 
 def is_honoured(stem: Stem) -> bool:
-    """Tell a stem made by `honorific` (가시, 드시) from one that merely ends in 시 (마시)."""
+    """Whether a stem in 시 was made by `honorific` (가시, 드시), unlike 마시."""
     return stem.text != "마시"
 
 
@@ -205,7 +205,7 @@ def future_tail(level: Level, asks: bool) -> str:
 
 
 def order(stem: Stem, level: Level) -> str:
-    """Ask somebody to do it: 주세요, 주십시오, 줘."""
+    """Return the imperative: 주세요, 주십시오, 줘."""
     if level == "plain":
         return open_form(stem)
     return loose(stem, "세요" if level == "polite" else "십시오")

@@ -1,4 +1,4 @@
-"""Frames: what may stand around each verb, so that bread is bought at the bakery and cut with a knife.
+"""Frames: the words that fit each verb, so that bread is bought at the bakery and cut with a knife.
 
 Not here  the words themselves (words.py).
 """
@@ -6,10 +6,10 @@ Not here  the words themselves (words.py).
 from dataclasses import dataclass
 from typing import Literal
 
-from jumok.data.made.grammar.words import CITIES, COUNTRIES, VERBS, Noun, Place, Verb, places, tagged
+from jumok.data.made.grammar.words import CITIES, COUNTRIES, VERBS, Noun, Place, Verb, places, with_tags
 
 Takes = Literal["thing", "person", "place", "nothing"]
-Way = Literal["to", "at", "english"]
+Form = Literal["to", "at", "english"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,16 +20,16 @@ class Frame:
     objects: tuple[Noun, ...] | tuple[Place, ...]
     takes: Takes
     role: str  # the particle of the object
-    way: Way  # how English names a place that is gone to, lived in, left for
+    form: Form  # the English form of an object that is a place
     places: tuple[Place, ...]
     tools: tuple[tuple[str, str], ...]
     determiners: str
-    company: bool  # with somebody
-    lasts: bool  # for two hours
-    receiver: bool  # to somebody
-    please: bool  # a sensible thing to ask of somebody
-    era: bool  # may be told of a year
-    once: bool  # no habit: never in the present
+    company: bool  # may have company: with Minsu
+    lasts: bool  # may have a duration: for two hours
+    receiver: bool  # has a receiver: to Minsu
+    please: bool  # makes a sensible request
+    era: bool  # may have a year
+    once: bool  # not a habit: never in the present
 
 
 TOOLS = {
@@ -59,11 +59,11 @@ def _frame(
     tools: str = "",
     determiners: str = GENERAL,
     role: str = "object",
-    way: Way = "to",
+    form: Form = "to",
     flags: str = "",
 ) -> Frame:
     """Read tags of objects, names of places and tools, and flags named like the fields (`to` is the receiver)."""
-    things = tagged(*objects.split()) if isinstance(objects, str) else objects
+    things = with_tags(*objects.split()) if isinstance(objects, str) else objects
     takes: Takes = "thing" if things else "nothing"
     if objects == "person":
         takes = "person"
@@ -75,7 +75,7 @@ def _frame(
         objects=things,
         takes=takes,
         role=role,
-        way=way,
+        form=form,
         places=places(at),
         tools=tuple(TOOLS[tool] for tool in tools.split()),
         determiners=determiners,
@@ -182,9 +182,9 @@ TRAVELLING = (
     _frame("go 가다", BY_SEA, role="in", tools="plane ship", flags="company era once"),
     _frame("go 가다", BY_AIR, role="in", tools="plane", flags="company era once"),
     _frame("come 오다", VISITS, role="in", tools="bus train subway taxi bicycle", flags="company"),
-    _frame("arrive 도착하다", VISITS[1:] + TRIPS, role="in", way="at"),
-    _frame("leave for 떠나다", TRIPS, role="toward", way="english", flags="company era"),
+    _frame("arrive 도착하다", VISITS[1:] + TRIPS, role="in", form="at"),
+    _frame("leave for 떠나다", TRIPS, role="toward", form="english", flags="company era"),
     _frame("move 이사하다", TRIPS, role="toward", flags="company era"),
-    _frame("live 살다", TRIPS, role="in", way="at", flags="company"),
+    _frame("live 살다", TRIPS, role="in", form="at", flags="company"),
 )
 # fmt: on

@@ -1,12 +1,12 @@
-"""People, things and places: who is called, who acts, what with, where.
+"""People, things and places: the person addressed, subjects, objects, locations.
 
-The level of speech follows from whom one calls: nobody is polite, a friend is plain, a teacher is formal.
+The level of speech depends on the person addressed: polite without one, plain for a friend, formal for a teacher.
 Not here  times (times.py), verbs (predicates.py).
 """
 
 from functools import cache
 
-from jumok.data.made.grammar import words
+from jumok.data.made.grammar import numerals, people, words
 from jumok.data.made.grammar.draft import (
     CALL,
     COUNT,
@@ -39,25 +39,25 @@ def my(level: Level) -> str:
 
 @cache
 def person(kind: str, index: int, level: Level) -> Person:
-    """Return one of the people the phrasebook knows."""
+    """Return one of the people of the phrasebook."""
     if kind == "name":
-        return Person(_name(*words.NAMES[index], level), "third")
+        return Person(_name(*people.NAMES[index], level), "third")
     if kind == "relative":
-        english, korean = words.RELATIVES[index]
+        english, korean = people.RELATIVES[index]
         part = Part((("my", OWNER), (english, NOUN)), ((my(level), "", OWNER), (korean, "", NOUN)), english)
         return Person(part, "third")
     if kind == "elder":
-        english, korean = words.ELDERS[index]
+        english, korean = people.ELDERS[index]
         our = "우리" if level == "plain" else "저희"
         part = Part((("my", OWNER), (english, NOUN)), ((our, "", OWNER), (korean, "", NOUN)), english)
         return Person(part, "third", honoured=True)
-    english, korean = words.CROWDS[index]
+    english, korean = people.CROWDS[index]
     return Person(Part(((english, NOUN),), ((korean, "", NOUN),), english), "plural")
 
 
 @cache
 def speaker(number: Number, level: Level) -> Person:
-    """I, we, or the you that Korean leaves unsaid and formal speech honours."""
+    """I, we, or you, which Korean omits and formal speech honours."""
     if number == "you":
         return Person(Part((("you", MAIN),), (), "you"), "you", honoured=level == "formal")
     korean = "우리" if number == "we" else "나" if level == "plain" else "저"
@@ -65,39 +65,39 @@ def speaker(number: Number, level: Level) -> Person:
 
 
 KINDS = (
-    ("name", len(words.NAMES)),
-    ("relative", len(words.RELATIVES)),
-    ("elder", len(words.ELDERS)),
-    ("crowd", len(words.CROWDS)),
+    ("name", len(people.NAMES)),
+    ("relative", len(people.RELATIVES)),
+    ("elder", len(people.ELDERS)),
+    ("crowd", len(people.CROWDS)),
 )
 
 
-def somebody(talk: Talk, *, elders: bool = True, crowds: bool = True) -> Person:
+def a_person(talk: Talk, *, elders: bool = True, crowds: bool = True) -> Person:
     """Draw a person who has not been named yet."""
     while True:
         share = talk.random.random()
         kind, many = KINDS[0] if share < 0.55 else KINDS[1] if share < 0.74 else KINDS[2] if share < 0.91 else KINDS[3]
         if (kind == "elder" and not elders) or (kind == "crowd" and not crowds):
             continue
-        found = person(kind, talk.number(0, many - 1), talk.level)
-        if found.part.key not in talk.taken:
-            talk.taken.append(found.part.key)
-            return found
+        drawn = person(kind, talk.number(0, many - 1), talk.level)
+        if drawn.part.key not in talk.taken:
+            talk.taken.append(drawn.part.key)
+            return drawn
 
 
 def a_subject(talk: Talk) -> Person:
     share = talk.random.random()
     if share < 0.30:
         return speaker("I", talk.level)
-    return speaker("we", talk.level) if share < 0.37 else somebody(talk)
+    return speaker("we", talk.level) if share < 0.37 else a_person(talk)
 
 
 def an_asked_subject(talk: Talk) -> Person:
-    return speaker("you", talk.level) if talk.chance(0.55) else somebody(talk)
+    return speaker("you", talk.level) if talk.chance(0.55) else a_person(talk)
 
 
 def a_call(talk: Talk, draft: Draft) -> None:
-    """Open the sentence with the person spoken to, which settles the level."""
+    """Begin the sentence with the person addressed, unless speech is polite."""
     if talk.level == "polite":
         return
     draft.both(_caller(talk), CALL)
@@ -108,12 +108,12 @@ def _caller(talk: Talk) -> Part:
     if talk.level == "plain":
         if talk.chance(0.12):
             return HEY
-        english, korean = talk.choose(words.NAMES)
+        english, korean = talk.choose(people.NAMES)
         talk.taken.append(english)
         return _friend(english, korean)
     if talk.chance(0.25):
         return SIR
-    return _superior(talk.choose(words.TITLES), talk.choose(words.SURNAMES))
+    return _superior(talk.choose(people.TITLES), talk.choose(people.SURNAMES))
 
 
 HEY = Part((("Hey,", 1),), (("야", "", 1),))
@@ -144,13 +144,13 @@ ADJECTIVES_OF: dict[Noun, tuple[Adjective, ...]] = {
 
 
 @cache
-def thing(noun: Noun, style: str, level: Level, count: int = 0, adjective: Adjective | None = None) -> Part:
-    """A noun with its determiner; articles have no Korean word and belong to the noun."""
+def noun_phrase(noun: Noun, style: str, level: Level, count: int = 0, adjective: Adjective | None = None) -> Part:
+    """A noun with its determiner; articles have no Korean word and are aligned with the noun."""
     stem: Korean = (noun.korean, "", NOUN)
     english: tuple[English, ...]
     single = noun.plural not in ("", "=")
     if count:
-        return _counted(noun, count)
+        return _count_noun(noun, count)
     if adjective:
         described = ((adjective.english, OWNER), (noun.english, NOUN))
         english = ((article(adjective.english), NOUN), *described) if single else described
@@ -167,45 +167,45 @@ def thing(noun: Noun, style: str, level: Level, count: int = 0, adjective: Adjec
     return Part(english, (stem,), noun.korean)
 
 
-def _counted(noun: Noun, count: int) -> Part:
+def _count_noun(noun: Noun, count: int) -> Part:
     """사과 세 개, 커피 두 잔: the noun, a native number, the counter."""
-    korean = ((noun.korean, "", NOUN), (words.NATIVE[count - 1], "", COUNT), (noun.unit, "", UNIT))
+    korean = ((noun.korean, "", NOUN), (numerals.NATIVE[count - 1], "", COUNT), (noun.unit, "", UNIT))
     if noun.measure:
-        number = "a" if count == 1 else words.CARDINALS[count - 1]
+        number = "a" if count == 1 else numerals.CARDINALS[count - 1]
         unit = noun.measure if count == 1 else plural(noun.measure)
         return Part(((number, COUNT), (f"{unit} of", UNIT), (noun.english, NOUN)), korean, noun.korean)
     english = noun.english if count == 1 else noun.plural
-    return Part(((words.CARDINALS[count - 1], COUNT | UNIT), (english, NOUN)), korean, noun.korean)
+    return Part(((numerals.CARDINALS[count - 1], COUNT | UNIT), (english, NOUN)), korean, noun.korean)
 
 
 def plural(measure: str) -> str:
     return measure + ("es" if measure.endswith("ss") else "s")
 
 
-def floating(part: Part, role: str) -> Part:
+def float_particle(part: Part, role: str) -> Part:
     """Move the particle of a counted noun from the counter to the noun: 고양이가 세 마리 있어요."""
     (stem, _, mask), *rest = part.korean
     return Part(part.english, ((*attach(stem, role), mask), *rest), part.key, part.combination, part.front, fixed=True)
 
 
 def a_thing(talk: Talk, noun: Noun, styles: str) -> Part:
-    """Draw a determiner, number or adjective that this noun bears."""
+    """Draw a determiner, number or adjective that fits this noun."""
     style = talk.choose(styles.split())
     if style in ("this", "that", "my") and noun.plural == "=" and style != "my":
         style = "the"
     if style in ("this", "that", "the", "my", "number") and not (noun.plural or noun.unit):
         style = "a"
     if style == "a" and noun.measure and noun.plural != "=" and talk.chance(0.3):
-        return thing(noun, style, talk.level, 1)  # a cup of coffee
+        return noun_phrase(noun, style, talk.level, 1)  # a cup of coffee
     if style == "number" and noun.unit:
         many = talk.number(1, 10) if talk.chance(0.3) else talk.number(1 if noun.measure else 2, 5)
-        return thing(noun, style, talk.level, many)
+        return noun_phrase(noun, style, talk.level, many)
     if style == "adjective" and ADJECTIVES_OF[noun]:
-        return thing(noun, style, talk.level, 0, talk.choose(ADJECTIVES_OF[noun]))
-    return thing(noun, style, talk.level)
+        return noun_phrase(noun, style, talk.level, 0, talk.choose(ADJECTIVES_OF[noun]))
+    return noun_phrase(noun, style, talk.level)
 
 
 @cache
-def where(place: Place, way: str) -> Part:
-    """A place as English names it in this way (at, to, or bare); Korean takes its particle later."""
-    return Part(((getattr(place, way), 1),), ((place.korean, "", 1),), place.korean)
+def place_phrase(place: Place, form: str) -> Part:
+    """A place in an English form (at, to, or bare); its Korean particle is added later."""
+    return Part(((getattr(place, form), 1),), ((place.korean, "", 1),), place.korean)

@@ -3,7 +3,7 @@
 Not here  the times themselves (times.py).
 """
 
-from jumok.data.made.grammar import words
+from jumok.data.made.grammar import numerals, words
 from jumok.data.made.grammar.draft import (
     AUX,
     MAIN,
@@ -20,9 +20,9 @@ from jumok.data.made.grammar.draft import (
     Talk,
 )
 from jumok.data.made.grammar.endings import attach
-from jumok.data.made.grammar.nouns import somebody, where
+from jumok.data.made.grammar.nouns import a_person, place_phrase
 from jumok.data.made.grammar.predicates import Manner, quality_group, verb_group
-from jumok.data.made.grammar.states import a_refusal, a_tense, copula, existing, owned_by, the
+from jumok.data.made.grammar.states import a_refusal, a_tense, copula, exist, possessive, the
 from jumok.data.made.grammar.times import FAR, NEAR, NOW, TODAY, WEEKDAY, a_clock, a_date, a_time
 
 
@@ -30,7 +30,7 @@ def weather(talk: Talk, draft: Draft) -> None:
     """It rained in Seoul yesterday: 어제 서울에 비가 왔어요.  It will be cold: 서울은 추울 거예요."""
     asks = talk.chance(0.25)
     mood: Mood = talk.choose(("past", "past", "future", "future", "progressive"))
-    place = where(talk.choose((*words.CITIES, *words.COUNTRIES)), "at")
+    place = place_phrase(talk.choose((*words.CITIES, *words.COUNTRIES)), "at")
     falls = talk.chance(0.5)
     if mood == "progressive" and not falls:
         mood = "present"
@@ -53,7 +53,7 @@ def weather(talk: Talk, draft: Draft) -> None:
 
 
 def a_day(talk: Talk, mood: Mood) -> Part:
-    """A time long enough for weather."""
+    """Draw a day, or another time long enough for weather."""
     share = talk.random.random()
     if share < 0.6:
         return talk.choose((*NEAR["past"], *FAR["past"]) if mood == "past" else NEAR["future"])
@@ -63,7 +63,7 @@ def a_day(talk: Talk, mood: Mood) -> Part:
 def event(talk: Talk, draft: Draft) -> None:
     """The exam is at ten on Monday.  When is the party?"""
     tense, asks = a_tense(talk), talk.chance(0.12)
-    part = the(*talk.choose(words.EVENTS))
+    part = the(*talk.choose(numerals.EVENTS))
     be_form = (("was" if tense == "past" else "is"), MAIN)
     if asks:
         draft.say((("when", MAIN), (be_form[0], AUX)), VERB)
@@ -73,7 +73,7 @@ def event(talk: Talk, draft: Draft) -> None:
     draft.both(part, SUBJECT, "topic")
     draft.say((be_form,), VERB)
     draft.both(time, TIME)
-    draft.end(existing(talk, "있", tense, asks=False, denies=False, honoured=False))
+    draft.end(exist(talk, "있", tense, asks=False, denies=False, honoured=False))
 
 
 def calendar(talk: Talk, draft: Draft) -> None:
@@ -90,22 +90,22 @@ def calendar(talk: Talk, draft: Draft) -> None:
         draft.say(part.english, SUBJECT)
         draft.say((("is", AUX),), VERB)
         time = a_date(talk) if owner or talk.chance(0.6) else talk.choose(WEEKDAY)
-        time_is(talk, draft, time, part, said=True)
+        time_is(talk, draft, time, part, topic_done=True)
 
 
 def my_birthday(talk: Talk) -> Part:
     if talk.chance(0.3):
         mine = "내" if talk.level == "plain" else "제"
         return Part((("my", OWNER), ("birthday", NOUN)), ((mine, "", OWNER), ("생일", "", NOUN)))
-    return owned_by(somebody(talk, elders=False, crowds=False).part, "birthday", "생일")
+    return possessive(a_person(talk, elders=False, crowds=False).part, "birthday", "생일")
 
 
-def time_is(talk: Talk, draft: Draft, time: Part, topic: Part, *, said: bool = False) -> None:
-    """Say the time without its preposition and end it with the copula."""
+def time_is(talk: Talk, draft: Draft, time: Part, topic: Part, *, topic_done: bool = False) -> None:
+    """Add the time without its preposition, followed by the copula."""
     (first, mask), *rest = time.english
     bare = first.split(" ", 1)[1:]
     draft.say((*((word, mask) for word in bare), *rest), TIME)
-    if not said:
+    if not topic_done:
         draft.say(topic.english, SUBJECT)
     draft.speak(topic, SUBJECT, "topic")
     *before, (stem, _, last) = time.korean

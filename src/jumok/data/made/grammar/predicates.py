@@ -1,6 +1,6 @@
 """Predicates: the verb group of a sentence in English and in Korean, with tense, mood, negation and respect.
 
-Not here  what stands around the verb (nouns.py, times.py).
+Not here  the words around the verb (nouns.py, times.py).
 """
 
 from functools import cache
@@ -26,7 +26,7 @@ def english_group(
         if mood in finite:
             return (), ((finite[mood], MAIN),)
         return (), ((want.get(mood, must), AUX), (verb.base, MAIN))
-    front = _negated(helper, negation)
+    front = _negate(helper, negation)
     rest = ((inner, AUX), (main, MAIN)) if inner else ((main, MAIN),)
     return (front, rest) if asks else ((), front + rest)
 
@@ -48,7 +48,7 @@ def _helper(verb: Verb, mood: Mood, number: Number) -> tuple[str, str, str]:
     }[mood]
 
 
-def _negated(helper: str, negation: Negation) -> tuple[English, ...]:
+def _negate(helper: str, negation: Negation) -> tuple[English, ...]:
     bits = NEG if helper.startswith("d") else NEG | AUX
     if negation == "short":
         return (({"will": "won't", "can": "can't"}.get(helper, helper + "n't"), bits),)
@@ -58,19 +58,19 @@ def _negated(helper: str, negation: Negation) -> tuple[English, ...]:
 
 
 class Manner(NamedTuple):
-    """All that a Korean predicate agrees with."""
+    """The properties that a Korean predicate agrees with."""
 
     level: Level
     asks: bool = False
     honoured: bool = False
-    other: bool = False  # a third person, whose wishes are only reported (싶어 하다)
+    other: bool = False  # a third person, who takes 싶어 하다
 
 
 @cache
 def korean_group(
     stem: Stem, special: str, short: bool, mood: Mood, negation: Negation, manner: Manner
 ) -> tuple[Korean, ...]:
-    """Return the Korean predicate; `short` tells whether 안 and 못 may stand before it."""
+    """Return the Korean predicate; `short` tells whether 안 and 못 may precede it."""
     honour = manner.honoured
     full = honorific(stem, special) if honour else stem
     half = Stem(special) if honour and special else stem  # before a helper that is honoured itself
@@ -87,7 +87,7 @@ def korean_group(
     if mood == "must":
         return (open_form(full) + "야", "", MAIN), (finish(Stem("하"), "present", manner.level, manner.asks), "", AUX)
     if mood in ("want", "wanted"):
-        return (half.text + "고", "", MAIN), *_wish(tense, negation, manner)
+        return (half.text + "고", "", MAIN), *_want(tense, negation, manner)
     if mood == "progressive":
         stay = Stem("계시") if honour else Stem("있")
         if negation:
@@ -114,7 +114,7 @@ def _end(stem: Stem, tense: Tense, manner: Manner, *, lift: bool = False) -> str
     return finish(honorific(stem) if lift and manner.honoured else stem, tense, manner.level, manner.asks)
 
 
-def _wish(tense: Tense, negation: Negation, manner: Manner) -> tuple[Korean, ...]:
+def _want(tense: Tense, negation: Negation, manner: Manner) -> tuple[Korean, ...]:
     """-고 싶다 for oneself and in questions to you, -고 싶어 하다 for others."""
     refused: tuple[Korean, ...] = ((_end(Stem("않"), tense, manner, lift=True), "", NEG),)
     if manner.other:
@@ -126,8 +126,8 @@ def _wish(tense: Tense, negation: Negation, manner: Manner) -> tuple[Korean, ...
     return ((_end(Stem("싶"), tense, manner, lift=True), "", AUX),)
 
 
-def _covered(korean: tuple[Korean, ...], *english: tuple[English, ...]) -> tuple[Korean, ...]:
-    """Give the last Korean word the bits of English words that have none of their own (did, will)."""
+def _cover(korean: tuple[Korean, ...], *english: tuple[English, ...]) -> tuple[Korean, ...]:
+    """Give the last Korean word the bits of English words without a counterpart (did, will)."""
     wanted = 0
     for _, mask in (piece for pieces in english for piece in pieces):
         wanted |= mask
@@ -146,7 +146,7 @@ def verb_group(
     korean = korean_group(verb.stem, verb.honorific, not verb.splits, mood, negation, manner)
     if mood in ("can", "could") and verb.stem.text == "하" and negation == "short":  # 못 해요 would mean 못해요
         korean = korean_group(verb.stem, verb.honorific, False, mood, negation, manner)
-    return front, rest, _covered(korean, front, rest)
+    return front, rest, _cover(korean, front, rest)
 
 
 @cache
@@ -157,7 +157,7 @@ def quality_group(
     front, rest = be_group(mood, negation, number, asks)
     rest = (*rest, (adjective.english, MAIN))
     korean = korean_group(adjective.stem, "", adjective.short, mood, negation, manner)
-    return front, rest, _covered(korean, front, rest)
+    return front, rest, _cover(korean, front, rest)
 
 
 def be_group(
@@ -165,9 +165,9 @@ def be_group(
 ) -> tuple[tuple[English, ...], tuple[English, ...]]:
     """Return the forms of "to be" before and after the subject."""
     if mood == "future":
-        will = _negated("will", negation)
+        will = _negate("will", negation)
         return (will, (("be", AUX),)) if asks else ((), (*will, ("be", AUX)))
     single = number in ("I", "third")
     now = {"I": "am", "third": "is"}.get(number, "are")
-    be = _negated(now if mood == "present" else "was" if single else "were", negation)
+    be = _negate(now if mood == "present" else "was" if single else "were", negation)
     return (be, ()) if asks else ((), be)

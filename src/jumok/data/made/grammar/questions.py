@@ -1,6 +1,6 @@
 """Questions about actions: yes or no, what, where, when, who, why, how, how many, what time.
 
-English moves the question word to the front, Korean leaves it in its place.
+English moves the question word to the front; in Korean it stays in position.
 Not here  questions about states (states.py).
 """
 
@@ -23,21 +23,21 @@ QUESTION_WORDS: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
 
 
 @cache
-def asking(name: str, *, residue: str = "", fixed: bool = False) -> Part:
-    """A question word: English fronts it, Korean leaves it in its place."""
+def question_word(name: str, *, residue: str = "", fixed: bool = False) -> Part:
+    """A question word: English fronts it, in Korean it stays in position."""
     english, korean = QUESTION_WORDS[name]
     stay = ((residue, 1),) if residue else ()
     return Part(stay, tuple((stem, particle, 1) for stem, particle in korean), front=((english, 1),), fixed=fixed)
 
 
 @cache
-def asking_what(level: Level, role: str) -> Part:
+def what_word(level: Level, role: str) -> Part:
     korean = (("뭘" if role == "object" else "뭐가"), "", 1) if level == "plain" else (*attach("무엇", role), 1)
     return Part((), (korean,), front=(("what", 1),), fixed=True)
 
 
 @cache
-def asking_how_many(noun: Noun, role: str) -> Part:
+def how_many_phrase(noun: Noun, role: str) -> Part:
     """How many apples: 사과를 몇 개; how many cups of coffee: 커피를 몇 잔."""
     korean = ((*attach(noun.korean, role), NOUN), ("몇", "", COUNT), (noun.unit, "", UNIT))
     front: tuple[English, ...]
@@ -76,27 +76,27 @@ def ask(talk: Talk, clause: Clause) -> None:
         ask_place(clause)
     elif share < 0.74 and clause.mood in ("past", "future", "present", "want"):
         hour = clause.mood != "want" and talk.chance(0.4)
-        clause.asked = clause.time = asking("what time" if hour else "when", fixed=True)
+        clause.asked = clause.time = question_word("what time" if hour else "when", fixed=True)
         clause.time_at = "end"
     elif share < 0.83:
-        clause.subject = Person(asking("who"), "third")
+        clause.subject = Person(question_word("who"), "third")
         clause.asked = clause.subject.part
     elif share < 0.93:
-        clause.asked = clause.why = asking("why", fixed=True)
+        clause.asked = clause.why = question_word("why", fixed=True)
         clause.negation = a_negation(talk, clause.mood, clause.subject, 0.5)
         if clause.negation == "long":
             clause.negation = "short"
     elif frame.company and not clause.tool:
-        clause.asked = clause.company = asking("who", residue="with")
+        clause.asked = clause.company = question_word("who", residue="with")
     elif frame.takes == "place" and frame.tools:
-        clause.asked = clause.tool = asking("how", fixed=True)
+        clause.asked = clause.tool = question_word("how", fixed=True)
         clause.company = None
 
 
 def ask_object(talk: Talk, clause: Clause) -> None:
     frame = clause.frame
     if frame.takes == "person":
-        clause.asked = clause.object = asking("who")
+        clause.asked = clause.object = question_word("who")
     elif frame.takes == "place":
         ask_place(clause)
     else:
@@ -104,20 +104,23 @@ def ask_object(talk: Talk, clause: Clause) -> None:
         assert isinstance(noun, Noun)
         countable = noun.unit and noun.plural != "=" and "number" in frame.determiners
         if countable and talk.chance(0.4):
-            clause.asked = clause.object = asking_how_many(noun, clause.role)
+            clause.asked = clause.object = how_many_phrase(noun, clause.role)
         elif frame.verb.base not in AMBIGUOUS:
-            clause.asked = clause.object = asking_what(talk.level, clause.role)
+            clause.asked = clause.object = what_word(talk.level, clause.role)
 
 
-# take, play, wear: Korean needs to know what (버스를 타다 but 사진을 찍다), so nobody asks
+# take, play, wear: the Korean verb depends on the object (버스를 타다 but 사진을 찍다), so it is never asked for
 AMBIGUOUS = frozenset(
-    one.base for one in VERBS.values() for two in VERBS.values() if one.base == two.base and one.stem != two.stem
+    verb.base
+    for verb in VERBS.values()
+    for other in VERBS.values()
+    if verb.base == other.base and verb.stem != other.stem
 )
 
 
 def ask_place(clause: Clause) -> None:
     """Where: 어디에서 for an action, 어디에 or 어디로 for a destination."""
     if clause.frame.takes == "place":
-        clause.asked = clause.object = asking("where", residue="to" if clause.frame.verb.base == "move" else "")
+        clause.asked = clause.object = question_word("where", residue="to" if clause.frame.verb.base == "move" else "")
     else:
-        clause.asked = clause.place = asking("where")
+        clause.asked = clause.place = question_word("where")

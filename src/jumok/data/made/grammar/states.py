@@ -1,11 +1,11 @@
-"""Sentences about states: what things are like, who is what, what one has, where things are.
+"""Sentences about states: qualities, jobs, possession, locations.
 
 Not here  the weather and the calendar (occasions.py), what people do (actions.py).
 """
 
 from functools import cache
 
-from jumok.data.made.grammar import words
+from jumok.data.made.grammar import numerals, people, words
 from jumok.data.made.grammar.draft import (
     AUX,
     COUNT,
@@ -26,18 +26,18 @@ from jumok.data.made.grammar.draft import (
     Person,
     Talk,
 )
-from jumok.data.made.grammar.endings import COPULAS, Stem, Tense, attach, copula_forms, denied, finish, pick
+from jumok.data.made.grammar.endings import COPULAS, Stem, Tense, attach, copula_forms, finish, negate_copula, pick
 from jumok.data.made.grammar.nouns import (
     ADJECTIVES_OF,
+    a_person,
     a_subject,
     a_thing,
     an_asked_subject,
     article,
-    floating,
-    somebody,
+    float_particle,
+    noun_phrase,
+    place_phrase,
     speaker,
-    thing,
-    where,
 )
 from jumok.data.made.grammar.predicates import Group, Manner, be_group, english_group, korean_group, quality_group
 from jumok.data.made.grammar.times import ANCHORS, NEAR, NOW, TODAY
@@ -56,8 +56,8 @@ def _alike(adjective: Adjective) -> list[list[Noun]]:
 
 
 COMPARED = {adjective: _alike(adjective) for adjective in words.ADJECTIVES}
-OWNED = tuple(noun for noun in words.tagged("thing", "pet", "lose", "costly", "relation") if noun.unit)
-PLACED = tuple(noun for noun in words.tagged("lose", "pet", "lend") if "costly" not in noun.tags)
+OWNED = tuple(noun for noun in words.with_tags("thing", "pet", "lose", "costly", "relation") if noun.unit)
+PLACED = tuple(noun for noun in words.with_tags("lose", "pet", "lend") if "costly" not in noun.tags)
 
 
 def a_tense(talk: Talk) -> Tense:
@@ -72,19 +72,19 @@ def a_refusal(talk: Talk, person: Person, asks: bool) -> Negation:
 
 
 def an_owned_thing(talk: Talk, noun: Noun, *, asks: bool) -> Part:
-    """This bag, that bag, Minsu's bag, my bag (whose qualities nobody asks for)."""
+    """This bag, that bag, Minsu's bag; my bag only in statements."""
     style = talk.choose(("this", "that", "name") if asks else ("this", "that", "name", "my"))
     if noun.plural == "=" and style in ("this", "that"):
         style = "name"
-    return named_thing(talk, noun) if style == "name" else thing(noun, style, talk.level)
+    return possessed_thing(talk, noun) if style == "name" else noun_phrase(noun, style, talk.level)
 
 
-def named_thing(talk: Talk, noun: Noun) -> Part:
-    return owned_by(somebody(talk, elders=False, crowds=False).part, noun.english, noun.korean)
+def possessed_thing(talk: Talk, noun: Noun) -> Part:
+    return possessive(a_person(talk, elders=False, crowds=False).part, noun.english, noun.korean)
 
 
 @cache
-def owned_by(owner: Part, english: str, korean: str) -> Part:
+def possessive(owner: Part, english: str, korean: str) -> Part:
     """Minsu's bag: 민수 씨 가방, with no particle in between."""
     *first, (last, _) = owner.english
     return Part(
@@ -138,19 +138,19 @@ def quality(talk: Talk, draft: Draft) -> None:
 def comparison(talk: Talk, draft: Draft) -> None:
     """This bag is more expensive than that hat: 이 가방은 그 모자보다 더 비싸요."""
     adjective, asks = talk.choose(words.ADJECTIVES), talk.chance(0.2)
-    one, two = talk.random.sample(talk.choose(COMPARED[adjective]), 2)
+    first, second = talk.random.sample(talk.choose(COMPARED[adjective]), 2)
     front, rest = be_group("present", "", "third", asks)
     draft.say(front, VERB)
-    draft.both(thing(one, "this", talk.level), SUBJECT, "topic")
+    draft.both(noun_phrase(first, "this", talk.level), SUBJECT, "topic")
     *more, word = adjective.more.split()
     draft.say((*rest, ("more", NEG), (word, MAIN)) if more else (*rest, (word, MAIN | NEG)), VERB)
     draft.say((("than", NOUN),), OBJECT)
-    draft.both(thing(two, "that", talk.level), OBJECT, "than")
+    draft.both(noun_phrase(second, "that", talk.level), OBJECT, "than")
     draft.end((("더", "", NEG), (finish(adjective.stem, "present", talk.level, asks), "", MAIN | AUX)), asks=asks)
-    draft.combinations += [f"{adjective.stem.text}다+{noun.korean}" for noun in (one, two)]
+    draft.combinations += [f"{adjective.stem.text}다+{noun.korean}" for noun in (first, second)]
 
 
-def feeling(talk: Talk, draft: Draft) -> None:
+def feel(talk: Talk, draft: Draft) -> None:
     """I am hungry now.  Was Minsu tired yesterday?"""
     asks, tense = talk.chance(0.3), a_tense(talk)
     person = an_asked_subject(talk) if asks else a_subject(talk)
@@ -164,11 +164,11 @@ def feeling(talk: Talk, draft: Draft) -> None:
 def job(talk: Talk, draft: Draft) -> None:
     """Minsu is a doctor.  My father wasn't a soldier."""
     asks, tense = talk.chance(0.2), a_tense(talk)
-    known = somebody(talk, crowds=False) if talk.chance(0.7) else speaker("I", talk.level)
+    known = a_person(talk, crowds=False) if talk.chance(0.7) else speaker("I", talk.level)
     person = an_asked_subject(talk) if asks else known
     if person.number == "plural":
         person = speaker("you", talk.level)
-    english, korean = talk.choose(words.JOBS)
+    english, korean = talk.choose(people.JOBS)
     refusal: Negation = "short" if a_refusal(talk, person, asks) and person.number != "I" else ""
     front, rest = be_group(tense, refusal, person.number, asks)
     rest = (*rest, (f"{article(english)} {english}", MAIN))
@@ -187,15 +187,15 @@ def copula(
 ) -> tuple[Korean, ...]:
     """의사예요, 학생이에요; 의사가 아니에요."""
     if denies:
-        return (*attach(korean, "subject"), MAIN), (denied(talk.level, tense, asks, honoured), "", NEG | AUX)
+        return (*attach(korean, "subject"), MAIN), (negate_copula(talk.level, tense, asks, honoured), "", NEG | AUX)
     ending = pick(korean, copula_forms(COPULAS[talk.level, tense, asks, honoured]))
     return ((korean, ending, MAIN | AUX),)
 
 
 PRICED = (
-    ((*words.tagged("fruit", "drink", "level"), words.noun("pencil"), words.noun("sandwich")), words.CHEAP),
-    (tuple(noun for noun in words.tagged("goods", "furniture") if noun.plural != "="), words.DEAR),
-    (tuple(noun for noun in words.tagged("machine", "costly") if "level" not in noun.tags), words.DEAREST),
+    ((*words.with_tags("fruit", "drink", "level"), words.noun("pencil"), words.noun("sandwich")), numerals.CHEAP),
+    (tuple(noun for noun in words.with_tags("goods", "furniture") if noun.plural != "="), numerals.DEAR),
+    (tuple(noun for noun in words.with_tags("machine", "costly") if "level" not in noun.tags), numerals.DEAREST),
 )
 
 
@@ -203,7 +203,7 @@ def price(talk: Talk, draft: Draft) -> None:
     """This bag is thirty thousand won.  How much is that hat?"""
     nouns, prices = talk.choose(PRICED)
     noun = talk.choose(nouns)
-    part = thing(noun, talk.choose(("this", "that")), talk.level)
+    part = noun_phrase(noun, talk.choose(("this", "that")), talk.level)
     if talk.chance(0.3):
         draft.say((("how much", MAIN), ("is", AUX)), VERB)
         draft.both(part, SUBJECT, "topic")
@@ -217,7 +217,7 @@ def price(talk: Talk, draft: Draft) -> None:
 # ---------------------------------------------------------------- having and being somewhere
 
 
-def existing(talk: Talk, stem: str, tense: Tense, *, asks: bool, denies: bool, honoured: bool) -> tuple[Korean, ...]:
+def exist(talk: Talk, stem: str, tense: Tense, *, asks: bool, denies: bool, honoured: bool) -> tuple[Korean, ...]:
     """있어요, 없어요; honoured people 계세요, 안 계세요, and what they have 있으세요."""
     manner = Manner(talk.level, asks, honoured)
     if stem == "계시":
@@ -233,14 +233,14 @@ def possession(talk: Talk, draft: Draft) -> None:
     noun = talk.choose(OWNED)
     part = a_thing(talk, noun, "a adjective" if denies else "a number adjective")
     front, rest = english_group(words.VERBS["have 있다"], tense, "short" if denies else "", person.number, asks)
-    korean = existing(talk, "있", tense, asks=asks, denies=denies, honoured=person.honoured)
+    korean = exist(talk, "있", tense, asks=asks, denies=denies, honoured=person.honoured)
     draft.say(front, VERB)
     draft.say(person.part.english, VERB if person.number == "you" else SUBJECT)
     draft.say(rest, VERB)
     draft.say(part.english, OBJECT)
     if person.part.korean:
         draft.speak(person.part, SUBJECT, "topic")
-    draft.speak(floating(part, "subject") if len(part.korean) == 3 else part, OBJECT, "subject")
+    draft.speak(float_particle(part, "subject") if len(part.korean) == 3 else part, OBJECT, "subject")
     draft.end(only_main(korean), asks=asks)
     draft.combinations += [part.combination] if part.combination else []
 
@@ -255,25 +255,25 @@ def existence(talk: Talk, draft: Draft) -> None:
     asks, tense = talk.chance(0.25), a_tense(talk)
     if talk.chance(0.5):
         scene, _ = talk.choose(words.SCENES)
-        spot, noun = where(words.PLACES[scene], "at"), talk.choose(SCENE_NOUNS[scene])
+        spot, noun = place_phrase(words.PLACES[scene], "at"), talk.choose(SCENE_NOUNS[scene])
     else:
         noun = talk.choose(PLACED)
         spot = a_spot(talk, noun)
     denies = not asks and talk.chance(0.2)
     many = talk.number(2, 7) if noun.unit and not denies and talk.chance(0.6) else 0
-    part = thing(noun, "a", talk.level, many)
+    part = noun_phrase(noun, "a", talk.level, many)
     number: Number = "plural" if many else "third"
     be_forms = be_group(tense, "short" if denies else "", number, asks)
     verb = tuple((text, MAIN) for text, _ in (*be_forms[0], *be_forms[1]))
     draft.say((*verb, ("there", MAIN)) if asks else (("there", MAIN), *verb), VERB)
     draft.say(part.english, OBJECT)
     draft.both(spot, PLACE, "in")
-    draft.speak(floating(part, "subject") if many else part, OBJECT, "subject")
-    draft.end(existing(talk, "있", tense, asks=asks, denies=denies, honoured=False), asks=asks)
+    draft.speak(float_particle(part, "subject") if many else part, OBJECT, "subject")
+    draft.end(exist(talk, "있", tense, asks=asks, denies=denies, honoured=False), asks=asks)
 
 
 SCENE_NOUNS = {
-    scene: tuple(noun for noun in words.tagged(*tags.split()) if noun.plural) for scene, tags in words.SCENES
+    scene: tuple(noun for noun in words.with_tags(*tags.split()) if noun.plural) for scene, tags in words.SCENES
 }
 
 
@@ -295,42 +295,43 @@ def location(talk: Talk, draft: Draft) -> None:
     """My bag is on the desk.  The bank isn't next to the library.  Where is Minsu's umbrella?"""
     asks, tense = talk.chance(0.35), a_tense(talk)
     if talk.chance(0.3):
-        one, two = talk.random.sample(words.BUILDINGS, 2)
-        part, place = the(one.english, one.korean), spot(*talk.choose(words.STREET), two.english, two.korean)
+        first, second = talk.random.sample(words.BUILDINGS, 2)
+        part, place = the(first.english, first.korean), spot(*talk.choose(words.STREET), second.english, second.korean)
         tense = "present"
     else:
         noun = talk.choose(PLACED)
-        part = thing(noun, "my", talk.level) if talk.chance(0.5) else named_thing(talk, noun)
+        part = noun_phrase(noun, "my", talk.level) if talk.chance(0.5) else possessed_thing(talk, noun)
         place = a_spot(talk, noun)
     if asks and talk.chance(0.5):
         place = Part((("where", 1),), (("어디", "", 1),))
-    lies(talk, draft, Person(part, "third"), place, tense, asks=asks)
+    locate(talk, draft, Person(part, "third"), place, tense, asks=asks)
 
 
 def whereabouts(talk: Talk, draft: Draft) -> None:
     """Minsu is at the library now.  Where are you?  My grandmother isn't at home: 안 계세요."""
     asks, tense = talk.chance(0.35), a_tense(talk)
     person = an_asked_subject(talk) if asks else a_subject(talk)
-    place = where(talk.choose(list(words.PLACES.values())), "at")
+    place = place_phrase(talk.choose(list(words.PLACES.values())), "at")
     if asks and talk.chance(0.4):
         place = Part((("where", 1),), (("어디", "", 1),))
     time = (NOW if tense == "present" else talk.choose(NEAR["past"])) if talk.chance(0.7) else None
-    lies(talk, draft, person, place, tense, asks=asks, time=time)
+    locate(talk, draft, person, place, tense, asks=asks, time=time)
 
 
 def floor(talk: Talk, draft: Draft) -> None:
     """The cafe is on the third floor: 카페는 삼 층에 있어요."""
     place, n = talk.choose(words.INDOORS), talk.number(0, 9)
     on = Part(
-        (("on the", NOUN), (words.ORDINALS[n], COUNT), ("floor", NOUN)), ((words.SINO[n], "", COUNT), ("층", "", NOUN))
+        (("on the", NOUN), (numerals.ORDINALS[n], COUNT), ("floor", NOUN)),
+        ((numerals.SINO[n], "", COUNT), ("층", "", NOUN)),
     )
-    lies(talk, draft, Person(the(place.english, place.korean), "third"), on, "present", asks=talk.chance(0.25))
+    locate(talk, draft, Person(the(place.english, place.korean), "third"), on, "present", asks=talk.chance(0.25))
 
 
-def lies(
+def locate(
     talk: Talk, draft: Draft, person: Person, place: Part, tense: Tense, *, asks: bool, time: Part | None = None
 ) -> None:
-    """Someone or something is somewhere; "where" comes first in English."""
+    """State or ask where a person or thing is; "where" comes first in English."""
     denies = not asks and talk.chance(0.2)
     negation: Negation = "" if not denies else "long" if person.number == "I" else "short"
     front, rest = be_group(tense, negation, person.number, asks)
@@ -348,4 +349,4 @@ def lies(
         draft.both(time, TIME)
     draft.speak(place, PLACE, "in")
     stem = "계시" if person.honoured else "있"
-    draft.end(only_main(existing(talk, stem, tense, asks=asks, denies=denies, honoured=person.honoured)), asks=asks)
+    draft.end(only_main(exist(talk, stem, tense, asks=asks, denies=denies, honoured=person.honoured)), asks=asks)

@@ -6,7 +6,7 @@ Not here  the words (words.py).
 from collections.abc import Iterable
 from functools import cache
 
-from jumok.data.made.grammar import words
+from jumok.data.made.grammar import numerals
 from jumok.data.made.grammar.draft import English, Korean, Mood, Part, Talk
 
 
@@ -26,23 +26,23 @@ def _adverbials(table: Iterable[tuple[str, str]], links: tuple[int, ...] = ()) -
     return tuple(_adverbial(english, korean, links) for english, korean in table)
 
 
-NEAR = {"past": _adverbials(words.NEAR_PAST), "future": _adverbials(words.NEAR_FUTURE)}
-FAR = {"past": _adverbials(words.FAR_PAST), "future": _adverbials(words.FAR_FUTURE)}
-HABIT = _adverbials((*words.HABITS, *((f"every {day}", f"{korean}/마다") for day, korean in words.WEEKDAYS)))
-DAY_PART = _adverbials((*words.DAY_PARTS, *((f"on {day}s", f"{korean}/에") for day, korean in words.WEEKDAYS)))
-WEEKDAY = _adverbials((f"on {day}", f"{korean}/에") for day, korean in words.WEEKDAYS)
-LAST_WEEKDAY = _adverbials((f"last {day}", f"지난주 {korean}/에") for day, korean in words.WEEKDAYS)
-NEXT_WEEKDAY = _adverbials(((f"next {day}", f"다음 주 {korean}/에") for day, korean in words.WEEKDAYS), (0, 0, 1))
-YEAR = _adverbials((f"in {year}", f"{year}년/에") for year in words.YEARS)
-YEARS_AGO = _adverbials((f"{words.CARDINALS[n]} years ago", f"{words.SINO[n]} 년 전/에") for n in range(1, 10))
+NEAR = {"past": _adverbials(numerals.NEAR_PAST), "future": _adverbials(numerals.NEAR_FUTURE)}
+FAR = {"past": _adverbials(numerals.FAR_PAST), "future": _adverbials(numerals.FAR_FUTURE)}
+HABIT = _adverbials((*numerals.HABITS, *((f"every {day}", f"{korean}/마다") for day, korean in numerals.WEEKDAYS)))
+DAY_PART = _adverbials((*numerals.DAY_PARTS, *((f"on {day}s", f"{korean}/에") for day, korean in numerals.WEEKDAYS)))
+WEEKDAY = _adverbials((f"on {day}", f"{korean}/에") for day, korean in numerals.WEEKDAYS)
+LAST_WEEKDAY = _adverbials((f"last {day}", f"지난주 {korean}/에") for day, korean in numerals.WEEKDAYS)
+NEXT_WEEKDAY = _adverbials(((f"next {day}", f"다음 주 {korean}/에") for day, korean in numerals.WEEKDAYS), (0, 0, 1))
+YEAR = _adverbials((f"in {year}", f"{year}년/에") for year in numerals.YEARS)
+YEARS_AGO = _adverbials((f"{numerals.CARDINALS[n]} years ago", f"{numerals.SINO[n]} 년 전/에") for n in range(1, 10))
 LENGTHS = (
-    *((f"{word} minutes", f"{korean} 분") for word, korean in words.MINUTES),
-    *((f"{words.CARDINALS[n]} hours", f"{words.NATIVE[n]} 시간") for n in range(1, 6)),
+    *((f"{word} minutes", f"{korean} 분") for word, korean in numerals.MINUTES),
+    *((f"{numerals.CARDINALS[n]} hours", f"{numerals.NATIVE[n]} 시간") for n in range(1, 6)),
 )
 AGO = _adverbials((f"{english} ago", f"{korean} 전/에") for english, korean in LENGTHS)
 AFTER = _adverbials(((f"in {english}", f"{korean} 후/에") for english, korean in LENGTHS), (1, 2, 0))
 LASTING = _adverbials(((f"for {english}", f"{korean} 동안") for english, korean in LENGTHS), (1, 2, 0))
-OFTEN = _adverbials(words.FREQUENCIES)
+OFTEN = _adverbials(numerals.FREQUENCIES)
 NOW = _adverbial("now", "지금")
 TODAY = _adverbial("today", "오늘")
 ANCHORS: dict[str, Part] = {
@@ -56,11 +56,11 @@ DAY, PART, HOUR, MINUTE = 1, 2, 4, 8  # bits of a time of day
 @cache
 def clock(hour: int, minute: int, part: int, day: str) -> Part:
     """At three twenty in the afternoon tomorrow: 내일 오후 세 시 이십 분에.  Minute 0 is o'clock, 10 is half past."""
-    word, native = words.CARDINALS[hour - 1], words.NATIVE[hour - 1]
+    word, native = numerals.CARDINALS[hour - 1], numerals.NATIVE[hour - 1]
     english: list[English] = [("at", HOUR), (word, HOUR)]
     korean: list[Korean] = [(native, "", HOUR), ("시", "에", HOUR)]
     if 1 <= minute <= 9:
-        name, sino = words.MINUTES[minute - 1]
+        name, sino = numerals.MINUTES[minute - 1]
         english[0] = ("at", MINUTE)
         english.append((name, MINUTE))
         korean[1:] = [("시", "", HOUR), (sino, "", MINUTE), ("분", "에", MINUTE)]
@@ -70,8 +70,8 @@ def clock(hour: int, minute: int, part: int, day: str) -> Part:
     elif part < 0:
         english.append(("o'clock", HOUR))
     if part >= 0:
-        english.append((words.CLOCK_PARTS[part][0], PART))
-        korean.insert(0, (words.CLOCK_PARTS[part][1], "", PART))
+        english.append((numerals.CLOCK_PARTS[part][0], PART))
+        korean.insert(0, (numerals.CLOCK_PARTS[part][1], "", PART))
     if day:
         english += [(text, DAY) for text, _ in ANCHORS[day].english]
         korean = [(stem, "", DAY) for stem, _, _ in ANCHORS[day].korean] + korean
@@ -84,20 +84,20 @@ def a_clock(talk: Talk, day: str) -> Part:
     if talk.chance(0.5):
         return clock(talk.number(1, 12), minute, -1, day)
     part = talk.number(0, 2 if day == "past" else 3)  # nine at night yesterday would be 어젯밤
-    return clock(talk.choose(words.CLOCK_PARTS[part][2]), minute, part, day)
+    return clock(talk.choose(numerals.CLOCK_PARTS[part][2]), minute, part, day)
 
 
 @cache
 def date(month: int, day: int) -> Part:
     """On March 5th: 3월 5일에."""
     ending = "th" if day in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(day % 10, "th")
-    english = (("on", DAY), (words.MONTHS[month - 1][0], PART), (f"{day}{ending}", DAY))
+    english = (("on", DAY), (numerals.MONTHS[month - 1][0], PART), (f"{day}{ending}", DAY))
     return Part(english, ((f"{month}월", "", PART), (f"{day}일", "에", DAY)))
 
 
 def a_date(talk: Talk) -> Part:
     month = talk.number(1, 12)
-    return date(month, talk.number(1, words.MONTHS[month - 1][1]))
+    return date(month, talk.number(1, numerals.MONTHS[month - 1][1]))
 
 
 def a_time(talk: Talk, mood: Mood, *, era: bool = False, loose: bool = False) -> Part:

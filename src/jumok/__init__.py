@@ -41,8 +41,8 @@ def __getattr__(name: str) -> Any:
 
         if (module := extras.find_missing(error)) is None:
             raise
-        what = f"jumok.{name} needs {module}, which is not installed"
-        raise MissingPackage(what, hint=str(extras.hint(module))) from error
+        advice = extras.hint(module)
+        raise MissingPackage("extras.name_needs_package", attribute=name, module=module, advice=advice) from error
 
 
 def __dir__() -> list[str]:

@@ -76,11 +76,7 @@ class Translator:
         self.vocabularies, self.folders = bundle.vocabularies, [one.folder for one in (bundle, *others)]
         for other in others:
             if other.vocabularies.digest != self.vocabularies.digest:
-                raise ModelFileError(
-                    "models can be put together only over the same vocabulary",
-                    where=f"{other.folder} has another one than {bundle.folder}",
-                    hint="train both on the same text with the same vocabulary.size",
-                )
+                raise ModelFileError("translator.other_vocabulary", other=other.folder, folder=bundle.folder)
         self.engines = Engines([bundle, *others], options or EngineOptions.of(**choices), say)
 
     @classmethod
@@ -167,7 +163,7 @@ class Translator:
     ) -> Iterator[Translation]:
         """Translate a stream of lines in order, in bounded memory; `first` is the number of the first in its file."""
         if self.recipe.data.text is not None:
-            raise self._wrong_kind("translates")
+            raise UsageError("translator.cannot_translate", **self._describe_kind())
         search, constraints, contents = _split(keywords)
         options, lines = self._options(keywords.get("options"), search), iter(texts)
         running: deque[tuple[Block, list[Callable[[], list[list[Hypothesis]]]]]] = deque()
@@ -208,8 +204,7 @@ class Translator:
         """Drop hypotheses without a probability, unless none was computed; a model that gives none is a bad file."""
         sound = [one for one in hypotheses if isfinite(one.score) or not one.scored]
         if not sound:
-            what = "the model gives no probabilities: its weights are not numbers, or far too large"
-            raise ModelFileError(what, where=f"in {self.folder}", hint="try: jumok model average RUN")
+            raise ModelFileError("translator.no_probabilities", folder=self.folder)
         return sound
 
     def _translation(self, text: str, source: list[int], hypothesis: Hypothesis, contents: Contents) -> Translation:
@@ -262,9 +257,9 @@ class Translator:
 
         Options: temperature (0 is always the likeliest), top_k, top_p, seed.
         """
-        check_names("option", keywords, {*SamplingKeywords.__annotations__, "length"})
+        check_names("translator.unknown_option", keywords, {*SamplingKeywords.__annotations__, "length"})
         if self.recipe.data.text is None or not hasattr(self.model, "start"):
-            raise self._wrong_kind("goes on with a text")
+            raise UsageError("translator.cannot_generate", **self._describe_kind())
         ids = [*self.vocabularies.target.encode(prompt)] if prompt else []
         options = self.options(sample=True, extra_length=length, min_length=len(ids) + length, **keywords)
         never = [token for token in NEVER if token != SEPARATOR]  # a line may end
@@ -287,11 +282,11 @@ class Translator:
         import torch
 
         if not hasattr(self.model, "fill"):
-            raise self._wrong_kind("fills in words")
+            raise UsageError("translator.cannot_fill", **self._describe_kind())
         vocabulary = self.vocabularies.target
         ids = vocabulary.encode_parts(text.split(HOLE), MASK)
         if MASK not in ids:
-            raise UsageError(f"there is no {HOLE} in the text", where=f"in {text}", hint=f'try: "A man {HOLE} a bike."')
+            raise UsageError("translator.no_mask", mask=HOLE, text=text)
         with torch.inference_mode():
             logits = self.model.fill(torch.tensor([ids]))  # (holes, V)
             logits[:, [*NEVER, END]] = -torch.inf
@@ -299,13 +294,10 @@ class Translator:
         rows = zip(top.indices.tolist(), top.values.tolist(), strict=True)
         return [[Word(vocabulary.decode([token]), chance) for token, chance in zip(*row, strict=True)] for row in rows]
 
-    def _wrong_kind(self, what: str) -> UsageError:
-        """Return the error that this model is not one that does `what`."""
+    def _describe_kind(self) -> dict[str, Any]:
+        """Return the values of an error about a model of another kind: the kind, and the verb that it is for."""
         verb = "translate" if self.recipe.data.text is None else "fill" if hasattr(self.model, "fill") else "generate"
-        hint = f"try: jumok {verb} {self.folder}"
-        return UsageError(
-            f"this is no model that {what}: it is a {self.recipe.model.kind}", where=f"in {self.folder}", hint=hint
-        )
+        return {"kind": self.recipe.model.kind, "folder": self.folder, "verb": verb}
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Translation]:
         """Return the model's scores of given translations."""
@@ -331,7 +323,7 @@ class Translator:
     def _view(self, text: str, source: list[int], target: list[int]) -> AttentionView:
         maps = self.engine.attention(source, target)
         if not any(len(layers) for layers in vars(maps).values()):
-            raise UsageError("this model has no attention to look at", where=f"in {self.folder}")
+            raise UsageError("translator.no_attention", folder=self.folder)
         arrays = [layers.float().cpu().numpy() for layers in vars(maps).values()]
         return view_attention(self.vocabularies, arrays, text, source, target)
 
@@ -340,13 +332,15 @@ class Translator:
         from jumok.data.corpora import test_set
         from jumok.evaluation.evaluate import evaluate
 
-        check_names("option", keywords, EvaluateKeywords.__annotations__)
+        check_names("translator.unknown_option", keywords, EvaluateKeywords.__annotations__)
         return evaluate(self, test_set(str(source), str(target), None), **keywords)
 
 
 def _split(keywords: TranslateKeywords) -> tuple[SearchKeywords, ConstraintKeywords, Contents]:
     """Split keywords into how to search, the constraints of all texts or of each, and what translations hold."""
-    check_names("option", keywords, {*TranslateKeywords.__annotations__, "chunk", "first", "progress"})
+    check_names(
+        "translator.unknown_option", keywords, {*TranslateKeywords.__annotations__, "chunk", "first", "progress"}
+    )
     given = {name: value for name, value in keywords.items() if value is not None}
     search, bound, contents = (
         {name: value for name, value in given.items() if name in kind.__annotations__}

@@ -161,9 +161,9 @@ def test_an_engine_refuses_what_it_cannot_do(micro):
     engine, source = NativeEngine(bundle.read(micro)), [[9, 10]]
     assert list_features(SearchOptions(sample=True)) == [Feature.SAMPLING]
     assert engine.supported == {Feature.EXACT}
-    with pytest.raises(Unsupported, match="the native engine has no drawing"):
+    with pytest.raises(Unsupported, match="the native engine does not support sample"):
         engine.decode(source, SearchOptions(sample=True))
-    with pytest.raises(Unsupported, match="the native engine has no prefix"):
+    with pytest.raises(Unsupported, match="the native engine does not support prefix"):
         engine.submit(source, SearchOptions(), constraints=[TokenConstraints(prefix=(9,))])
     with pytest.raises(TypeError, match="wishes"):
         engine.submit(source, SearchOptions(), wishes=None)

@@ -70,7 +70,7 @@ def test_every_function_that_python_calls_is_declared_as_exported_and_no_other()
 @compiled
 @pytest.mark.skipif(shutil.which("nm") is None, reason="no nm on this machine")
 def test_the_compiled_file_shows_only_what_python_calls():
-    path = library.compiled()
+    path = library.find_compiled()
     assert path is not None
     lines = subprocess.run(["nm", "-D", "--defined-only", path], capture_output=True, text=True, check=True).stdout
     assert {line.split()[-1] for line in lines.splitlines()} == set(library.SIGNATURES)

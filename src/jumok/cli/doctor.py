@@ -97,7 +97,7 @@ def check_torch(here: machine.Machine) -> list[Finding]:
 
 def check_kernels(*, torch: bool) -> Finding:
     """Check whether there are C kernels; without them and without torch nothing translates."""
-    problem = library.problem()
+    problem = library.find_problem()
     if problem is None:
         return Finding("kernels", "compiled for this processor")
     reason = f"{problem} (try: apt-get install gcc, or your system's equivalent)"

@@ -1,4 +1,4 @@
-"""What all engines have in common: how they are called, how one is chosen, and which features not all of them have.
+"""What all engines have in common: how they are called, how one is chosen, and the features that some lack.
 
 How to search and what a translation must contain is in config/search.py.  No torch.
 """
@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
 
 from jumok.config.search import SearchOptions, TokenConstraints
 from jumok.errors import UnknownName, Unsupported, check_names
+from jumok.messages import Message
 
 if TYPE_CHECKING:
     from jumok.decoding.hypothesis import Hypothesis
 
-LONGEST_SOURCE = 2_048  # subwords; longer sources are cut, so that an absurd line cannot take the machine down
-AT_ONCE = 1 << 23  # tokens of output in one call of the kernels, at most
+LONGEST_SOURCE = 2_048  # subwords; longer sources are cut, so that an absurd line cannot exhaust the memory
+AT_ONCE = 1 << 23  # most tokens of output in one call of the kernels
 ENGINES = ("auto", "native", "ctranslate2", "torch")
 
 Ids = Sequence[int]
@@ -42,20 +43,20 @@ class EngineKeywords(TypedDict, total=False):
 class EngineOptions:
     """Which engine translates, and how."""
 
-    engine: str = "auto"  # native where it has what is asked for, else torch; or native, ctranslate2, torch
+    engine: str = "auto"  # native where it supports what is asked for, else torch; or native, ctranslate2, torch
     device: str = "cpu"
     precision: str | None = None  # of ctranslate2: int8, which is the default, or float32
     shortlist: bool = False  # choose among likely words only; native and ctranslate2
-    deterministic: bool = False  # the same to the last bit, whatever is translated in the same call
+    deterministic: bool = False  # results do not depend on the rest of the batch, bit for bit
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
-            raise UnknownName("engine", self.engine, ENGINES, where="in --engine")
+            raise UnknownName("engines.unknown_engine", self.engine, ENGINES)
 
     @classmethod
     def of(cls, **choices: Unpack[EngineKeywords]) -> EngineOptions:
         """Return the options that keywords choose; a misspelt one gets a proposal."""
-        check_names("choice", choices, {*EngineKeywords.__annotations__, "others", "say"})
+        check_names("engines.unknown_choice", choices, {*EngineKeywords.__annotations__, "others", "say"})
         return cls(**choices)
 
 
@@ -95,17 +96,17 @@ class Engine(Protocol):
 
 
 class Feature(StrEnum):
-    """What may be asked for beyond greedy and beam search."""
+    """What may be asked for beyond greedy and beam search, by the name of its option."""
 
-    SAMPLING = "drawing"
-    EXACT = "exact search"
+    SAMPLING = "sample"
+    EXACT = "exact"
     GROUPS = "groups"
     COVERAGE = "coverage"
-    MIN_LENGTH = "minimum length"
-    NO_REPEAT = "ban on repeats"
+    MIN_LENGTH = "min_length"
+    NO_REPEAT = "no_repeat"
     PREFIX = "prefix"
-    REQUIRE = "words that must be said"
-    FORBID = "words that must not be said"
+    REQUIRE = "require"
+    FORBID = "forbid"
 
 
 def list_features(options: SearchOptions, constraints: Sequence[TokenConstraints] | None = None) -> list[Feature]:
@@ -118,9 +119,9 @@ def list_features(options: SearchOptions, constraints: Sequence[TokenConstraints
         Feature.COVERAGE: options.coverage > 0.0,
         Feature.MIN_LENGTH: options.min_length > 0,
         Feature.NO_REPEAT: options.no_repeat > 0,
-        Feature.PREFIX: any(one.prefix for one in each),
-        Feature.REQUIRE: any(one.require for one in each),
-        Feature.FORBID: any(one.forbid for one in each),
+        Feature.PREFIX: any(bound.prefix for bound in each),
+        Feature.REQUIRE: any(bound.require for bound in each),
+        Feature.FORBID: any(bound.forbid for bound in each),
     }
     return [feature for feature, wanted in asked.items() if wanted]
 
@@ -150,4 +151,5 @@ def check_support(
     """Raise `Unsupported` where an engine lacks a feature that is asked for."""
     for feature in list_features(options, constraints):
         if feature not in engine.supported:
-            raise Unsupported(f"the {engine.name} engine has no {feature}")
+            reason = Message("engines.no_feature", {"engine": engine.name, "feature": feature})
+            raise Unsupported("engines.unsupported", reason=reason)

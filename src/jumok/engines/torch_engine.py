@@ -294,8 +294,7 @@ class TorchEngine:
             source, target, _ = self._force(some)
             cross = self.model.attention(source, target).cross  # (B, L, H, T, S)
             if cross.shape[1] == 0:
-                what = "this model has no attention over the source, so nobody knows which word comes from which"
-                raise UsageError(what, where="in model.kind", hint="try: the same without --align and --coverage")
+                raise UsageError("engines.no_attention_over_source")
             means = cross[:, max(0, cross.shape[1] - 2)].mean(dim=1)  # (B, T, S)
             results += [
                 weights[: len(body) + 1, : min(len(read), LONGEST_SOURCE) + 1]

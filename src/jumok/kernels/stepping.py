@@ -16,7 +16,7 @@ from torch import Tensor
 
 from jumok.kernels import ops
 from jumok.kernels.pack import Packed
-from jumok.kernels.searching import at
+from jumok.kernels.searching import address_of
 from jumok.kernels.structs import StepTask
 from jumok.models.base import PAD
 
@@ -33,7 +33,7 @@ def start(packed: Packed, source: Tensor) -> Steps:
     decoder = packed.place(packed.decoder, turns, memories=[one.data_ptr() for one in memories])
     packed.library.jk_encode(
         ctypes.byref(encoder), ctypes.byref(decoder), *ops.at(source, lengths), rows, length,
-        None if vectors is None else at(vectors),
+        None if vectors is None else address_of(vectors),
     )  # fmt: skip
     return Steps(packed, memories, lengths, torch.arange(rows), torch.zeros(rows, ROOM, dtype=torch.long))
 
@@ -90,7 +90,7 @@ class Steps:
         caches, memories = ([one.data_ptr() for one in side] for side in (self.caches.tensors, self.memories))
         decoder = packed.place(packed.decoder, turns, caches, memories)
         places = ops.at(token, self.origin, self.sentence, self.lengths)
-        here = None if vectors is None else at(vectors[self.length])
+        here = None if vectors is None else address_of(vectors[self.length])
         task = StepTask(rows, self.length, self.origin.shape[1], self.memories[0].shape[1], *places, here)
         logits = torch.empty(rows, packed.symbols[1])
         packed.library.jk_decode_step(logits.data_ptr(), ctypes.byref(decoder), ctypes.byref(task))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jumok.config.search import ConstraintKeywords, Constraints, SearchOptions, TokenConstraints
+from jumok.config.search import Constraints, SearchOptions, TokenConstraints
 from jumok.decoding.hypothesis import Hypothesis
 from jumok.text.boundaries import says, words_of
 from jumok.text.vocabulary import END, START, Vocabularies, Vocabulary
@@ -20,6 +20,7 @@ from jumok.translation import Contents, Translation, split_words
 if TYPE_CHECKING:
     import numpy as np
 
+    from jumok.config.keywords import ConstraintKeywords
     from jumok.reports.attention import AttentionView
 
 

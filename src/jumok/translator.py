@@ -21,22 +21,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
 from jumok.blocks import Block, link_words, render, view_attention
-from jumok.config.search import ConstraintKeywords, SamplingKeywords, SearchKeywords, SearchOptions
+from jumok.config.search import SAMPLING, Constraints, SearchOptions
 from jumok.decoding.hypothesis import NEVER, Hypothesis
 from jumok.engines.choose import Engines
-from jumok.engines.options import Count, EngineKeywords, EngineOptions, FastEngine, silent
+from jumok.engines.options import Count, EngineOptions, silent
 from jumok.errors import ModelFileError, UsageError, check_names
 from jumok.storage import bundle as bundles
 from jumok.text.vocabulary import END, MASK, SEPARATOR
-from jumok.translation import ContentKeywords, Contents, EvaluateKeywords, TranslateKeywords, Translation, Word
+from jumok.translation import Contents, Translation, Word
 
 if TYPE_CHECKING:
+    from jumok.config.keywords import (
+        ConstraintKeywords,
+        EngineKeywords,
+        EvaluateKeywords,
+        SamplingKeywords,
+        SearchKeywords,
+        TranslateKeywords,
+    )
+    from jumok.engines.interface import FastEngine
     from jumok.engines.torch_engine import TorchEngine
     from jumok.evaluation.evaluate import Evaluation
     from jumok.reports.attention import AttentionView
 
 CHUNK = 1_024  # lines that are sorted and decoded together
 HOLE = "<mask>"  # stands for a missing word
+SEARCH, BOUNDS, CONTENTS = (tuple(kind.__dataclass_fields__) for kind in (SearchOptions, Constraints, Contents))
+TRANSLATE = (*SEARCH, *BOUNDS, *CONTENTS, "options", "constraints", "chunk", "first", "progress")
+EVALUATE = (*SEARCH, "tokenize", "compare", "ter", "perplexity")
 
 
 def load(
@@ -257,7 +269,7 @@ class Translator:
 
         Options: temperature (0 is always the likeliest), top_k, top_p, seed.
         """
-        check_names("translator.unknown_option", keywords, {*SamplingKeywords.__annotations__, "length"})
+        check_names("translator.unknown_option", keywords, (*SAMPLING, "length"))
         if self.recipe.data.text is None or not hasattr(self.model, "start"):
             raise UsageError("translator.cannot_generate", **self._describe_kind())
         ids = [*self.vocabularies.target.encode(prompt)] if prompt else []
@@ -332,22 +344,19 @@ class Translator:
         from jumok.data.corpora import test_set
         from jumok.evaluation.evaluate import evaluate
 
-        check_names("translator.unknown_option", keywords, EvaluateKeywords.__annotations__)
+        check_names("translator.unknown_option", keywords, EVALUATE)
         return evaluate(self, test_set(str(source), str(target), None), **keywords)
 
 
 def _split(keywords: TranslateKeywords) -> tuple[SearchKeywords, ConstraintKeywords, Contents]:
     """Split keywords into how to search, the constraints of all texts or of each, and what translations hold."""
-    check_names(
-        "translator.unknown_option", keywords, {*TranslateKeywords.__annotations__, "chunk", "first", "progress"}
-    )
+    check_names("translator.unknown_option", keywords, TRANSLATE)
     given = {name: value for name, value in keywords.items() if value is not None}
     search, bound, contents = (
-        {name: value for name, value in given.items() if name in kind.__annotations__}
-        for kind in (SearchKeywords, ConstraintKeywords, ContentKeywords)
+        {name: value for name, value in given.items() if name in names} for names in (SEARCH, BOUNDS, CONTENTS)
     )
     if (constraints := keywords.get("constraints")) is not None:
         bound = asdict(constraints) | bound
     bound = {name: value for name, value in bound.items() if value}
-    contents["details"] = any(contents.get(name, name == "details") for name in ContentKeywords.__annotations__)
-    return cast(SearchKeywords, search), cast(ConstraintKeywords, bound), Contents(**cast(Any, contents))
+    contents["details"] = any(contents.get(name, name == "details") for name in CONTENTS)
+    return cast("SearchKeywords", search), cast("ConstraintKeywords", bound), Contents(**cast(Any, contents))

@@ -9,22 +9,24 @@ from pathlib import Path
 import pytest
 
 import jumok
-from jumok.config.keywords import DataKeywords
-from jumok.config.search import (
-    UNCONSTRAINED,
+from jumok.config.keywords import (
     ConstraintKeywords,
-    Constraints,
+    ContentKeywords,
+    DataKeywords,
+    EngineKeywords,
+    EvaluateKeywords,
+    SamplingKeywords,
     SearchKeywords,
-    SearchOptions,
-    TokenConstraints,
+    TranslateKeywords,
 )
+from jumok.config.search import SAMPLING, UNCONSTRAINED, Constraints, SearchOptions, TokenConstraints
 from jumok.config.sections import DataConfig
 from jumok.engines.native_engine import NativeEngine
-from jumok.engines.options import EngineKeywords, EngineOptions, Feature, list_features
+from jumok.engines.options import EngineOptions, Feature, list_features
 from jumok.errors import UnknownName, Unsupported, UsageError
 from jumok.storage import bundle
-from jumok.translation import ContentKeywords, Contents
-from jumok.translator import Translator
+from jumok.translation import Contents
+from jumok.translator import EVALUATE, TRANSLATE, Translator
 
 SNIPPET = """
 import jumok
@@ -121,6 +123,12 @@ def test_no_public_function_takes_what_it_does_not_name(function):
 )
 def test_keywords_are_the_fields_of_the_value_they_make(keywords, value):
     assert set(keywords.__annotations__) == {field.name for field in fields(value)}
+
+
+def test_keywords_that_are_checked_are_those_of_the_types():
+    assert tuple(SamplingKeywords.__annotations__) == SAMPLING
+    assert set(EVALUATE) == set(EvaluateKeywords.__annotations__)
+    assert set(TRANSLATE) == {*TranslateKeywords.__annotations__, "chunk", "first", "progress"}
 
 
 def test_keywords_of_training_are_the_keys_of_the_data_section():

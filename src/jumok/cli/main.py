@@ -55,8 +55,7 @@ from jumok.errors import MissingPackage, Resumable, UnknownName
 from jumok.extras import hint, is_installed
 
 if TYPE_CHECKING:
-    from jumok.config.search import SearchKeywords
-    from jumok.engines.options import EngineKeywords
+    from jumok.config.keywords import EngineKeywords, SearchKeywords
     from jumok.translator import Translator
 
 app = typer.Typer(

@@ -12,12 +12,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from jumok.cli.terminal import clean_arguments, dumps, forbid
-from jumok.config.search import Constraints, SamplingKeywords, SearchKeywords, SearchOptions
+from jumok.config.search import SAMPLING, Constraints, SearchOptions
 from jumok.errors import MissingPackage, UsageError
 from jumok.extras import hint, is_installed
 from jumok.messages import Message
 
 if TYPE_CHECKING:
+    from jumok.config.keywords import SearchKeywords
     from jumok.translation import Translation
     from jumok.translator import Translator
 
@@ -45,12 +46,12 @@ class Command:
         """What translations must and must not contain."""
         return Constraints(self.prefix or "", tuple(self.require or ()), tuple(self.forbid or ()))
 
-    def check(self, search: SearchKeywords) -> None:
+    def check(self, search: "SearchKeywords") -> None:
         """Refuse options that would be ignored; a model need not be loaded for that."""
         n_best, alternatives = search.get("n_best"), self.alternatives
         self._check_torch()
         if not (search.get("sample") or search.get("mbr")):
-            sampling = {name: search.get(name) for name in SamplingKeywords.__annotations__}
+            sampling = {name: search.get(name) for name in SAMPLING}
             forbid(Message("cli.no_sampling"), sampling)
         prefix, bound = {"prefix": self.prefix or None}, self._list_given(search)
         if self.stream:
@@ -73,7 +74,7 @@ class Command:
         for name in (name for name, given in asked.items() if given and not is_installed("torch")):
             raise MissingPackage("cli.option_needs_torch", option=f"--{name}", advice=hint("torch"))
 
-    def _list_given(self, search: SearchKeywords) -> dict[str, Any]:
+    def _list_given(self, search: "SearchKeywords") -> dict[str, Any]:
         """Return the other options that only an ordinary translation takes, by name; None where one is not given."""
         return {
             "require": self.require or None, "forbid": self.forbid or None, "mbr": search.get("mbr"),

@@ -11,16 +11,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from jumok.config.search import SearchOptions, TokenConstraints
-from jumok.engines.options import Engine, EngineOptions, FastEngine, check_support
+from jumok.engines.options import EngineOptions, check_support
 from jumok.errors import MissingPackage, Unsupported
 from jumok.extras import hint, is_installed
-from jumok.kernels import library
 from jumok.messages import Message
-from jumok.storage.bundle import Bundle
 
 if TYPE_CHECKING:
+    from jumok.engines.interface import Engine, FastEngine
     from jumok.engines.torch_engine import TorchEngine
     from jumok.models.base import Seq2Seq
+    from jumok.storage.bundle import Bundle
 
 
 class Engines:
@@ -92,6 +92,8 @@ class Engines:
     def _report(self, reason: Message) -> None:
         """Say once why torch is used; an error where it is not installed."""
         if not is_installed("torch"):
+            from jumok.kernels import library
+
             values: dict[str, Any] = {"reason": reason, "folder": self.bundles[0].folder, "advice": hint("torch")}
             if library.load() is None and sys.platform == "linux":
                 raise MissingPackage("engines.needs_torch_or_compiler", **values)

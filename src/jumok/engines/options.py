@@ -1,6 +1,7 @@
-"""What all engines have in common: how they are called, how one is chosen, and the features that some lack.
+"""What all engines share: which one is used and how it runs, and the features that some lack.
 
-How to search and what a translation must contain is in config/search.py.  No torch.
+How engines are called is in interface.py; how to search and what a translation must contain is in config/search.py.
+No torch.
 """
 
 from __future__ import annotations
@@ -8,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from jumok.config.search import SearchOptions, TokenConstraints
 from jumok.errors import UnknownName, Unsupported, check_names
 from jumok.messages import Message
 
 if TYPE_CHECKING:
-    from jumok.decoding.hypothesis import Hypothesis
+    from jumok.config.keywords import EngineKeywords
+    from jumok.engines.interface import FastEngine
 
 LONGEST_SOURCE = 2_048  # subwords; longer sources are cut, so that an absurd line cannot exhaust the memory
 AT_ONCE = 1 << 23  # most tokens of output in one call of the kernels
@@ -27,16 +29,6 @@ Count = Callable[[int], None]  # is called with the number of sentences that wer
 
 def silent(sentences: int) -> None:
     """Count nothing."""
-
-
-class EngineKeywords(TypedDict, total=False):
-    """The fields of `EngineOptions` as keywords."""
-
-    engine: str
-    device: str
-    precision: str | None
-    shortlist: bool
-    deterministic: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,43 +48,8 @@ class EngineOptions:
     @classmethod
     def of(cls, **choices: Unpack[EngineKeywords]) -> EngineOptions:
         """Return the options that keywords choose; a misspelt one gets a proposal."""
-        check_names("engines.unknown_choice", choices, {*EngineKeywords.__annotations__, "others", "say"})
+        check_names("engines.unknown_choice", choices, {*cls.__dataclass_fields__, "others", "say"})
         return cls(**choices)
-
-
-class Engine(Protocol):
-    """Ids to hypotheses."""
-
-    def decode(
-        self,
-        sources: Sequence[Ids],
-        options: SearchOptions,
-        *,
-        constraints: Sequence[TokenConstraints] | None = None,
-        numbers: Sequence[int] | None = None,
-        details: bool = True,
-        progress: Count = silent,
-    ) -> list[list[Hypothesis]]:
-        """Return the hypotheses of every source (ids without END), best first, in the order given.
-
-        `constraints` are those of each source.  `numbers` are those of the sources in the user's file: sampling
-        depends on them.  Without `details` an engine may leave out scores.  An engine raises `Unsupported` where it
-        lacks a feature that is asked for.
-        """
-        ...
-
-    def submit(
-        self,
-        sources: Sequence[Ids],
-        options: SearchOptions,
-        *,
-        constraints: Sequence[TokenConstraints] | None = None,
-        numbers: Sequence[int] | None = None,
-        details: bool = True,
-        progress: Count = silent,
-    ) -> Callable[[], list[list[Hypothesis]]]:
-        """Begin to decode, in the background where the engine can; the function waits for what `decode` returns."""
-        ...
 
 
 class Feature(StrEnum):
@@ -124,25 +81,6 @@ def list_features(options: SearchOptions, constraints: Sequence[TokenConstraints
         Feature.FORBID: any(bound.forbid for bound in each),
     }
     return [feature for feature, wanted in asked.items() if wanted]
-
-
-class FastEngine(Engine, Protocol):
-    """An engine without torch, which has some of the torch engine's features."""
-
-    @property
-    def name(self) -> str:
-        """Its name in messages."""
-        ...
-
-    @property
-    def supported(self) -> frozenset[Feature]:
-        """The features it has."""
-        ...
-
-    @property
-    def description(self) -> str:
-        """The engine and how it runs, in a few words."""
-        ...
 
 
 def check_support(

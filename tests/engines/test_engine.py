@@ -172,7 +172,7 @@ def bundle_of(variant, folder, micro):
 @pytest.mark.parametrize("width", [1, 2, 5])
 def test_our_own_engine_finds_what_search_step_by_step_finds(variant, width, micro, sources, tmp_path, monkeypatch):
     found, stepwise = bundle_of(variant, tmp_path / "model", micro)
-    monkeypatch.setattr(stepwise, "_at_once", lambda *_: None)
+    monkeypatch.setattr(stepwise, "_search_at_once", lambda *_: None)
     for options in (
         SearchOptions(beam=width, n_best=min(3, width), extra_length=6),
         SearchOptions(beam=width, length_penalty=1.5, extra_length=3, exact=True),
@@ -195,7 +195,7 @@ def test_the_torch_engine_searches_at_once_where_it_can_and_finds_the_same(
     options, limits = SearchOptions(beam=4, n_best=2, extra_length=6), [3 + len(ids) for ids in sources]
     at_once = engine.decode(sources, options, limits=limits)
     asked = []
-    monkeypatch.setattr(engine, "_at_once", lambda *_: asked.append(1))
+    monkeypatch.setattr(engine, "_search_at_once", lambda *_: asked.append(1))
     stepwise = engine.decode(sources, options, limits=limits)
     assert asked == [1]
     assert [[one.ids for one in several] for several in at_once] == [

@@ -26,7 +26,7 @@ class Word:
 class Translation:
     """One translation; `alternatives` are the next best.
 
-    `attention` and `alignment` (pairs of source word and target word, from 0) are there only where asked for.
+    `attention` and `alignment` (pairs of source word and target word, from 0) are None unless they are asked for.
     """
 
     source: str
@@ -59,7 +59,7 @@ class Translation:
 class Contents:
     """What a translation holds besides its text and its score."""
 
-    details: bool = True  # tokens and words with their probabilities; attention and alignment bring them along
+    details: bool = True  # tokens and words with their probabilities; attention and alignment include them
     attention: bool = False
     align: bool = False
 

@@ -49,7 +49,16 @@ from jumok.cli.options import (
     option,
     verb,
 )
-from jumok.cli.terminal import aside, check_device, chunks, clean_arguments, dumps, terminal_width, to_index, watching
+from jumok.cli.terminal import (
+    check_device,
+    clean_arguments,
+    dumps,
+    measure_width,
+    print_aside,
+    split_chunks,
+    to_index,
+    watching,
+)
 from jumok.cli.verbs import bench_app, data_app, export_app, model_app
 from jumok.errors import MissingPackage, Resumable, UnknownName
 from jumok.extras import hint, is_installed
@@ -107,7 +116,7 @@ def demo(
     with watching() as (sinks, stop):
         report = run(out, minutes=minutes, sinks=sinks, stop=stop)
     print("\n".join(report.lines()))
-    print(report.drawing(width=min(100, terminal_width()), color=sys.stdout.isatty()))
+    print(report.drawing(width=min(100, measure_width()), color=sys.stdout.isatty()))
 
 
 @app.command(**verb("help.train"))
@@ -189,7 +198,7 @@ def load_translator(path: str, *, others: Sequence[str] = (), **choices: "Unpack
 
         if (device := choices.get("device", "cpu")) != "cpu":
             check_device(device)
-        return Translator.load(path, others=others, say=aside, options=EngineOptions(**choices))
+        return Translator.load(path, others=others, say=print_aside, options=EngineOptions(**choices))
     finally:
         gc.enable()
 
@@ -259,7 +268,7 @@ def score(
     from jumok.text.lines import read_pairs
 
     translator = load_translator(model, device=device)
-    for chunk in chunks(read_pairs(source, target), 1_024):
+    for chunk in split_chunks(read_pairs(source, target), 1_024):
         for scored in translator.score([s for s, _ in chunk], [t for _, t in chunk]):
             print(dumps(scored.to_json()) if as_json else f"{scored.log_probability:.4f}\t{scored.score:.4f}")
 
@@ -325,7 +334,7 @@ def look(
         raise UnknownName("cli.unknown_kind_of_attention", kind, view.kinds)
     layers, heads = getattr(view, kind).shape[:2]
     chosen = {"layer": to_index(layer, layers, "layer"), "head": to_index(head, heads, "head")}
-    print(terminal(view, kind, **chosen, width=terminal_width(), color=sys.stdout.isatty()))
+    print(terminal(view, kind, **chosen, width=measure_width(), color=sys.stdout.isatty()))
     print(f"{view.text} → {view.translation}")
     if html is not None:
         page = attention_page([view], title=view.text, language=lang)

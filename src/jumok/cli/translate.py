@@ -27,7 +27,7 @@ CHUNK = 1_024  # lines that are translated together, unless a person waits for e
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """What to translate, and where and in which form the translations go."""
+    """The options of `jumok translate`: its input, and the destination and form of the translations."""
 
     text: list[str] | None
     input: str | None
@@ -83,13 +83,15 @@ class Command:
 
     def run(self, translator: "Translator", options: SearchOptions) -> None:
         """Translate sentences, a file or stdin."""
-        lines, alone = source_lines(self.text, self.input)
+        lines, alone = read_source(self.text, self.input)
         if self.stream:
             stream_lines(translator, lines, options)
         elif self.alternatives is not None:
             for number, line in enumerate(lines):
-                for one in translator.alternatives(line, self.prefix or "", count=self.alternatives, options=options):
-                    print(dumps(one.to_json()) if self.as_json else f"{number}\t{with_score(one)}", flush=True)
+                prefix, count = self.prefix or "", self.alternatives
+                for other in translator.alternatives(line, prefix, count=count, options=options):
+                    plain = f"{number}\t{format_with_score(other)}"
+                    print(dumps(other.to_json()) if self.as_json else plain, flush=True)
         elif self.output is not None:
             self.write(translator, lines, options)
         else:
@@ -116,9 +118,9 @@ class Command:
                 yield dumps(translation.to_json())
                 continue
             several = options.n_best > 1
-            for one in (translation, *translation.alternatives) if several else (translation,):
-                links = f"\t{one.pharaoh}" if self.align else ""
-                yield (f"{number}\t{with_score(one)}" if several else one.text) + links
+            for each in (translation, *translation.alternatives) if several else (translation,):
+                links = f"\t{each.pharaoh}" if self.align else ""
+                yield (f"{number}\t{format_with_score(each)}" if several else each.text) + links
 
     def write(self, translator: "Translator", lines: Iterator[str], options: SearchOptions) -> None:
         """Write a file, complete or not at all; with `resume`, continue one that was interrupted."""
@@ -130,13 +132,13 @@ class Command:
             if not self.resume:
                 write_lines(self.output, self.show(translator, lines, options, progress=progress))
                 return
-            draft = Draft.begin(self.output, about=self.about(translator, options), resume=True)
+            draft = Draft.begin(self.output, about=self.describe_input(translator, options), resume=True)
             progress(draft.lines)
             rest = islice(lines, draft.lines, None)
             draft.write(self.show(translator, rest, options, first=draft.lines, progress=progress))
             draft.finish()
 
-    def about(self, translator: "Translator", options: SearchOptions) -> dict[str, Any]:
+    def describe_input(self, translator: "Translator", options: SearchOptions) -> dict[str, Any]:
         """Return all that the translations depend on: a draft made with other values is not continued."""
         from jumok.text.lines import digest
 
@@ -147,7 +149,7 @@ class Command:
         return {"model": digest(weights), "input": digest([self.input or "-"]), "option": option}
 
 
-def with_score(translation: "Translation") -> str:
+def format_with_score(translation: "Translation") -> str:
     """Return a line with a translation after its score."""
     return f"{translation.score:.4f}\t{translation.text}"
 
@@ -173,7 +175,7 @@ def counting() -> Iterator[Callable[[int], None]]:
         yield advance
 
 
-def source_lines(text: list[str] | None, path: str | None) -> tuple[Iterator[str], bool]:
+def read_source(text: list[str] | None, path: str | None) -> tuple[Iterator[str], bool]:
     """Return the lines to translate, and whether a person types them and waits for each answer."""
     if text:
         return iter(clean_arguments(text)), False

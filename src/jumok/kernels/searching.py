@@ -17,7 +17,7 @@ from jumok.machine import available_memory, cores
 
 GROUP = 48  # hypotheses that a core works on at once: GROUP_ROWS in search.c
 ROWS = 96  # rows whose logits are computed at once: ROWS_AT_ONCE in transformer.h
-SMALL = 1 << 26  # bytes of a search that is run without asking how much memory is free
+SMALL = 1 << 26  # bytes up to which a search does not check the free memory
 
 
 class Shortlist(NamedTuple):
@@ -30,7 +30,7 @@ class Shortlist(NamedTuple):
     common: np.ndarray  # tokens that any source token may turn into
 
 
-class PlacedModel(NamedTuple):
+class BoundModel(NamedTuple):
     """A packed model, ready to search."""
 
     library: Any
@@ -41,7 +41,7 @@ class PlacedModel(NamedTuple):
 
 
 class Marks(NamedTuple):
-    """The first and the last token of an output, and the tokens that no output holds."""
+    """The first and the last token of an output, and the tokens that no output contains."""
 
     start: int
     end: int
@@ -52,7 +52,7 @@ RawHypothesis = tuple[tuple[int, ...], float, tuple[float, ...]]  # ids, log P, 
 
 
 def search(
-    model: PlacedModel,
+    model: BoundModel,
     sources: Sequence[Sequence[int]],
     limits: Sequence[int],
     options: SearchOptions,
@@ -103,8 +103,8 @@ def count_bytes(decoder: Stack, sentences: int, source: int, target: int, beam: 
 def count_threads(decoder: Stack, lengths: Sequence[int], limits: Sequence[int], beam: int) -> int:
     """Return how many groups may be searched at once so that they take at most half of the free memory.
 
-    Sentences are in the order of the search.  Fewer threads change no translation.  A group that does not fit by itself
-    is refused, because the kernels exit where memory runs out.
+    Sentences are in the order of the search.  The number of threads changes no translation.  A group that does not
+    fit by itself is refused, because the kernels exit the process when memory runs out.
     """
     each = max(1, GROUP // beam)
     starts = range(0, len(lengths), each)

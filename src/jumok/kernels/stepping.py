@@ -29,8 +29,8 @@ def start(packed: Packed, source: Tensor) -> Steps:
     source, lengths = ops.within(source, packed.symbols[0]), (source != PAD).sum(dim=1)
     turns, vectors = packed.turns(length), packed.positions("source", length)
     memories = [torch.empty(rows, length, packed.width) for _ in range(packed.decoder.layers)]
-    encoder = packed.place(packed.encoder, turns)
-    decoder = packed.place(packed.decoder, turns, memories=[one.data_ptr() for one in memories])
+    encoder = packed.bind(packed.encoder, turns)
+    decoder = packed.bind(packed.decoder, turns, memories=[one.data_ptr() for one in memories])
     packed.library.jk_encode(
         ctypes.byref(encoder), ctypes.byref(decoder), *ops.at(source, lengths), rows, length,
         None if vectors is None else address_of(vectors),
@@ -88,7 +88,7 @@ class Steps:
         token = ops.within(token, packed.symbols[1])
         turns, vectors = packed.turns(self.length + 1), packed.positions("target", self.length + 1)
         caches, memories = ([one.data_ptr() for one in side] for side in (self.caches.tensors, self.memories))
-        decoder = packed.place(packed.decoder, turns, caches, memories)
+        decoder = packed.bind(packed.decoder, turns, caches, memories)
         places = ops.at(token, self.origin, self.sentence, self.lengths)
         here = None if vectors is None else address_of(vectors[self.length])
         task = StepTask(rows, self.length, self.origin.shape[1], self.memories[0].shape[1], *places, here)

@@ -248,7 +248,7 @@ class Plain:
             hypotheses = search_with_phrases(self.step, start, [limit], phrases, o, inner=self.engine.inner)[0]
             return [(one.ids, one.score) for one in hypotheses]
         if o.sample:
-            choose, start = self.engine.sampler(o, [number], limit), Stateless(tuple(source), [()] * o.n_best)
+            choose, start = self.engine.make_sampler(o, [number], limit), Stateless(tuple(source), [()] * o.n_best)
             drawn = greedy(self.step, start, [limit] * o.n_best, o, choose=choose)
             return sorted(((one.ids, one.score) for one in drawn), key=lambda one: -one[1])
         if o.groups > 1:

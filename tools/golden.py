@@ -265,7 +265,7 @@ def main() -> int:
         print(f"no golden model is described for {', '.join(sorted(missing))}: add it to CASES", file=sys.stderr)
         return 1
     if library.load() is None:
-        print(f"golden models are made where all engines run: {library.problem()}", file=sys.stderr)
+        print(f"golden models are made where all engines run: {library.find_problem()}", file=sys.stderr)
         return 1
     for name in names:
         place = golden.FOLDER / given.version / name

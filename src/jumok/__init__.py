@@ -42,7 +42,7 @@ def __getattr__(name: str) -> Any:
         if (module := extras.find_missing(error)) is None:
             raise
         advice = extras.hint(module)
-        raise MissingPackage("extras.attribute_needs_module", attribute=name, module=module, advice=advice) from error
+        raise MissingPackage("extras.name_needs_package", attribute=name, module=module, advice=advice) from error
 
 
 def __dir__() -> list[str]:

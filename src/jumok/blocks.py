@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jumok.config.search import ConstraintKeywords, Constraints, SearchOptions, TokenConstraints
+from jumok.config.search import Constraints, SearchOptions, TokenConstraints
 from jumok.decoding.hypothesis import Hypothesis
 from jumok.text.boundaries import contains_word, words_of
 from jumok.text.vocabulary import END, START, Vocabularies, Vocabulary
@@ -20,6 +20,7 @@ from jumok.translation import Contents, Translation, split_words
 if TYPE_CHECKING:
     import numpy as np
 
+    from jumok.config.keywords import ConstraintKeywords
     from jumok.reports.attention import AttentionView
 
 
@@ -56,16 +57,16 @@ class Block:
             self.groups = [Group(rows, _widen(options), None)] if rows else []
 
     def _divide(self, rows: Sequence[int], constraints: Sequence[Constraints]) -> list[Group]:
-        """Divide rows by the kinds of their constraints: one text never decides how another is searched."""
+        """Divide rows by the kinds of their constraints, so that no text changes how another is searched."""
         encoded = {row: constraints[row].encode(self.vocabulary.encode) for row in rows}
         groups = []
-        for kinds in sorted({one.kinds for one in encoded.values()}):
+        for kinds in sorted({bound.kinds for bound in encoded.values()}):
             some = [row for row in rows if encoded[row].kinds == kinds]
-            bound = [encoded[row] for row in some] if any(kinds) else None
-            groups.append(Group(some, _widen(self.options, forbidding=kinds[2]), bound))
+            each = [encoded[row] for row in some] if any(kinds) else None
+            groups.append(Group(some, _widen(self.options, forbidding=kinds[2]), each))
         return groups
 
-    def arguments(self, group: Group, progress: Callable[[int], None]) -> dict[str, Any]:
+    def list_arguments(self, group: Group, progress: Callable[[int], None]) -> dict[str, Any]:
         """Return the arguments of an engine's `decode` and `submit`."""
         return {
             "sources": [self.sources[row] for row in group.rows],
@@ -84,20 +85,20 @@ class Block:
     def choose(self, row: int, hypotheses: Sequence[Hypothesis]) -> Sequence[Hypothesis]:
         """Return the n best hypotheses of a text, without forbidden words where that is possible."""
         forbidden = self.constraints[row].forbid if self.constraints else ()
-        allowed = [one for one in hypotheses if not contains(self.vocabulary, one, forbidden)] or hypotheses
+        allowed = [h for h in hypotheses if not contains(self.vocabulary, h, forbidden)] or hypotheses
         ranked = rank_by_consensus(self.vocabulary, allowed) if self.options.mbr else allowed
         return ranked[: self.options.n_best]
 
 
 def _widen(options: SearchOptions, *, forbidding: bool = False) -> SearchOptions:
-    """Return the engine's options: several hypotheses, where one of them is chosen afterwards."""
+    """Return the options for the engine, with several hypotheses if one of them is chosen afterwards."""
     if options.mbr:
         return replace(options, n_best=max(options.mbr, options.n_best))
     return replace(options, n_best=options.beam) if forbidding and not options.sample else options
 
 
 def _replace_surrogates(text: str) -> str:
-    """Replace half characters (lone surrogates, which JSON lets through) by a mark."""
+    """Replace lone surrogates, which JSON allows, by the replacement character."""
     try:
         text.encode()
         return text
@@ -131,8 +132,8 @@ def rank_by_consensus(vocabulary: Vocabulary, samples: Sequence[Hypothesis]) -> 
 
     texts = [vocabulary.decode(sample.body) for sample in samples]
     counts = Counter(texts)
-    likeness = chrf_matrix(list(counts)) @ list(counts.values()) / len(texts)
-    means = dict(zip(counts, likeness.tolist(), strict=True))
+    similarity = chrf_matrix(list(counts)) @ list(counts.values()) / len(texts)
+    means = dict(zip(counts, similarity.tolist(), strict=True))
     first = dict(reversed(list(zip(texts, samples, strict=True))))
     return [replace(first[text], score=means[text]) for text in sorted(first, key=lambda text: -means[text])]
 
@@ -143,7 +144,7 @@ def link_words(
     """Return pairs of source word and target word, from 0, that attention (T, S) aligns; by target word."""
     from jumok.evaluation.alignment import word_links
 
-    read = source[: weights.shape[1] - 1]  # engines cut an absurdly long one
+    read = source[: weights.shape[1] - 1]  # engines cut very long sources
     sides = (vocabularies.source.pieces([*read, END]), vocabularies.target.pieces([*target, END]))
     return tuple(sorted(word_links(weights, *(words_of(pieces) for pieces in sides)), key=lambda link: link[::-1]))
 

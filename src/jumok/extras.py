@@ -36,12 +36,12 @@ PURPOSES = {  # extra -> what it is for
 
 
 def hint(module: str) -> Message:
-    """How to install a module of the table, as the last line of an error."""
+    """Return how to install a module of the table, as the last line of an error."""
     return Message("extras.install", {"extra": EXTRAS[module]})
 
 
 def find_missing(error: ImportError) -> str | None:
-    """The module of the table whose absence made an import fail; None if it failed for another reason."""
+    """Return the module of the table whose absence made an import fail; None if it failed for another reason."""
     return error.name if isinstance(error, ModuleNotFoundError) and error.name in EXTRAS else None
 
 

@@ -1,16 +1,12 @@
-"""A translation as a value: its text, how likely it is, its words, and, where asked for, their alignment.
-
-`TranslateKeywords` are all keywords of functions that translate.
-"""
+"""A translation as a value: its text, how likely it is, its words, and, where asked for, their alignment."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from math import exp
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
-from jumok.config.search import ConstraintKeywords, Constraints, SearchKeywords, SearchOptions
 from jumok.text.boundaries import words_of
 
 if TYPE_CHECKING:
@@ -30,7 +26,7 @@ class Word:
 class Translation:
     """One translation; `alternatives` are the next best.
 
-    `attention` and `alignment` (pairs of source word and target word, from 0) are there only where asked for.
+    `attention` and `alignment` (pairs of source word and target word, from 0) are None unless they are asked for.
     """
 
     source: str
@@ -63,36 +59,9 @@ class Translation:
 class Contents:
     """What a translation holds besides its text and its score."""
 
-    details: bool = True  # tokens and words with their probabilities; attention and alignment bring them along
+    details: bool = True  # tokens and words with their probabilities; attention and alignment include them
     attention: bool = False
     align: bool = False
-
-
-class ContentKeywords(TypedDict, total=False):
-    """The fields of `Contents` as keywords."""
-
-    details: bool | None
-    attention: bool | None
-    align: bool | None
-
-
-class EvaluateKeywords(SearchKeywords, total=False):
-    """How to search, and how to score: see `evaluation.evaluate.evaluate`."""
-
-    tokenize: str
-    compare: str | None
-    ter: bool
-    perplexity: bool
-
-
-class TranslateKeywords(SearchKeywords, ConstraintKeywords, ContentKeywords, total=False):
-    """How to search, what a translation must and must not contain, and what it holds.
-
-    `options` and `constraints` are the values that the other keywords change.
-    """
-
-    options: SearchOptions | None
-    constraints: Constraints | None
 
 
 def split_words(body: Sequence[int], token_scores: Sequence[float], vocabulary: Vocabulary) -> tuple[Word, ...]:

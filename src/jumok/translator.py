@@ -1,4 +1,4 @@
-"""Text to text: the facade everyone uses.
+"""Text to text: loads a model, picks its engine and translates; what the command line and Python programs use.
 
 >>> model = jumok.load("runs/tiny")
 >>> model.translate("A man rides a bike.").text
@@ -6,8 +6,8 @@
 >>> best[0].score, best[0].attention.cross.shape          # (layers, heads, target, source)
 >>> for word in model.stream("A dog runs."): print(word, end="", flush=True)
 
-Keywords are the fields of `SearchOptions` and `Constraints` (config/search.py).  A value that exists already is given
-as `options` or `constraints`, and keywords change it.
+Keywords are the fields of `SearchOptions` and `Constraints` (config/search.py).  A value of one of these classes is
+given as `options` or `constraints`, and keywords change it.
 """
 
 from __future__ import annotations
@@ -21,22 +21,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
 from jumok.blocks import Block, link_words, render, view_attention
-from jumok.config.search import ConstraintKeywords, SamplingKeywords, SearchKeywords, SearchOptions
+from jumok.config.search import SAMPLING, Constraints, SearchOptions
 from jumok.decoding.hypothesis import NEVER, Hypothesis
 from jumok.engines.choose import Engines
-from jumok.engines.options import Count, EngineKeywords, EngineOptions, FastEngine, silent
+from jumok.engines.options import Count, EngineOptions, silent
 from jumok.errors import ModelFileError, UsageError, check_names
 from jumok.storage import bundle as bundles
 from jumok.text.vocabulary import END, MASK, SEPARATOR
-from jumok.translation import ContentKeywords, Contents, EvaluateKeywords, TranslateKeywords, Translation, Word
+from jumok.translation import Contents, Translation, Word
 
 if TYPE_CHECKING:
+    from jumok.config.keywords import (
+        ConstraintKeywords,
+        EngineKeywords,
+        EvaluateKeywords,
+        SamplingKeywords,
+        SearchKeywords,
+        TranslateKeywords,
+    )
+    from jumok.engines.interface import FastEngine
     from jumok.engines.torch_engine import TorchEngine
     from jumok.evaluation.evaluate import Evaluation
     from jumok.reports.attention import AttentionView
 
 CHUNK = 1_024  # lines that are sorted and decoded together
 HOLE = "<mask>"  # stands for a missing word
+SEARCH, BOUNDS, CONTENTS = (tuple(kind.__dataclass_fields__) for kind in (SearchOptions, Constraints, Contents))
+TRANSLATE = (*SEARCH, *BOUNDS, *CONTENTS, "options", "constraints", "chunk", "first", "progress")
+EVALUATE = (*SEARCH, "tokenize", "compare", "ter", "perplexity")
 
 
 def load(
@@ -68,19 +80,15 @@ class Translator:
     ) -> None:
         """`others` are models over the same vocabulary; their probabilities are averaged with the first's.
 
-        With `deterministic` a text gets the same translation and the same scores, to the last bit, whatever is
-        translated with it.  The native engine always guarantees that; ctranslate2, and torch where it has no kernels,
-        then take one sentence at a time.  Where the `options` exist already, no choices are given.
+        With `deterministic` the translation and the scores of a text do not depend on the texts translated with it,
+        bit for bit.  The native engine always guarantees that; ctranslate2, and torch where it has no kernels, then
+        take one sentence at a time.  `options` are given instead of choices.
         """
         self.bundle, self.recipe, self.card, self.folder = bundle, bundle.recipe, bundle.card, bundle.folder
-        self.vocabularies, self.folders = bundle.vocabularies, [one.folder for one in (bundle, *others)]
+        self.vocabularies, self.folders = bundle.vocabularies, [part.folder for part in (bundle, *others)]
         for other in others:
             if other.vocabularies.digest != self.vocabularies.digest:
-                raise ModelFileError(
-                    "models can be put together only over the same vocabulary",
-                    where=f"{other.folder} has another one than {bundle.folder}",
-                    hint="train both on the same text with the same vocabulary.size",
-                )
+                raise ModelFileError("translator.other_vocabulary", other=other.folder, folder=bundle.folder)
         self.engines = Engines([bundle, *others], options or EngineOptions.of(**choices), say)
 
     @classmethod
@@ -95,7 +103,7 @@ class Translator:
     ) -> Translator:
         """Load the model of a run folder or of an exported bundle, alone or with others."""
         options = options or EngineOptions.of(**choices)  # a misspelt choice is reported before anything is read
-        return cls(bundles.read(path), others=[bundles.read(one) for one in others], say=say, options=options)
+        return cls(bundles.read(path), others=[bundles.read(other) for other in others], say=say, options=options)
 
     @property
     def engine(self) -> TorchEngine:
@@ -122,7 +130,7 @@ class Translator:
 
     @property
     def model(self) -> Any:
-        """The torch model.  To change its weights, load with engine="torch": other engines have copies of their own."""
+        """The torch model.  To change its weights, load with engine="torch": other engines copy them."""
         return self.engine.model
 
     def options(self, **keywords: Unpack[SearchKeywords]) -> SearchOptions:
@@ -131,13 +139,13 @@ class Translator:
         options = SearchOptions(beam=usual.beam, length_penalty=usual.length_penalty, extra_length=usual.extra_length)
         return options.change(**keywords)
 
-    def _options(self, options: SearchOptions | None, keywords: SearchKeywords) -> SearchOptions:
+    def _choose_options(self, options: SearchOptions | None, keywords: SearchKeywords) -> SearchOptions:
         """Return the options given, or the recipe's, changed by keywords."""
         if options is None:
             return self.options(**keywords)
         return options.change(**keywords) if keywords else options
 
-    @overload  # a str is also a Sequence[str]: the first that fits is taken
+    @overload  # a str is also a Sequence[str], so the order matters
     def translate(self, text: str, **keywords: Unpack[TranslateKeywords]) -> Translation: ...  # type: ignore[overload-overlap]
     @overload
     def translate(self, text: Sequence[str], **keywords: Unpack[TranslateKeywords]) -> list[Translation]: ...
@@ -145,12 +153,12 @@ class Translator:
     def translate(
         self, text: str | Sequence[str], **keywords: Unpack[TranslateKeywords]
     ) -> Translation | list[Translation]:
-        """Translate a sentence or a list of them.
+        """Return the translation of a sentence, or the translations of a list of sentences.
 
         Search: beam, length_penalty, extra_length, n_best (how many), exact, min_length, no_repeat, groups and
-        diversity, coverage; sample, temperature, top_k, top_p, seed; mbr (draw that many, take the one most like the
-        others).  Constraints: prefix, require, forbid: the same for all, or one for each sentence.
-        More to know: attention=True, align=True; less, and faster: details=False, no tokens and words.
+        diversity, coverage; sample, temperature, top_k, top_p, seed; mbr (the number of samples, of which the one most
+        like the others is returned).  Constraints: prefix, require, forbid, the same for all sentences or one for each.
+        Contents: attention=True and align=True add to them; details=False leaves out tokens and words, and is faster.
         """
         texts = [text] if isinstance(text, str) else list(text)
         translations = list(self.lines(texts, chunk=len(texts) + 1, **keywords))
@@ -167,15 +175,15 @@ class Translator:
     ) -> Iterator[Translation]:
         """Translate a stream of lines in order, in bounded memory; `first` is the number of the first in its file."""
         if self.recipe.data.text is not None:
-            raise self._wrong_kind("translates")
+            raise UsageError("translator.cannot_translate", **self._describe_kind())
         search, constraints, contents = _split(keywords)
-        options, lines = self._options(keywords.get("options"), search), iter(texts)
+        options, lines = self._choose_options(keywords.get("options"), search), iter(texts)
         running: deque[tuple[Block, list[Callable[[], list[list[Hypothesis]]]]]] = deque()
         while some := list(islice(lines, chunk)):
             block = Block(self.vocabularies, some, options, constraints, contents, first=first)
-            calls = [(self.engines.choose(*group[1:]), block.arguments(group, progress)) for group in block.groups]
+            calls = [(self.engines.choose(*group[1:]), block.list_arguments(group, progress)) for group in block.groups]
             first += len(some)
-            if not running and (chunk == 1 or len(some) < chunk):  # there is nothing else to do meanwhile
+            if not running and (chunk == 1 or len(some) < chunk):  # there is nothing to do in the meantime
                 yield from self._finish(block, [engine.decode(**arguments) for engine, arguments in calls])
                 continue
             running.append((block, [engine.submit(**arguments) for engine, arguments in calls]))
@@ -192,7 +200,7 @@ class Translator:
         """Return the translations of a block from the hypotheses of its groups; a blank line stays blank."""
         results = [Translation(text, "", 0.0, 0.0) for text in block.texts]
         rows = [row for group in block.groups for row in group.rows]
-        ranked = [self._with_probability(several) for group in hypotheses for several in group]
+        ranked = [self._drop_impossible(several) for group in hypotheses for several in group]
         if block.is_bare:
             texts = self.vocabularies.target.decode_all([several[0].body for several in ranked])
             for row, (best, *_), text in zip(rows, ranked, texts, strict=True):
@@ -200,26 +208,27 @@ class Translator:
             return results
         for row, several in zip(rows, ranked, strict=True):
             chosen = block.choose(row, several)
-            made = [self._translation(block.texts[row], block.sources[row], one, block.contents) for one in chosen]
-            results[row] = replace(made[0], alternatives=tuple(made[1:])) if len(made) > 1 else made[0]
+            text, source = block.texts[row], block.sources[row]
+            first, *others = (self._render(text, source, hypothesis, block.contents) for hypothesis in chosen)
+            results[row] = replace(first, alternatives=tuple(others)) if others else first
         return results
 
-    def _with_probability(self, hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
-        """Drop hypotheses without a probability, unless none was computed; a model that gives none is a bad file."""
-        sound = [one for one in hypotheses if isfinite(one.score) or not one.scored]
-        if not sound:
-            what = "the model gives no probabilities: its weights are not numbers, or far too large"
-            raise ModelFileError(what, where=f"in {self.folder}", hint="try: jumok model average RUN")
-        return sound
+    def _drop_impossible(self, hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
+        """Return the hypotheses whose probability is a number or was not computed; an error if there are none."""
+        possible = [h for h in hypotheses if isfinite(h.score) or not h.scored]
+        if not possible:
+            raise ModelFileError("translator.no_probabilities", folder=self.folder)
+        return possible
 
-    def _translation(self, text: str, source: list[int], hypothesis: Hypothesis, contents: Contents) -> Translation:
-        made, body = render(self.vocabularies.target, text, hypothesis, contents), list(hypothesis.body)
+    def _render(self, text: str, source: list[int], hypothesis: Hypothesis, contents: Contents) -> Translation:
+        """Return the translation that a hypothesis is, with the contents that are asked for."""
+        translation, body = render(self.vocabularies.target, text, hypothesis, contents), list(hypothesis.body)
         if contents.attention:
-            made = replace(made, attention=self._view(text, source, body))
+            translation = replace(translation, attention=self._view_attention(text, source, body))
         if contents.align:
             weights = self.engine.align([(source, body)])[0].float().cpu().numpy()
-            made = replace(made, alignment=link_words(self.vocabularies, weights, source, body))
-        return made
+            translation = replace(translation, alignment=link_words(self.vocabularies, weights, source, body))
+        return translation
 
     def alternatives(
         self,
@@ -231,15 +240,15 @@ class Translator:
         **keywords: Unpack[SearchKeywords],
     ) -> list[Translation]:
         """Return translations that continue a prefix in different ways (or differ in the first word), best first."""
-        source, chosen = self.vocabularies.source.encode(text), self._options(options, keywords)
+        source, chosen = self.vocabularies.source.encode(text), self._choose_options(options, keywords)
         if not source:
             return []
         start = self.vocabularies.target.encode(prefix)
         hypotheses = self.engine.alternatives(source, start, count, chosen)
-        return [self._translation(text, source, hypothesis, Contents()) for hypothesis in hypotheses]
+        return [self._render(text, source, hypothesis, Contents()) for hypothesis in hypotheses]
 
     def graph(self, text: str, **keywords: Unpack[SearchKeywords]) -> list[dict[str, Any]]:
-        """Return the search as data: every continuation that the beam considered, with its parent and its fate."""
+        """Return the search as data: every continuation that the beam considered, its parent and what became of it."""
         from jumok.decoding.graph import Graph
 
         source, graph, options = self.vocabularies.source.encode(text), Graph(), self.options(**keywords)
@@ -253,45 +262,45 @@ class Translator:
         self, text: str, *, options: SearchOptions | None = None, **keywords: Unpack[SearchKeywords]
     ) -> Iterator[str]:
         """Yield the translation piece by piece as it is decoded, greedily (or sampled with sample=True)."""
-        chosen, source = self._options(options, keywords), self.vocabularies.source.encode(text)
+        chosen, source = self._choose_options(options, keywords), self.vocabularies.source.encode(text)
         if source:
-            yield from self._pieces(self.engine.stream(source, chosen))
+            yield from self._stream_text(self.engine.stream(source, chosen))
 
     def generate(self, prompt: str = "", *, length: int = 200, **keywords: Unpack[SamplingKeywords]) -> Iterator[str]:
         """Continue a prompt with a language model: yield `length` sampled tokens, piece by piece.
 
         Options: temperature (0 is always the likeliest), top_k, top_p, seed.
         """
-        check_names("option", keywords, {*SamplingKeywords.__annotations__, "length"})
+        check_names("translator.unknown_option", keywords, (*SAMPLING, "length"))
         if self.recipe.data.text is None or not hasattr(self.model, "start"):
-            raise self._wrong_kind("goes on with a text")
+            raise UsageError("translator.cannot_generate", **self._describe_kind())
         ids = [*self.vocabularies.target.encode(prompt)] if prompt else []
         options = self.options(sample=True, extra_length=length, min_length=len(ids) + length, **keywords)
-        never = [token for token in NEVER if token != SEPARATOR]  # a line may end
-        yield from self._pieces(self.engine.stream([], options, prefix=ids, never=never), ids)
+        never = [token for token in NEVER if token != SEPARATOR]  # a text may continue on the next line
+        yield from self._stream_text(self.engine.stream([], options, prefix=ids, never=never), ids)
 
-    def _pieces(self, tokens: Iterable[int], before: Sequence[int] = ()) -> Iterator[str]:
-        """Yield the text of tokens as they come, after those `before`."""
-        decode, made = self.vocabularies.target.decode, list(before)
-        shown = decode(made) if made else ""
+    def _stream_text(self, tokens: Iterable[int], before: Sequence[int] = ()) -> Iterator[str]:
+        """Yield the text of tokens as they arrive; it follows the text of the tokens `before`."""
+        decode, ids = self.vocabularies.target.decode, list(before)
+        printed = decode(ids) if ids else ""
         for token in tokens:
-            made.append(token)
-            now = decode(made)
-            if now.startswith(shown) and not now.endswith("\ufffd"):  # wait while a character is incomplete
-                yield now[len(shown) :]
-                shown = now
-        yield decode(made)[len(shown) :]
+            ids.append(token)
+            text = decode(ids)
+            if text.startswith(printed) and not text.endswith("\ufffd"):  # wait while a character is incomplete
+                yield text[len(printed) :]
+                printed = text
+        yield decode(ids)[len(printed) :]
 
     def fill(self, text: str, *, n_best: int = 5) -> list[list[Word]]:
         """Return the likeliest words for every <mask> in a text, best first, by a model that fills in words (BERT)."""
         import torch
 
         if not hasattr(self.model, "fill"):
-            raise self._wrong_kind("fills in words")
+            raise UsageError("translator.cannot_fill", **self._describe_kind())
         vocabulary = self.vocabularies.target
         ids = vocabulary.encode_parts(text.split(HOLE), MASK)
         if MASK not in ids:
-            raise UsageError(f"there is no {HOLE} in the text", where=f"in {text}", hint=f'try: "A man {HOLE} a bike."')
+            raise UsageError("translator.no_mask", mask=HOLE, text=text)
         with torch.inference_mode():
             logits = self.model.fill(torch.tensor([ids]))  # (holes, V)
             logits[:, [*NEVER, END]] = -torch.inf
@@ -299,13 +308,10 @@ class Translator:
         rows = zip(top.indices.tolist(), top.values.tolist(), strict=True)
         return [[Word(vocabulary.decode([token]), chance) for token, chance in zip(*row, strict=True)] for row in rows]
 
-    def _wrong_kind(self, what: str) -> UsageError:
-        """Return the error that this model is not one that does `what`."""
+    def _describe_kind(self) -> dict[str, Any]:
+        """Return the values of an error about a model of another kind: the kind, and the verb that it is for."""
         verb = "translate" if self.recipe.data.text is None else "fill" if hasattr(self.model, "fill") else "generate"
-        hint = f"try: jumok {verb} {self.folder}"
-        return UsageError(
-            f"this is no model that {what}: it is a {self.recipe.model.kind}", where=f"in {self.folder}", hint=hint
-        )
+        return {"kind": self.recipe.model.kind, "folder": self.folder, "verb": verb}
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Translation]:
         """Return the model's scores of given translations."""
@@ -325,13 +331,13 @@ class Translator:
         source, options = self.vocabularies.source.encode(text), self.options(**keywords)
         if translation is None:
             hypothesis = self.engine.decode([source], options)[0][0]
-            return self._view(text, source, list(hypothesis.body))
-        return self._view(text, source, self.vocabularies.target.encode(translation))
+            return self._view_attention(text, source, list(hypothesis.body))
+        return self._view_attention(text, source, self.vocabularies.target.encode(translation))
 
-    def _view(self, text: str, source: list[int], target: list[int]) -> AttentionView:
+    def _view_attention(self, text: str, source: list[int], target: list[int]) -> AttentionView:
         maps = self.engine.attention(source, target)
         if not any(len(layers) for layers in vars(maps).values()):
-            raise UsageError("this model has no attention to look at", where=f"in {self.folder}")
+            raise UsageError("translator.no_attention", folder=self.folder)
         arrays = [layers.float().cpu().numpy() for layers in vars(maps).values()]
         return view_attention(self.vocabularies, arrays, text, source, target)
 
@@ -340,20 +346,19 @@ class Translator:
         from jumok.data.corpora import test_set
         from jumok.evaluation.evaluate import evaluate
 
-        check_names("option", keywords, EvaluateKeywords.__annotations__)
+        check_names("translator.unknown_option", keywords, EVALUATE)
         return evaluate(self, test_set(str(source), str(target), None), **keywords)
 
 
 def _split(keywords: TranslateKeywords) -> tuple[SearchKeywords, ConstraintKeywords, Contents]:
     """Split keywords into how to search, the constraints of all texts or of each, and what translations hold."""
-    check_names("option", keywords, {*TranslateKeywords.__annotations__, "chunk", "first", "progress"})
+    check_names("translator.unknown_option", keywords, TRANSLATE)
     given = {name: value for name, value in keywords.items() if value is not None}
     search, bound, contents = (
-        {name: value for name, value in given.items() if name in kind.__annotations__}
-        for kind in (SearchKeywords, ConstraintKeywords, ContentKeywords)
+        {name: value for name, value in given.items() if name in names} for names in (SEARCH, BOUNDS, CONTENTS)
     )
     if (constraints := keywords.get("constraints")) is not None:
         bound = asdict(constraints) | bound
     bound = {name: value for name, value in bound.items() if value}
-    contents["details"] = any(contents.get(name, name == "details") for name in ContentKeywords.__annotations__)
-    return cast(SearchKeywords, search), cast(ConstraintKeywords, bound), Contents(**cast(Any, contents))
+    contents["details"] = any(contents.get(name, name == "details") for name in CONTENTS)
+    return cast("SearchKeywords", search), cast("ConstraintKeywords", bound), Contents(**cast(Any, contents))

@@ -205,7 +205,7 @@ def test_text_files_are_counted_and_checked(jumok, parallel, tmp_path):
 
 
 def test_the_doctor_finds_what_is_needed_and_says_so_when_it_is_not(jumok, monkeypatch):
-    from jumok import doctor
+    from jumok.cli import doctor
 
     well = jumok("doctor")
     assert well.code == 0

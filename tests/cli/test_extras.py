@@ -18,8 +18,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import jumok as package
-from jumok import doctor, events, extras
-from jumok.cli import main
+from jumok import events, extras
+from jumok.cli import doctor, main
 from jumok.data.prepare import crew
 from jumok.errors import JumokError, MissingPackage
 from tests.conftest import Answer
@@ -66,10 +66,10 @@ NEEDS = {  # verb -> (extra, arguments); text.en, text.de, MODEL and GPT are the
     "model shortlist": ("train", "MODEL"),
 }
 ASKED = {  # options of `translate` and others -> (extra, a word of the complaint)
-    "translate MODEL abc --sample": ("train", "drawing"),
-    "translate MODEL abc --mbr 4": ("train", "drawing"),
+    "translate MODEL abc --sample": ("train", "sample"),
+    "translate MODEL abc --mbr 4": ("train", "sample"),
     "translate MODEL abc --prefix a": ("train", "prefix"),
-    "translate MODEL abc --require a": ("train", "must be said"),
+    "translate MODEL abc --require a": ("train", "require"),
     "translate MODEL abc --coverage 0.2": ("train", "coverage"),
     "translate MODEL abc --with MODEL": ("train", "one model at a time"),
     "translate MODEL abc --stream": ("train", "--stream"),
@@ -236,7 +236,7 @@ def test_without_torch_and_without_a_compiler_translate_says_what_it_needs(plain
         for words in (["translate", str(micro), "abc"], ["doctor"])
     ]
     assert (found[0].returncode, found[0].stdout) == (2, "")
-    assert "there is no compiler for the kernels" in found[0].stderr
+    assert "no C compiler was found" in found[0].stderr
     assert found[0].stderr.endswith("\ntry: pip install 'jumok[train]', or a C compiler (apt-get install gcc)\n")
     assert found[1].returncode == 1
     assert "XX  kernels" in found[1].stdout

@@ -9,22 +9,24 @@ from pathlib import Path
 import pytest
 
 import jumok
-from jumok.config.keywords import DataKeywords
-from jumok.config.search import (
-    UNCONSTRAINED,
+from jumok.config.keywords import (
     ConstraintKeywords,
-    Constraints,
+    ContentKeywords,
+    DataKeywords,
+    EngineKeywords,
+    EvaluateKeywords,
+    SamplingKeywords,
     SearchKeywords,
-    SearchOptions,
-    TokenConstraints,
+    TranslateKeywords,
 )
+from jumok.config.search import SAMPLING, UNCONSTRAINED, Constraints, SearchOptions, TokenConstraints
 from jumok.config.sections import DataConfig
 from jumok.engines.native_engine import NativeEngine
-from jumok.engines.options import EngineKeywords, EngineOptions, Feature, list_features
+from jumok.engines.options import EngineOptions, Feature, list_features
 from jumok.errors import UnknownName, Unsupported, UsageError
 from jumok.storage import bundle
-from jumok.translation import ContentKeywords, Contents
-from jumok.translator import Translator
+from jumok.translation import Contents
+from jumok.translator import EVALUATE, TRANSLATE, Translator
 
 SNIPPET = """
 import jumok
@@ -123,6 +125,12 @@ def test_keywords_are_the_fields_of_the_value_they_make(keywords, value):
     assert set(keywords.__annotations__) == {field.name for field in fields(value)}
 
 
+def test_keywords_that_are_checked_are_those_of_the_types():
+    assert tuple(SamplingKeywords.__annotations__) == SAMPLING
+    assert set(EVALUATE) == set(EvaluateKeywords.__annotations__)
+    assert set(TRANSLATE) == {*TranslateKeywords.__annotations__, "chunk", "first", "progress"}
+
+
 def test_keywords_of_training_are_the_keys_of_the_data_section():
     assert {*DataKeywords.__annotations__, "source", "target"} == set(DataConfig.model_fields)
 
@@ -161,9 +169,9 @@ def test_an_engine_refuses_what_it_cannot_do(micro):
     engine, source = NativeEngine(bundle.read(micro)), [[9, 10]]
     assert list_features(SearchOptions(sample=True)) == [Feature.SAMPLING]
     assert engine.supported == {Feature.EXACT}
-    with pytest.raises(Unsupported, match="the native engine has no drawing"):
+    with pytest.raises(Unsupported, match="the native engine does not support sample"):
         engine.decode(source, SearchOptions(sample=True))
-    with pytest.raises(Unsupported, match="the native engine has no prefix"):
+    with pytest.raises(Unsupported, match="the native engine does not support prefix"):
         engine.submit(source, SearchOptions(), constraints=[TokenConstraints(prefix=(9,))])
     with pytest.raises(TypeError, match="wishes"):
         engine.submit(source, SearchOptions(), wishes=None)

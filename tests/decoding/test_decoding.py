@@ -12,7 +12,7 @@ from sacrebleu.metrics.chrf import CHRF
 from jumok.config.search import SearchOptions, TokenConstraints
 from jumok.decoding.constraints import PhraseProgress, search_with_phrases
 from jumok.decoding.graph import ROOT, Graph
-from jumok.decoding.rules import Moment, Words, begin_with, no_repeats
+from jumok.decoding.rules import Moment, Words, begin_with, forbid_repeats
 from jumok.decoding.search import beam
 from jumok.engines.torch_engine import TorchEngine
 from jumok.errors import UsageError
@@ -195,20 +195,20 @@ def test_a_forbidden_word_is_found_however_it_is_put_together():
         if contains_word(" " + words.text(ids[:-1]), "dog"):
             continue  # it has been said already
         said = re.search(r"(?<![^\W_])dog(?![^\W_])", " " + words.text(ids)) is not None
-        assert (ids[-1] in words.forbidden(ids[:-1], "dog")) == said, words.text(ids)
+        assert (ids[-1] in words.list_forbidden(ids[:-1], "dog")) == said, words.text(ids)
         seen[said] += 1
     assert min(seen.values()) > 300
 
 
 def test_a_longer_word_is_another():
     words = Words(PIECES)
-    assert 8 in words.forbidden([], "dog")
-    assert 10 in words.forbidden([9], "dog")  # "do" + "g"
-    assert 16 not in words.forbidden([], "dog")  # "dogma"
-    assert 17 not in words.forbidden([], "dog")  # "hotdog."
-    assert 20 in words.forbidden([], "dog")  # "dog."
-    assert 8 in words.forbidden([13], "hot dog")
-    assert 8 not in words.forbidden([14], "hot dog")
+    assert 8 in words.list_forbidden([], "dog")
+    assert 10 in words.list_forbidden([9], "dog")  # "do" + "g"
+    assert 16 not in words.list_forbidden([], "dog")  # "dogma"
+    assert 17 not in words.list_forbidden([], "dog")  # "hotdog."
+    assert 20 in words.list_forbidden([], "dog")  # "dog."
+    assert 8 in words.list_forbidden([13], "hot dog")
+    assert 8 not in words.list_forbidden([14], "hot dog")
 
 
 @pytest.mark.parametrize("width", [1, 4])
@@ -295,7 +295,7 @@ def test_the_graph_holds_every_hypothesis_and_its_way():
 def test_rules_know_each_rows_own_past_and_sentence():
     logits = torch.zeros(3, 12)
     now = Moment(2, torch.tensor([[8, 9], [8, 8], [9, 8]]), torch.tensor([0, 0, 1]))
-    no_repeats(1)(logits, now)
+    forbid_repeats(1)(logits, now)
     assert [(row == -torch.inf).nonzero().flatten().tolist() for row in logits] == [[8, 9], [8], [8, 9]]
     logits = torch.zeros(3, 12)
     begin_with([(8, 9, 10), (9,)])(logits, now)

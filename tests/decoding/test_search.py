@@ -10,8 +10,8 @@ from torch import Tensor
 
 from jumok.config.search import SearchOptions
 from jumok.decoding.hypothesis import NEVER, penalize
-from jumok.decoding.rules import at_least, never
-from jumok.decoding.search import beam, greedy, sample_by, tokens_one_by_one
+from jumok.decoding.rules import forbid_tokens, require_length
+from jumok.decoding.search import beam, generate_tokens, greedy, sample_by
 from jumok.engines.torch_engine import TorchEngine
 from jumok.errors import UsageError
 from jumok.models.base import END
@@ -144,10 +144,10 @@ def test_specials_never_come_out():
 
 def test_rules_forbid_without_changing_the_scores_of_the_rest():
     free = greedy(table(GARDEN), Prefixes([()]), [5])[0]
-    forced = greedy(table(GARDEN), Prefixes([()]), [5], rules=[never([A])])[0]
+    forced = greedy(table(GARDEN), Prefixes([()]), [5], rules=[forbid_tokens([A])])[0]
     assert forced.ids == (B, END)
     assert forced.log_probability == pytest.approx(np.log(0.36))
-    longer = greedy(table(GARDEN), Prefixes([()]), [5], rules=[at_least(2, END)])[0]
+    longer = greedy(table(GARDEN), Prefixes([()]), [5], rules=[require_length(2, END)])[0]
     assert len(longer.ids) == 3 > len(free.ids)
 
 
@@ -176,7 +176,7 @@ def test_top_k_and_top_p_keep_the_head_of_the_distribution():
 
 
 def test_tokens_come_one_by_one_and_add_up_to_the_greedy_sentence():
-    steps = list(tokens_one_by_one(table(GARDEN), Prefixes([()]), [5], lambda logits, n, t: logits.argmax(-1)))
+    steps = list(generate_tokens(table(GARDEN), Prefixes([()]), [5], lambda logits, n, t: logits.argmax(-1)))
     assert [token for ((_, token, _),) in steps] == [A, END]
 
 

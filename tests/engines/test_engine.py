@@ -18,7 +18,7 @@ from jumok.data.lexicon import FILE, Lexicon, shortlist_of
 from jumok.decoding.hypothesis import NEVER, penalize
 from jumok.disk import user_cache
 from jumok.engines import ctranslate2_engine, native_engine
-from jumok.engines.ctranslate2_engine import CTranslate2Engine, exported, layouts
+from jumok.engines.ctranslate2_engine import CTranslate2Engine, export_to_cache, list_layouts
 from jumok.engines.native_engine import NativeEngine
 from jumok.engines.torch_engine import TorchEngine
 from jumok.errors import ModelFileError, UnknownName, UsageError
@@ -98,7 +98,7 @@ def test_text_alone_holds_no_special_where_the_model_would_say_one(fast, sources
     options = SearchOptions(beam=1, extra_length=5)
     said = fast.target[fast.decode(sources, options)[0][0].ids[0]]
     monkeypatch.setattr(fast, "never", [*fast.never, [said]])
-    monkeypatch.setattr(fast, "unsaid", fast.unsaid | {said})
+    monkeypatch.setattr(fast, "special", fast.special | {said})
     scored, bare = fast.decode(sources, options), fast.decode(sources, options, details=False)
     assert [one[0].ids for one in bare] == [one[0].ids for one in scored]
     assert all(fast.number[said] not in one[0].ids for one in bare)
@@ -172,7 +172,7 @@ def bundle_of(variant, folder, micro):
 @pytest.mark.parametrize("width", [1, 2, 5])
 def test_our_own_engine_finds_what_search_step_by_step_finds(variant, width, micro, sources, tmp_path, monkeypatch):
     found, stepwise = bundle_of(variant, tmp_path / "model", micro)
-    monkeypatch.setattr(stepwise, "_at_once", lambda *_: None)
+    monkeypatch.setattr(stepwise, "_search_at_once", lambda *_: None)
     for options in (
         SearchOptions(beam=width, n_best=min(3, width), extra_length=6),
         SearchOptions(beam=width, length_penalty=1.5, extra_length=3, exact=True),
@@ -195,7 +195,7 @@ def test_the_torch_engine_searches_at_once_where_it_can_and_finds_the_same(
     options, limits = SearchOptions(beam=4, n_best=2, extra_length=6), [3 + len(ids) for ids in sources]
     at_once = engine.decode(sources, options, limits=limits)
     asked = []
-    monkeypatch.setattr(engine, "_at_once", lambda *_: asked.append(1))
+    monkeypatch.setattr(engine, "_search_at_once", lambda *_: asked.append(1))
     stepwise = engine.decode(sources, options, limits=limits)
     assert asked == [1]
     assert [[one.ids for one in several] for several in at_once] == [
@@ -266,12 +266,12 @@ def test_weights_of_another_type_are_refused(own_micro, kind):
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
-        ({"sample": True}, "drawing"),
+        ({"sample": True}, "sample"),
         ({"beam": 4, "groups": 2}, "groups"),
-        ({"exact": True}, "exact search"),
+        ({"exact": True}, "exact"),
         ({"coverage": 0.1}, "coverage"),
-        ({"require": ["a"]}, "words that must be said"),
-        ({"forbid": ["a"]}, "words that must not be said"),
+        ({"require": ["a"]}, "require"),
+        ({"forbid": ["a"]}, "forbid"),
     ],
 )
 def test_what_the_fast_engine_cannot_do_is_done_by_torch_and_told_once(micro, request_, words):
@@ -279,7 +279,7 @@ def test_what_the_fast_engine_cannot_do_is_done_by_torch_and_told_once(micro, re
     named, torch = jumok.load(micro, engine="ctranslate2", say=said.append), jumok.load(micro, engine="torch")
     for _ in range(2):
         assert named.translate("a b c", **request_) == torch.translate("a b c", **request_)
-    assert said == [f"with the torch engine: the CTranslate2 engine has no {words}"]
+    assert said == [f"with the torch engine: the CTranslate2 engine does not support {words}"]
 
 
 def test_a_recipe_without_counterpart_falls_back_in_one_line(own_micro):
@@ -292,14 +292,17 @@ def test_a_recipe_without_counterpart_falls_back_in_one_line(own_micro):
     weights = checkpoint.weights(build(recipe.model, *loaded.sizes))
     checkpoint.export(own_micro / "model", weights, recipe, loaded.vocabularies, loaded.card)
     for engine, whose in (
-        ("ctranslate2", "CTranslate2 has"),
-        ("native", "the kernels have"),
-        ("auto", "the kernels have"),
+        ("ctranslate2", "CTranslate2 does"),
+        ("native", "the kernels do"),
+        ("auto", "the kernels do"),
     ):
         said = []
         model = jumok.load(own_micro, engine=engine, say=said.append)
         assert model.translate("a b").text == jumok.load(own_micro).translate("a b").text
-        assert (model.engine_name, said) == ("torch", [f"with the torch engine: {whose} no activation='swiglu'"])
+        assert (model.engine_name, said) == (
+            "torch",
+            [f"with the torch engine: {whose} not support activation='swiglu'"],
+        )
 
 
 def test_a_model_is_loaded_with_the_fast_engine_and_finds_what_torch_finds(micro):
@@ -318,7 +321,7 @@ def test_where_there_is_no_compiler_a_model_is_loaded_with_torch(micro):
         model = jumok.load(micro, say=said.append)
         assert model.translate(TEXTS[0]).text == jumok.load(micro, engine="torch").translate(TEXTS[0]).text
         assert model.engine_name == "torch"
-    assert said == ["with the torch engine: there is no compiler for the kernels"]
+    assert said == ["with the torch engine: the kernels are switched off"]
 
 
 @pytest.mark.parametrize(
@@ -383,18 +386,18 @@ def test_the_fast_engine_leaves_torch_its_threads(found):
 
 
 def test_an_export_is_kept_and_made_anew_when_it_is_spoilt_or_the_weights_change(own_micro):
-    first = exported(bundle.read(own_micro), "int8")
+    first = export_to_cache(bundle.read(own_micro), "int8")
     made = (first / "model.bin").stat().st_mtime_ns
-    assert exported(bundle.read(own_micro), "int8") == first
+    assert export_to_cache(bundle.read(own_micro), "int8") == first
     assert (first / "model.bin").stat().st_mtime_ns == made
     (first / "model.bin").write_bytes(b"junk")
-    assert exported(bundle.read(own_micro), "int8") == first
+    assert export_to_cache(bundle.read(own_micro), "int8") == first
     bundle.verify(first)
-    assert exported(bundle.read(own_micro), "float32") != first
+    assert export_to_cache(bundle.read(own_micro), "float32") != first
     loaded = checkpoint.load(own_micro)
     changed = {name: tensor + 1.0 for name, tensor in checkpoint.weights(loaded.model).items()}
     checkpoint.export(own_micro / "model", changed, loaded.recipe, loaded.vocabularies, loaded.card)
-    assert exported(bundle.read(own_micro), "int8") != first
+    assert export_to_cache(bundle.read(own_micro), "int8") != first
 
 
 def test_the_cache_keeps_what_was_used_last(tmp_path):
@@ -410,10 +413,10 @@ def test_cores_are_divided_by_a_probe_that_is_made_once(found, monkeypatch):
     monkeypatch.setattr(ctranslate2_engine.machine, "cores", lambda: 4)
     tried = []
     monkeypatch.setattr(ctranslate2_engine, "probe", lambda shape: tried.append(shape) or abs(shape[0] - 2))
-    folder = exported(found, "int16")
+    folder = export_to_cache(found, "int16")
     for _ in range(2):
-        assert ctranslate2_engine.layout(folder, lambda *shape: shape) == (2, 2)
-    assert tried == layouts(4) == [(4, 1), (2, 2), (1, 4)]
+        assert ctranslate2_engine.choose_layout(folder, lambda *shape: shape) == (2, 2)
+    assert tried == list_layouts(4) == [(4, 1), (2, 2), (1, 4)]
     assert json.loads((folder / "layout-4.json").read_text()) == {"workers": 2, "threads": 2}
 
 

@@ -217,8 +217,8 @@ def test_torch_has_its_threads_back(micro):
 
 def test_the_deterministic_mode_scores_a_pair_as_if_it_were_alone(micro, monkeypatch):
     model, sides = jumok.load(micro, deterministic=True), (["a b", "c d e", "f"], ["b a", "e", "f g"])
-    real, sizes = model.engine._force, []
-    monkeypatch.setattr(model.engine, "_force", lambda pairs: sizes.append(len(pairs)) or real(pairs))
+    real, sizes = model.engine._force_pairs, []
+    monkeypatch.setattr(model.engine, "_force_pairs", lambda pairs: sizes.append(len(pairs)) or real(pairs))
     together = model.score(*sides)
     assert sizes == [1, 1, 1]
     assert together == [model.score([source], [target])[0] for source, target in zip(*sides, strict=True)]

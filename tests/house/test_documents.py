@@ -18,7 +18,8 @@ import typer
 
 import jumok as package
 from jumok import lab, messages
-from jumok.cli.main import MISUSE, app
+from jumok.cli.failures import MISUSE
+from jumok.cli.main import app
 from jumok.config import presets
 from jumok.config.kinds import KINDS
 from jumok.config.recipe import parse_assignment

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from jumok import doctor
+from jumok.cli import doctor
 from jumok.errors import UsageError
 from jumok.events import read_events
 from jumok.kernels import library, searching
-from jumok.kernels.searching import fitting_threads, group_bytes
+from jumok.kernels.searching import count_bytes, count_threads
 from jumok.kernels.structs import Dense, Stack
 from jumok.translator import Translator
 from tests.training.test_training import run
@@ -51,7 +51,7 @@ def test_a_compiler_that_takes_too_long_is_stopped_with_what_it_started_and_told
     began = time.monotonic()
     assert library.load() is None
     assert time.monotonic() - began < 30.0
-    assert library.problem() == "compiling them took more than 0.01 minutes"
+    assert str(library.find_problem()) == "compiling the kernels took more than 0.01 minutes"
     started = int((folder / "started").read_text())
     for _ in range(50):
         if not is_running(started):
@@ -70,28 +70,28 @@ def test_the_compiler_has_at_least_twenty_minutes():
     [
         (
             "echo 'kernels.c:1: error: no such type' >&2; exit 1",
-            "cc could not compile them: kernels.c:1: error: no such",
+            "cc could not compile the kernels: kernels.c:1: error: no such",
         ),
-        ("exit 3", "cc could not compile them: exit code 3"),
+        ("exit 3", "cc could not compile the kernels: exit code 3"),
         ('while [ "$1" != -o ]; do shift; done; echo nonsense > "$2"', "cannot be loaded"),
     ],
 )
 def test_a_compiler_that_fails_is_told_with_its_first_error(compiler, script, words):
     compiler(script)
     assert library.load() is None
-    assert words in (library.problem() or "")
-    assert words in doctor.kernels()[0]
+    assert words in str(library.find_problem())
+    assert words in doctor.check_kernels(torch=True).value
 
 
 def test_without_a_compiler_that_is_the_problem(compiler):
     (compiler("") / "cc").unlink()
-    assert "no C compiler" in (library.problem() or "")
+    assert "no C compiler" in str(library.find_problem())
 
 
 @compiled
 def test_with_kernels_there_is_no_problem():
-    assert library.problem() is None
-    assert doctor.kernels()[1] == "fine"
+    assert library.find_problem() is None
+    assert doctor.check_kernels(torch=True).state == "fine"
 
 
 def test_training_without_kernels_says_so_in_one_line_and_training_with_them_says_nothing(tmp_path, monkeypatch):
@@ -125,31 +125,31 @@ def free(monkeypatch):
 
 def test_groups_are_searched_at_once_as_far_as_half_of_the_free_memory_holds_them(free):
     decoder, lengths, limits = base_decoder(), [2_000] * 1_000, [2_050] * 1_000
-    each = group_bytes(decoder, 12, 2_000, 2_050, 4)
+    each = count_bytes(decoder, 12, 2_000, 2_050, 4)
     for threads in (1, 5, 16):
         free(2 * threads * each)
-        assert fitting_threads(decoder, lengths, limits, 4) == threads
+        assert count_threads(decoder, lengths, limits, 4) == threads
     free(2 * each - 2)
-    with pytest.raises(UsageError, match="a beam of 4 over 2,050 subwords takes"):
-        fitting_threads(decoder, lengths, limits, 4)
+    with pytest.raises(UsageError, match="a beam of 4 over 2,050 subwords needs"):
+        count_threads(decoder, lengths, limits, 4)
 
 
 def test_a_few_long_sentences_do_not_keep_the_short_ones_from_the_other_cores(free):
     decoder = base_decoder()
-    free(3 * group_bytes(decoder, 12, 2_000, 2_050, 4))
-    assert fitting_threads(decoder, [2_000] * 12 + [10] * 1_000, [2_050] * 12 + [20] * 1_000, 4) > 4
+    free(3 * count_bytes(decoder, 12, 2_000, 2_050, 4))
+    assert count_threads(decoder, [2_000] * 12 + [10] * 1_000, [2_050] * 12 + [20] * 1_000, 4) > 4
 
 
 def test_a_small_search_does_not_ask_for_free_memory(monkeypatch):
     monkeypatch.setattr(searching, "available_memory", lambda: pytest.fail("it was asked"))
-    assert fitting_threads(base_decoder(), [8], [20], 4) == 1
-    assert fitting_threads(base_decoder(), [], [], 4) == 1
+    assert count_threads(base_decoder(), [8], [20], 4) == 1
+    assert count_threads(base_decoder(), [], [], 4) == 1
 
 
 @compiled
 def test_fewer_threads_find_the_same_translations(micro, monkeypatch):
     found = []
     for threads in (1, 16):
-        monkeypatch.setattr(searching, "fitting_threads", lambda *_, count=threads: count)
+        monkeypatch.setattr(searching, "count_threads", lambda *_, count=threads: count)
         found.append([(one.text, one.score) for one in Translator.load(micro, engine="native").translate(TEXTS)])
     assert found[0] == found[1]

@@ -247,7 +247,7 @@ def test_one_table_serves_both_sides_so_target_tied_is_tied():
 
 
 def test_vocabularies_that_differ_are_refused_with_a_cure():
-    with pytest.raises(UsageError, match="one table, but there are 20 symbols") as caught:
+    with pytest.raises(UsageError, match="one table, but there are 20 source symbols") as caught:
         build(small("gpt"), 20, 23)
     assert "vocabulary.joint=true" in caught.value.hint
 

@@ -275,7 +275,7 @@ def test_stories_and_answers_may_have_vocabularies_of_their_own(tied):
 def test_one_matrix_for_two_vocabularies_is_an_error_that_says_what_to_do(kind, tied):
     with pytest.raises(UsageError) as raised:
         build(MemoryConfig(memory=kind, tied=tied), 30, 12)
-    assert "30 symbols on one side and 12 on the other" in str(raised.value)
+    assert "30 source symbols and 12 target symbols" in str(raised.value)
     assert f"memory={kind}" in raised.value.where
     assert "--set" in raised.value.hint
 

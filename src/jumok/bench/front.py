@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from jumok.bench import decode
 from jumok.data.lexicon import FILE
-from jumok.engines.ctranslate2_engine import exported
+from jumok.engines.ctranslate2_engine import export_to_cache
 from jumok.errors import UsageError
 from jumok.storage import bundle
 
@@ -92,7 +92,9 @@ def size_of(model: str, engines: Sequence[str]) -> Iterator[tuple[str, int]]:
             continue
         _, precision, *short = engine.split("-")
         unused = set() if short else {"vmap.txt"}
-        files = (path for path in exported(contents, precision).iterdir() if path.suffix in (".bin", ".json", ".txt"))
+        files = (
+            path for path in export_to_cache(contents, precision).iterdir() if path.suffix in (".bin", ".json", ".txt")
+        )
         yield engine, vocabulary + sum(path.stat().st_size for path in files if path.name not in unused)
 
 

@@ -27,7 +27,7 @@ from typing import Any, TextIO
 
 import jumok
 from jumok.bench.measure import is_undisturbed, read_clocks
-from jumok.engines.options import EngineKeywords
+from jumok.config.keywords import EngineKeywords
 from jumok.errors import JumokError, UsageError
 from jumok.machine import peak_memory
 

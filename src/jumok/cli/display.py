@@ -18,14 +18,14 @@ HEADER = f"{'step':>8} {'epoch':>6} {'time':>7} {'loss':>7} {'valid':>7} {'ppl':
 
 
 def clock(seconds: float) -> str:
-    """Seconds as 1:02:03 or 4:05."""
+    """Return seconds as 1:02:03 or 4:05."""
     minutes, rest = divmod(max(0, round(seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def progress_words(event: Event) -> str:
-    """The name of a stage, the share that is done, and the rate."""
+def describe_progress(event: Event) -> str:
+    """Return the name of a stage, the share that is done, and the rate."""
     rate = event["count"] / event["seconds"] if event["seconds"] > 0 else 0.0
     amount = f", {event['count']:,} {event['unit']}, {rate:,.0f}/s" if event["count"] else ""
     return f"{event['text']}: {100 * event['share']:.0f} %{amount}"
@@ -40,7 +40,7 @@ class TimeLeft(ProgressColumn):
 
 
 class TrainingDisplay:
-    """A sink of events that draws them."""
+    """A sink of events that shows them in the terminal."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(stderr=True, highlight=False)
@@ -49,7 +49,7 @@ class TrainingDisplay:
         self.speed, self.loss = 0.0, 0.0
         self.last = (0.0, 0)  # seconds and tokens when the speed was last measured
         self.tokens = 0
-        self.shown = 0.0
+        self.drawn = 0.0  # when the live line was last drawn
         self.logged = 0.0  # when the progress of a stage was last printed without a terminal
         self.until: float | None = None  # when a run that is limited by minutes ends
 
@@ -68,7 +68,7 @@ class TrainingDisplay:
 
     def on_progress(self, event: Event) -> None:
         """Show the progress of a stage of more than a second: on the live line, or every half minute in a log."""
-        words = progress_words(event)
+        words = describe_progress(event)
         if self.console.is_terminal:
             if event["seconds"] >= 1.0:
                 self._live(words, event["share"], 1.0, event["left"])
@@ -105,9 +105,9 @@ class TrainingDisplay:
         if event["seconds"] - seconds > 2.0:
             self.speed = (self.tokens - tokens) / (event["seconds"] - seconds)
             self.last = (event["seconds"], self.tokens)
-        if not self.console.is_terminal or time.monotonic() - self.shown < 0.2:
+        if not self.console.is_terminal or time.monotonic() - self.drawn < 0.2:
             return
-        self.shown = time.monotonic()
+        self.drawn = time.monotonic()
         horizon = event["horizon"] or 0
         left = event["seconds"] / event["step"] * (horizon - event["step"]) if horizon else None
         left = left if self.until is None else self.until - event["wall"]

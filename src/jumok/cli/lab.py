@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jumok import lab as table
-from jumok.cli.terminal import aside, dumps, forbid, watching
+from jumok.cli.terminal import dumps, forbid, print_aside, watching
 from jumok.config.recipe import parse_assignment
 from jumok.errors import UnknownName, UsageError
-from jumok.lab.book import write as bound
+from jumok.lab.book import write as write_book
 from jumok.lab.claim import VERDICTS, Finding, lines
 from jumok.lab.conduct import collect, find, publish, report, write
 from jumok.lab.laboratory import Lab
@@ -21,8 +21,8 @@ from jumok.messages import Message
 from jumok.reports.drawing import fit
 
 
-def listing(language: str) -> list[str]:
-    """Every claim, by name."""
+def list_claims(language: str) -> list[str]:
+    """Return all claims, one per line, by name."""
     check_language(language)
     return [f"{fit(name, 12)} {Words.read(name)('claim').of(language)}" for name in (*table.NAMES, *table.PAPER)]
 
@@ -50,7 +50,7 @@ class Request:
 
     @property
     def options(self) -> str:
-        """Those that say what is measured, as each page names the command that made it."""
+        """The options that change what is measured, for the command on each page."""
         words = "".join(f" --set {change}" for change in self.changes)
         words += f" --scale {self.scale}" * (self.scale != "quick")
         return words + f" --seed {self.seed}" * (self.seed != 1) + " --data FOLDER" * bool(self.data)
@@ -63,7 +63,7 @@ def conduct(name: str, request: Request) -> None:
     if name not in (*table.NAMES, *table.PAPER) and Path(name).is_dir():
         ignored = {"set": request.changes or None, "again": again or None, "data": request.data}
         forbid(Message("cli.findings_are_printed"), ignored)
-        retell(Path(name), language=language, out=request.out, book=book, as_json=request.as_json)
+        print_again(Path(name), language=language, out=request.out, book=book, as_json=request.as_json)
         return
     several = {"all": table.NAMES, "paper": table.PAPER}.get(name)
     settings = dict(map(parse_assignment, request.changes))
@@ -72,29 +72,29 @@ def conduct(name: str, request: Request) -> None:
     data = request.data or (Path(folder) if (folder := os.environ.get("JUMOK_DATA")) else None)
     out, more = request.out or request.runs / "report", request.options
     with watching() as (_, stop):
-        say = lambda text: aside(f"  {text}")  # noqa: E731
+        say = lambda text: print_aside(f"  {text}")  # noqa: E731
         lab = Lab(request.runs, scale=request.scale, seed=request.seed, data=data, say=say, stop=stop)
         if several:
             follow = Follower(several, language)
             findings = report(several, lab, out, language=language, again=again, options=more, follow=follow)
         else:
             findings = [find(name, lab, again=again, command=f"jumok lab {name}{more}", settings=settings)]
-    made = [out / "index.html"] if several else write(findings[0], out, language=language)
-    made += [bound(findings, book, language)] if book is not None else []
+    pages = [out / "index.html"] if several else write(findings[0], out, language=language)
+    pages += [write_book(findings, book, language)] if book is not None else []
     if request.as_json:
         print("\n".join(dumps(finding.to_json()) for finding in findings))
         return
-    result = list(map(summary, findings)) if several else lines(findings[0], language)
-    print("\n".join([*result, "", *map(str, made)]))
+    result = list(map(summarize, findings)) if several else lines(findings[0], language)
+    print("\n".join([*result, "", *map(str, pages)]))
 
 
-def retell(folder: Path, *, language: str, out: Path | None, book: Path | None, as_json: bool) -> None:
+def print_again(folder: Path, *, language: str, out: Path | None, book: Path | None, as_json: bool) -> None:
     """Write pages or a book of existing findings, also of other machines, in any language."""
     findings = collect(folder)
-    made = [publish(findings, out, language)] if out is not None else []
-    made += [bound(findings, book, language)] if book is not None else []
-    print("\n".join(dumps(finding.to_json()) if as_json else summary(finding) for finding in findings))
-    print("\n".join(map(str, made)), end="\n" * bool(made))
+    pages = [publish(findings, out, language)] if out is not None else []
+    pages += [write_book(findings, book, language)] if book is not None else []
+    print("\n".join(dumps(finding.to_json()) if as_json else summarize(finding) for finding in findings))
+    print("\n".join(map(str, pages)), end="\n" * bool(pages))
 
 
 class Follower:
@@ -106,12 +106,14 @@ class Follower:
     def __call__(self, number: int, name: str, finding: Finding | None) -> None:
         progress = f"[{number + 1}/{len(self.names)}] {name}"
         if finding is None:
-            aside(f"{progress} …")
+            print_aside(f"{progress} …")
             return
         minutes = (time.monotonic() - self.began) / 60
-        aside(f"{progress}: {VERDICTS[finding.holds].of(self.language)} ({finding.seconds:.0f} s; {minutes:.1f} min)")
+        print_aside(
+            f"{progress}: {VERDICTS[finding.holds].of(self.language)} ({finding.seconds:.0f} s; {minutes:.1f} min)"
+        )
 
 
-def summary(finding: Finding) -> str:
-    """A finding on one line."""
+def summarize(finding: Finding) -> str:
+    """Return a finding on one line."""
     return f"{'✓' if finding.holds else '✗'} {fit(finding.claim.name, 12)} {finding.claim.words('title').en}"

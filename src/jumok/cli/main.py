@@ -8,7 +8,6 @@ import gc
 import io
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
@@ -17,7 +16,7 @@ import typer
 
 import jumok
 from jumok import messages
-from jumok.cli import verbs
+from jumok.cli import failures, verbs
 from jumok.cli.options import (
     SETTINGS,
     Beam,
@@ -50,14 +49,22 @@ from jumok.cli.options import (
     option,
     verb,
 )
-from jumok.cli.terminal import aside, check_device, chunks, clean_arguments, dumps, terminal_width, to_index, watching
+from jumok.cli.terminal import (
+    check_device,
+    clean_arguments,
+    dumps,
+    measure_width,
+    print_aside,
+    split_chunks,
+    to_index,
+    watching,
+)
 from jumok.cli.verbs import bench_app, data_app, export_app, model_app
-from jumok.errors import DiskError, JumokError, MissingPackage, Resumable, UnknownName, UsageError
-from jumok.extras import find_missing, hint, is_installed
+from jumok.errors import MissingPackage, Resumable, UnknownName
+from jumok.extras import hint, is_installed
 
 if TYPE_CHECKING:
-    from jumok.config.search import SearchKeywords
-    from jumok.engines.options import EngineKeywords
+    from jumok.config.keywords import EngineKeywords, SearchKeywords
     from jumok.translator import Translator
 
 app = typer.Typer(
@@ -80,9 +87,6 @@ app.command(**verb("help.race"))(verbs.race)
 app.command(**verb("help.lab"))(verbs.lab)
 app.command(**verb("help.generate"))(verbs.generate)
 app.command(**verb("help.fill"))(verbs.fill)
-
-
-MISUSE: type[Exception] = typer.BadParameter.__mro__[2]  # ClickException, of click or of typer's copy of it
 
 
 def show_version(requested: bool) -> None:
@@ -112,7 +116,7 @@ def demo(
     with watching() as (sinks, stop):
         report = run(out, minutes=minutes, sinks=sinks, stop=stop)
     print("\n".join(report.lines()))
-    print(report.drawing(width=min(100, terminal_width()), color=sys.stdout.isatty()))
+    print(report.drawing(width=min(100, measure_width()), color=sys.stdout.isatty()))
 
 
 @app.command(**verb("help.train"))
@@ -194,7 +198,7 @@ def load_translator(path: str, *, others: Sequence[str] = (), **choices: "Unpack
 
         if (device := choices.get("device", "cpu")) != "cpu":
             check_device(device)
-        return Translator.load(path, others=others, say=aside, options=EngineOptions(**choices))
+        return Translator.load(path, others=others, say=print_aside, options=EngineOptions(**choices))
     finally:
         gc.enable()
 
@@ -264,7 +268,7 @@ def score(
     from jumok.text.lines import read_pairs
 
     translator = load_translator(model, device=device)
-    for chunk in chunks(read_pairs(source, target), 1_024):
+    for chunk in split_chunks(read_pairs(source, target), 1_024):
         for scored in translator.score([s for s, _ in chunk], [t for _, t in chunk]):
             print(dumps(scored.to_json()) if as_json else f"{scored.log_probability:.4f}\t{scored.score:.4f}")
 
@@ -330,7 +334,7 @@ def look(
         raise UnknownName("cli.unknown_kind_of_attention", kind, view.kinds)
     layers, heads = getattr(view, kind).shape[:2]
     chosen = {"layer": to_index(layer, layers, "layer"), "head": to_index(head, heads, "head")}
-    print(terminal(view, kind, **chosen, width=terminal_width(), color=sys.stdout.isatty()))
+    print(terminal(view, kind, **chosen, width=measure_width(), color=sys.stdout.isatty()))
     print(f"{view.text} → {view.translation}")
     if html is not None:
         page = attention_page([view], title=view.text, language=lang)
@@ -340,7 +344,7 @@ def look(
 
 @app.command(**verb("help.doctor"))
 def doctor(as_json: Json = False) -> None:
-    from jumok.doctor import examine
+    from jumok.cli.doctor import examine
 
     findings = examine()
     if as_json:
@@ -349,9 +353,6 @@ def doctor(as_json: Json = False) -> None:
         print("\n".join(map(str, findings)))
     if any(finding.state == "missing" for finding in findings):
         raise typer.Exit(1)
-
-
-# ---------------------------------------------------------------------- around the verbs
 
 
 def main() -> None:
@@ -370,90 +371,28 @@ def main() -> None:
     exit_with(code)
 
 
-def exit_with(code: int) -> None:
-    """Exit the process; one that was stopped does not wait for threads whose results are no longer needed."""
-    if code in (Resumable.code, 130):
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-    sys.exit(code)
-
-
 def run() -> int:
     """Run the verb that the arguments name; returns its exit code and prints its errors."""
     try:
         result = app(prog_name="jumok", standalone_mode=False)
-        code = result if isinstance(result, int) else 0
-    except JumokError as error:
-        code = complain(error)
-    except (KeyboardInterrupt, typer.Abort):
-        code = 130
+        return result if isinstance(result, int) else 0
     except SystemExit as exit:
         if isinstance(exit.__context__, BrokenPipeError):  # typer turns it into a failure
             raise exit.__context__ from None
         raise
     except BrokenPipeError:
         raise
-    except OSError as error:
-        code = complain(describe_system_error(error))
-    except MISUSE as error:
-        code = complain_of_usage(error)
-    except Exception as error:
-        module = find_missing(error) if isinstance(error, ImportError) else None
-        code = complain_of_a_bug() if module is None else complain_of_absence(module)
-    if code == 130:
-        print("interrupted", file=sys.stderr)
-    return code
+    except (Exception, KeyboardInterrupt) as error:
+        return failures.report(error, app)
 
 
-def complain(error: JumokError) -> int:
-    """Print an error; returns its exit code."""
-    print(f"jumok: {error}", file=sys.stderr)
-    return error.code
-
-
-def complain_of_a_bug() -> int:
-    """Print the traceback of an error that should not happen."""
-    traceback.print_exc()
-    print("jumok: this is a bug of ours; please report it with the lines above", file=sys.stderr)
-    return 1
-
-
-def complain_of_absence(module: str) -> int:
-    """Say that a verb needs a library that is not installed, and which extra brings it."""
-    command = name_verb(sys.argv[1:])
-    return complain(MissingPackage("cli.verb_needs_package", command=command, module=module, advice=hint(module)))
-
-
-def name_verb(arguments: Sequence[str]) -> str:
-    """The command that arguments begin with: `jumok train`, `jumok data check`."""
-    command: Any = typer.main.get_command(app)
-    words = ["jumok"]
-    for word in arguments:
-        command = getattr(command, "commands", {}).get(word)
-        if command is None:
-            break
-        words.append(word)
-    return " ".join(words)
-
-
-def describe_system_error(error: OSError) -> DiskError:
-    """An error of the system as one that the user can repair."""
-    reason = error.strerror or error
-    if error.filename:
-        return DiskError("cli.system_error_in_file", reason=reason, file=error.filename)
-    return DiskError("cli.system_error", reason=reason)
-
-
-def complain_of_usage(error: Any) -> int:
-    """Print what typer reports about wrong options as an error of ours; without any arguments, print the help."""
-    if type(error).__name__ == "NoArgsIsHelpError":
-        print(error.format_message(), file=sys.stderr)
-        return UsageError.code
-    reason = error.format_message().rstrip(".").replace(". Did you", "; did you")
-    context = getattr(error, "ctx", None)
-    command = context.command_path if context is not None else "jumok"
-    return complain(UsageError("cli.misuse", reason=reason[:1].lower() + reason[1:], command=command))
+def exit_with(code: int) -> None:
+    """Exit the process; one that was stopped does not wait for threads whose results are no longer needed."""
+    if code in (Resumable.code, failures.INTERRUPTED):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

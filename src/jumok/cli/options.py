@@ -26,7 +26,7 @@ class Help(TypedDict):
 
 
 def verb(key: str) -> Help:
-    """The help of a verb, or of a group of verbs: an explanation, then its examples, which are not wrapped."""
+    """Return the help of a verb, or of a group of verbs: an explanation, then its examples, which are not wrapped."""
     entry = messages.find(key)
     assert isinstance(entry, dict), f"{key} is not the help of a verb"
     examples = f"\n\n\b\n{entry['examples']}" if "examples" in entry else ""
@@ -34,17 +34,17 @@ def verb(key: str) -> Help:
 
 
 def option(metavar: str, key: str, *names: str) -> Any:
-    """An option with a value; it is named like its parameter unless names are given."""
+    """Return an option with a value; it is named like its parameter unless names are given."""
     return typer.Option(*names, metavar=metavar, help=messages.text(key))
 
 
 def flag(name: str, key: str) -> Any:
-    """An option without a value."""
+    """Return an option without a value."""
     return typer.Option(name, help=messages.text(key))
 
 
 def argument(key: str, metavar: str | None = None) -> Any:
-    """What is given without the name of an option."""
+    """Return an argument, which is given without the name of an option."""
     return typer.Argument(help=messages.text(key), metavar=metavar)
 
 

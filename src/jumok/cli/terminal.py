@@ -18,7 +18,7 @@ from jumok.messages import Message
 
 @contextmanager
 def watching() -> Iterator[tuple[list[Any], Callable[[], bool]]]:
-    """A training display on stderr, and a function that says whether to stop.
+    """Show a training on stderr; yields the sinks of its events, and a function that returns whether to stop.
 
     Ctrl-C, SIGTERM or a closed terminal request a stop; a second Ctrl-C exits at once.
     """
@@ -45,11 +45,11 @@ def watching() -> Iterator[tuple[list[Any], Callable[[], bool]]]:
 
 
 def clean_arguments(texts: list[str]) -> list[str]:
-    """Sentences from the command line, which must be UTF-8."""
+    """Return sentences from the command line, which must be UTF-8."""
     for text in texts:
         if any("\ud800" <= character <= "\udfff" for character in text):
-            shown = text.encode("utf-8", "backslashreplace").decode()
-            raise DataError("cli.sentence_not_utf8", sentence=shown)
+            escaped = text.encode("utf-8", "backslashreplace").decode()
+            raise DataError("cli.sentence_not_utf8", sentence=escaped)
     return texts
 
 
@@ -75,14 +75,14 @@ def check_device(name: str) -> None:
 
 
 def to_index(number: int | None, count: int, part: str) -> int | None:
-    """The index of a layer or head that is counted from 1."""
+    """Return the index of a layer or head that is counted from 1."""
     if number is not None and not 1 <= number <= count:
         raise UsageError("cli.no_such_part", part=part, number=number, count=count)
     return None if number is None else number - 1
 
 
 def parse_numbers(text: str, option: str) -> list[int]:
-    """Whole numbers that are separated by commas."""
+    """Return whole numbers that are separated by commas."""
     try:
         return [int(word) for word in text.split(",")]
     except ValueError:
@@ -90,12 +90,12 @@ def parse_numbers(text: str, option: str) -> list[int]:
 
 
 def describe_position(finding: Any) -> str:
-    """File, line and byte of a finding, or only the file."""
+    """Return file, line and byte of a finding, or only the file."""
     return f"{finding.file}, line {finding.line}, byte {finding.byte}" if finding.line else str(finding.file)
 
 
 def list_values(values: dict[str, Any], margin: str = "") -> Iterator[str]:
-    """Names and values, one per line; nested values are indented."""
+    """Yield names and values, one per line; nested values are indented."""
     for name, value in values.items():
         if isinstance(value, dict) and any(isinstance(part, dict) for part in value.values()):
             yield printable(f"{margin}{name}")
@@ -107,8 +107,8 @@ def list_values(values: dict[str, Any], margin: str = "") -> Iterator[str]:
             yield printable(f"{margin}{name:<14} {value}")
 
 
-def chunks(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
-    """The items in lists of `size`; the last may be shorter."""
+def split_chunks(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
+    """Yield the items in lists of `size`; the last may be shorter."""
     chunk: list[Any] = []
     for item in items:
         chunk.append(item)
@@ -119,18 +119,18 @@ def chunks(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
         yield chunk
 
 
-def aside(text: str) -> None:
+def print_aside(text: str) -> None:
     """Print a line on stderr, apart from the results."""
     print(text, file=sys.stderr)
 
 
 def dumps(value: Any) -> str:
-    """A value as JSON on one line."""
+    """Return a value as JSON on one line."""
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def terminal_width() -> int:
-    """Columns of the terminal; 100 without one."""
+def measure_width() -> int:
+    """Return the columns of the terminal; 100 without one."""
     try:
         return max(40, os.get_terminal_size().columns)
     except OSError:

@@ -21,7 +21,7 @@ __all__ = ["Named", "gather", "list_changes", "plan", "train"]
 
 
 def list_changes(words: Sequence[str], *, compiled: bool, until_bleu: float | None) -> dict[str, Any]:
-    """Changes to the recipe, by dotted keys."""
+    """Return the changes to the recipe, by dotted keys."""
     changes = dict(map(parse_assignment, words))
     changes |= {"training.compile": True} if compiled else {}
     return changes | ({} if until_bleu is None else {"training.until_bleu": until_bleu})
@@ -32,9 +32,9 @@ def plan(choices: dict[str, Any], *, out: Path | None, device: str) -> None:
     from jumok.runs.forecast import probe
 
     check_device(device)
-    settled, place, said = settle(out, choices)
-    found = probe(choose(**settled), place, device=device, began=machine.process_began())
-    print("\n".join([*filter(None, [said]), *found.lines()]))
+    settled, folder, note = settle(out, choices)
+    forecast = probe(choose(**settled), folder, device=device, began=machine.process_began())
+    print("\n".join([*filter(None, [note]), *forecast.lines()]))
 
 
 def train(

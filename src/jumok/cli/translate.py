@@ -12,12 +12,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from jumok.cli.terminal import clean_arguments, dumps, forbid
-from jumok.config.search import Constraints, SamplingKeywords, SearchKeywords, SearchOptions
+from jumok.config.search import SAMPLING, Constraints, SearchOptions
 from jumok.errors import MissingPackage, UsageError
 from jumok.extras import hint, is_installed
 from jumok.messages import Message
 
 if TYPE_CHECKING:
+    from jumok.config.keywords import SearchKeywords
     from jumok.translation import Translation
     from jumok.translator import Translator
 
@@ -26,7 +27,7 @@ CHUNK = 1_024  # lines that are translated together, unless a person waits for e
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """What to translate, and where and in which form the translations go."""
+    """The options of `jumok translate`: its input, and the destination and form of the translations."""
 
     text: list[str] | None
     input: str | None
@@ -45,12 +46,12 @@ class Command:
         """What translations must and must not contain."""
         return Constraints(self.prefix or "", tuple(self.require or ()), tuple(self.forbid or ()))
 
-    def check(self, search: SearchKeywords) -> None:
+    def check(self, search: "SearchKeywords") -> None:
         """Refuse options that would be ignored; a model need not be loaded for that."""
         n_best, alternatives = search.get("n_best"), self.alternatives
         self._check_torch()
         if not (search.get("sample") or search.get("mbr")):
-            sampling = {name: search.get(name) for name in SamplingKeywords.__annotations__}
+            sampling = {name: search.get(name) for name in SAMPLING}
             forbid(Message("cli.no_sampling"), sampling)
         prefix, bound = {"prefix": self.prefix or None}, self._list_given(search)
         if self.stream:
@@ -73,7 +74,7 @@ class Command:
         for name in (name for name, given in asked.items() if given and not is_installed("torch")):
             raise MissingPackage("cli.option_needs_torch", option=f"--{name}", advice=hint("torch"))
 
-    def _list_given(self, search: SearchKeywords) -> dict[str, Any]:
+    def _list_given(self, search: "SearchKeywords") -> dict[str, Any]:
         """Return the other options that only an ordinary translation takes, by name; None where one is not given."""
         return {
             "require": self.require or None, "forbid": self.forbid or None, "mbr": search.get("mbr"),
@@ -82,13 +83,15 @@ class Command:
 
     def run(self, translator: "Translator", options: SearchOptions) -> None:
         """Translate sentences, a file or stdin."""
-        lines, alone = source_lines(self.text, self.input)
+        lines, alone = read_source(self.text, self.input)
         if self.stream:
             stream_lines(translator, lines, options)
         elif self.alternatives is not None:
             for number, line in enumerate(lines):
-                for one in translator.alternatives(line, self.prefix or "", count=self.alternatives, options=options):
-                    print(dumps(one.to_json()) if self.as_json else f"{number}\t{with_score(one)}", flush=True)
+                prefix, count = self.prefix or "", self.alternatives
+                for other in translator.alternatives(line, prefix, count=count, options=options):
+                    plain = f"{number}\t{format_with_score(other)}"
+                    print(dumps(other.to_json()) if self.as_json else plain, flush=True)
         elif self.output is not None:
             self.write(translator, lines, options)
         else:
@@ -115,9 +118,9 @@ class Command:
                 yield dumps(translation.to_json())
                 continue
             several = options.n_best > 1
-            for one in (translation, *translation.alternatives) if several else (translation,):
-                links = f"\t{one.pharaoh}" if self.align else ""
-                yield (f"{number}\t{with_score(one)}" if several else one.text) + links
+            for each in (translation, *translation.alternatives) if several else (translation,):
+                links = f"\t{each.pharaoh}" if self.align else ""
+                yield (f"{number}\t{format_with_score(each)}" if several else each.text) + links
 
     def write(self, translator: "Translator", lines: Iterator[str], options: SearchOptions) -> None:
         """Write a file, complete or not at all; with `resume`, continue one that was interrupted."""
@@ -129,13 +132,13 @@ class Command:
             if not self.resume:
                 write_lines(self.output, self.show(translator, lines, options, progress=progress))
                 return
-            draft = Draft.begin(self.output, about=self.about(translator, options), resume=True)
+            draft = Draft.begin(self.output, about=self.describe_input(translator, options), resume=True)
             progress(draft.lines)
             rest = islice(lines, draft.lines, None)
             draft.write(self.show(translator, rest, options, first=draft.lines, progress=progress))
             draft.finish()
 
-    def about(self, translator: "Translator", options: SearchOptions) -> dict[str, Any]:
+    def describe_input(self, translator: "Translator", options: SearchOptions) -> dict[str, Any]:
         """Return all that the translations depend on: a draft made with other values is not continued."""
         from jumok.text.lines import digest
 
@@ -146,7 +149,7 @@ class Command:
         return {"model": digest(weights), "input": digest([self.input or "-"]), "option": option}
 
 
-def with_score(translation: "Translation") -> str:
+def format_with_score(translation: "Translation") -> str:
     """Return a line with a translation after its score."""
     return f"{translation.score:.4f}\t{translation.text}"
 
@@ -172,7 +175,7 @@ def counting() -> Iterator[Callable[[int], None]]:
         yield advance
 
 
-def source_lines(text: list[str] | None, path: str | None) -> tuple[Iterator[str], bool]:
+def read_source(text: list[str] | None, path: str | None) -> tuple[Iterator[str], bool]:
     """Return the lines to translate, and whether a person types them and waits for each answer."""
     if text:
         return iter(clean_arguments(text)), False

@@ -48,13 +48,13 @@ from jumok.cli.options import (
     verb,
 )
 from jumok.cli.terminal import (
-    aside,
     clean_arguments,
     describe_position,
     dumps,
     forbid,
     list_values,
     parse_numbers,
+    print_aside,
 )
 from jumok.errors import UsageError
 from jumok.messages import Message
@@ -79,8 +79,8 @@ def data_check(
     if fix:
         from jumok.data.quality.fix import fix as repair
 
-        made = repair(files, out)
-        print(dumps(made.to_json()) if as_json else "\n".join([*made.lines(), *made.verdict()]))
+        report = repair(files, out)
+        print(dumps(report.to_json()) if as_json else "\n".join([*report.lines(), *report.verdict()]))
         return
     forbid(Message("cli.only_fix_writes"), {"out": out})
     findings = check(files)
@@ -151,7 +151,7 @@ def data_prepare(
     chosen = choose(recipe=recipe, corpus=corpus, changes=dict(map(parse_assignment, set_ or [])), **named)
     with watching() as (sinks, stop):
         for line in prepare_folder(chosen, out, sinks=sinks, stop=stop, workers=workers):
-            aside(line)
+            print_aside(line)
     print(out)
 
 
@@ -180,11 +180,11 @@ def generate(
     from jumok.translator import Translator
 
     [prompt] = clean_arguments([prompt])
-    made = Translator.load(model).generate(
+    pieces = Translator.load(model).generate(
         prompt, length=length, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed
     )
     print(prompt, end="", flush=True)
-    for piece in made:
+    for piece in pieces:
         print(piece, end="", flush=True)
     print()
 
@@ -266,11 +266,11 @@ def lab(
     set_: Annotated[list[str] | None, option("KEY=VALUE", "help.lab_set", "--set")] = None,
     as_json: Json = False,
 ) -> None:
-    from jumok.cli.lab import Request, conduct, listing
+    from jumok.cli.lab import Request, conduct, list_claims
 
     if name is None:
         forbid(Message("cli.claims_are_listed"), {"out": out, "book": book, "data": data, "set": set_})
-        print("\n".join(listing(language)))
+        print("\n".join(list_claims(language)))
         return
     conduct(name, Request(language, scale, out, runs, data, seed, again, set_ or [], book, as_json))
 
@@ -316,7 +316,7 @@ def model_compare(
 
     figures = compare(
         models, source=source, target=target, engines=engines.split(","), beams=parse_numbers(beams, "beams"),
-        rounds=rounds, sentences=sentences, say=aside,
+        rounds=rounds, sentences=sentences, say=print_aside,
     )  # fmt: skip
     if out is not None:
         write_lines(out, picture(figures).removesuffix("\n").split("\n"))
@@ -352,7 +352,7 @@ def bench_train(
 
     figures = measure(
         recipe, source=source, target=target, changes=dict(map(parse_assignment, set_ or [])), tokens=tokens,
-        updates=Updates(warmup_updates, updates), keep=keep, say=aside,
+        updates=Updates(warmup_updates, updates), keep=keep, say=print_aside,
     )  # fmt: skip
     print(dumps(figures) if as_json else "\n".join(table(figures)))
 
@@ -372,6 +372,6 @@ def bench_decode(
 
     figures = measure(
         model, source=source, target=target, engines=engines.split(","), beams=parse_numbers(beams, "beams"),
-        rounds=rounds, sentences=sentences, say=aside,
+        rounds=rounds, sentences=sentences, say=print_aside,
     )  # fmt: skip
     print(dumps(figures) if as_json else "\n".join(table(figures)))

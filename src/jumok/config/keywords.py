@@ -1,6 +1,7 @@
-"""The keywords of functions that train: keys of a recipe's data section, its limits, and which model.
+"""The keywords of functions that train and that translate, as types.
 
-They are types only; the values are checked where they become a recipe (recipe.py).
+Nothing here runs: the values are checked where they become a recipe (recipe.py), options and constraints of a search
+(search.py) or the choice of an engine (engines/options.py).  A test compares these names with the fields of the values.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
     from jumok.config.recipe import Recipe
+    from jumok.config.search import Constraints, SearchOptions
     from jumok.config.sections import CleaningConfig, CorpusConfig
 
 
@@ -69,3 +71,74 @@ class RaceKeywords(CommonKeywords, total=False):
     seeds: Sequence[int]
     parameters: int | None
     changes: Mapping[str, Any] | None
+
+
+class SamplingKeywords(TypedDict, total=False):
+    """How to sample a token: see `SearchOptions`."""
+
+    temperature: float | None
+    top_k: int | None
+    top_p: float | None
+    seed: int | None
+
+
+class SearchKeywords(SamplingKeywords, total=False):
+    """The fields of `SearchOptions` as keywords."""
+
+    beam: int | None
+    length_penalty: float | None
+    n_best: int | None
+    extra_length: int | None
+    min_length: int | None
+    no_repeat: int | None
+    groups: int | None
+    diversity: float | None
+    coverage: float | None
+    exact: bool | None
+    sample: bool | None
+    mbr: int | None
+
+
+class ConstraintKeywords(TypedDict, total=False):
+    """The fields of `Constraints` as keywords: the same for all texts, or one for each."""
+
+    prefix: str | Sequence[str] | None
+    require: Sequence[str] | Sequence[Sequence[str]] | None
+    forbid: Sequence[str] | Sequence[Sequence[str]] | None
+
+
+class EngineKeywords(TypedDict, total=False):
+    """The fields of `EngineOptions` as keywords."""
+
+    engine: str
+    device: str
+    precision: str | None
+    shortlist: bool
+    deterministic: bool
+
+
+class ContentKeywords(TypedDict, total=False):
+    """The fields of `Contents` as keywords."""
+
+    details: bool | None
+    attention: bool | None
+    align: bool | None
+
+
+class EvaluateKeywords(SearchKeywords, total=False):
+    """How to search, and how to score: see `evaluation.evaluate.evaluate`."""
+
+    tokenize: str
+    compare: str | None
+    ter: bool
+    perplexity: bool
+
+
+class TranslateKeywords(SearchKeywords, ConstraintKeywords, ContentKeywords, total=False):
+    """How to search, what a translation must and must not contain, and what it holds.
+
+    `options` and `constraints` are the values that the other keywords change.
+    """
+
+    options: SearchOptions | None
+    constraints: Constraints | None

@@ -4,54 +4,24 @@
     constraints = Constraints(prefix="The", forbid=("bicycle",))
 
 Both are made once, from the options of the command line or from keywords, and handed down unchanged: the translator,
-the engines, the search and the kernels read the same value.  `SearchKeywords` and `ConstraintKeywords` are the names
-that functions accept as keywords; a name that is None, or not given, takes its default.
+the engines, the search and the kernels read the same value.  Functions accept
+their fields as keywords (keywords.py); one that is None, or not given, takes its default.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from jumok.errors import UsageError, check_names
 from jumok.messages import Message
 
+if TYPE_CHECKING:
+    from jumok.config.keywords import ConstraintKeywords, SearchKeywords
+
+SAMPLING = ("temperature", "top_k", "top_p", "seed")  # options that only sampling uses
 MBR_TEMPERATURE = 0.5  # at 1 too many samples are far off (docs/log/2026-11-16-constrained-search.md)
-
-
-class SamplingKeywords(TypedDict, total=False):
-    """How to sample a token: see `SearchOptions`."""
-
-    temperature: float | None
-    top_k: int | None
-    top_p: float | None
-    seed: int | None
-
-
-class SearchKeywords(SamplingKeywords, total=False):
-    """The fields of `SearchOptions` as keywords."""
-
-    beam: int | None
-    length_penalty: float | None
-    n_best: int | None
-    extra_length: int | None
-    min_length: int | None
-    no_repeat: int | None
-    groups: int | None
-    diversity: float | None
-    coverage: float | None
-    exact: bool | None
-    sample: bool | None
-    mbr: int | None
-
-
-class ConstraintKeywords(TypedDict, total=False):
-    """The fields of `Constraints` as keywords: the same for all texts, or one for each."""
-
-    prefix: str | Sequence[str] | None
-    require: Sequence[str] | Sequence[Sequence[str]] | None
-    forbid: Sequence[str] | Sequence[Sequence[str]] | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +72,7 @@ class SearchOptions:
         Unless the beam is given it is as wide as `n_best` needs.  `mbr` samples, at temperature 0.5 unless another one
         is given.
         """
-        check_names("config.unknown_search_option", keywords, SearchKeywords.__annotations__)
+        check_names("config.unknown_search_option", keywords, self.__dataclass_fields__)
         given: dict[str, Any] = {name: value for name, value in keywords.items() if value is not None}
         if given.get("mbr"):
             given = {"temperature": MBR_TEMPERATURE} | given | {"sample": True}
@@ -145,7 +115,7 @@ class Constraints:
     @classmethod
     def of(cls, count: int, **keywords: Unpack[ConstraintKeywords]) -> list[Constraints]:
         """Return the constraints of each of `count` texts, from keywords that hold for all of them or for one each."""
-        check_names("config.unknown_constraint", keywords, ConstraintKeywords.__annotations__)
+        check_names("config.unknown_constraint", keywords, cls.__dataclass_fields__)
         given = keywords.get("prefix") or ""
         prefixes = [given] * count if isinstance(given, str) else list(given)
         required, forbidden = _each(keywords.get("require"), count), _each(keywords.get("forbid"), count)

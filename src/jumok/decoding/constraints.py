@@ -1,4 +1,4 @@
-"""Beam search for translations in which given phrases must appear, each once at least, in any order.
+"""Beam search for translations in which given phrases must appear, each at least once, in any order.
 
 Dynamic beam allocation (Post and Vilar 2018): at every step the hypotheses of a sentence also try the next token of
 each phrase that is still missing.  Hypotheses that contain equally many tokens of the phrases form a bank, and the beam
@@ -45,7 +45,7 @@ class PhraseProgress:
     def complete(self) -> bool:
         return not self.missing
 
-    def next_tokens(self) -> set[int]:
+    def list_next_tokens(self) -> set[int]:
         """Return the tokens that continue a phrase, or begin one."""
         return {self.inside[self.done]} if self.inside else {phrase[0] for phrase in self.missing}
 
@@ -77,6 +77,8 @@ class PartialHypothesis:
 
 
 class Candidate(NamedTuple):
+    """A continuation of a hypothesis by one token."""
+
     total: float
     row: int  # among the rows of its sentence
     token: int
@@ -120,10 +122,10 @@ def search_with_phrases(
         following: dict[int, list[PartialHypothesis]] = {}
         for b, before in partial.items():
             block = slice(first, first + len(before))
-            own = slice(2 * slots[b])  # another sentence of the batch may have more
+            own = slice(2 * slots[b])  # other sentences of the batch may have more slots
             expanded = expand(before, logs[block], top[block, own].tolist(), likeliest[block, own].tolist())
             last = t + 1 >= limits[b]
-            # A complete hypothesis may end whatever the rank of END (docs/log/2026-11-16-constrained-search.md).
+            # A complete hypothesis may end even if END ranks low (docs/log/2026-11-16-constrained-search.md).
             ending = [c for c in expanded if c.progress.complete and (c.token == END or last)]
             for c in heapq.nlargest(slots[b], ending):
                 ended[b].append(end(extend(before[c.row], c), options.length_penalty))
@@ -142,8 +144,8 @@ def search_with_phrases(
 
 
 def make_moment(step: int, partial: dict[int, list[PartialHypothesis]], device: torch.device | None) -> Moment:
-    """Return what rules may know of these rows."""
-    history = [one.ids for rows in partial.values() for one in rows]
+    """Return the `Moment` of these rows for rules."""
+    history = [hypothesis.ids for rows in partial.values() for hypothesis in rows]
     sentence = [b for b, rows in partial.items() for _ in rows]
     return Moment(
         step,
@@ -153,10 +155,10 @@ def make_moment(step: int, partial: dict[int, list[PartialHypothesis]], device: 
 
 
 def forbid_incomplete(logs: Tensor, partial: dict[int, list[PartialHypothesis]], inner: Tensor | None) -> Tensor:
-    """Forbid that a word continues after a phrase, and that a sentence ends before it has all of its phrases."""
-    flat = [one.progress for rows in partial.values() for one in rows]
-    closed = torch.tensor([one.closed for one in flat], device=logs.device)
-    open_ = torch.tensor([not one.complete for one in flat], device=logs.device)
+    """Forbid tokens that continue a word after a phrase, and END before a sentence contains all of its phrases."""
+    progress = [hypothesis.progress for rows in partial.values() for hypothesis in rows]
+    closed = torch.tensor([phrases.closed for phrases in progress], device=logs.device)
+    open_ = torch.tensor([not phrases.complete for phrases in progress], device=logs.device)
     if inner is not None:
         logs.masked_fill_(closed[:, None] & inner[None], MINUS)
     logs[:, END].masked_fill_(open_, MINUS)
@@ -168,23 +170,24 @@ def expand(
 ) -> list[Candidate]:
     """Return the likeliest continuations of every row, and those that its phrases ask for."""
     expanded = []
-    for row, one in enumerate(before):
+    for row, hypothesis in enumerate(before):
         gains = dict(zip(tokens[row], top[row], strict=True))
-        for token in one.progress.next_tokens() - gains.keys() if one.progress.missing else ():
+        progress = hypothesis.progress
+        for token in progress.list_next_tokens() - gains.keys() if progress.missing else ():
             gains[token] = float(logs[row, token])
         for token, gain in gains.items():
             if gain > MINUS:
-                expanded.append(Candidate(one.total + gain, row, token, gain, one.progress.after(token)))
+                expanded.append(Candidate(hypothesis.total + gain, row, token, gain, progress.after(token)))
     return expanded
 
 
 def allocate(expanded: Sequence[Candidate], slots: int) -> list[Candidate]:
-    """Return the candidates to continue: banks share the slots evenly, and leave to others what they cannot fill."""
+    """Return the candidates to continue: banks share the slots evenly; slots that one cannot fill go to others."""
     banks: dict[int, list[Candidate]] = {}
-    for one in sorted(expanded, key=lambda c: -c.total):
-        banks.setdefault(one.progress.bank, []).append(one)
+    for candidate in sorted(expanded, key=lambda c: -c.total):
+        banks.setdefault(candidate.progress.bank, []).append(candidate)
     chosen: list[Candidate] = []
-    waiting = sorted(banks, reverse=True)  # those that are ahead choose first
+    waiting = sorted(banks, reverse=True)  # banks with more tokens of the phrases choose first
     while waiting and len(chosen) < slots:
         share = max(1, (slots - len(chosen)) // len(waiting))
         for bank in waiting:
@@ -201,14 +204,17 @@ def is_finished(
     """Return whether no candidate can beat the best that have ended, as in `search.beam`."""
     if len(ended) < options.n_best:
         return False
-    worst = sorted((one.score for one in ended), reverse=True)[options.n_best - 1]
+    worst = sorted((hypothesis.score for hypothesis in ended), reverse=True)[options.n_best - 1]
     longest = t + 2 if len(ended) >= options.beam else limit
     return worst >= penalize(max(c.total for c in going), longest, options.length_penalty)
 
 
-def extend(one: PartialHypothesis, by: Candidate) -> PartialHypothesis:
-    return PartialHypothesis((*one.ids, by.token), by.total, (*one.gains, by.gain), by.progress)
+def extend(before: PartialHypothesis, by: Candidate) -> PartialHypothesis:
+    """Return a hypothesis with the token of a candidate after its own."""
+    return PartialHypothesis((*before.ids, by.token), by.total, (*before.gains, by.gain), by.progress)
 
 
-def end(one: PartialHypothesis, length_penalty: float) -> Hypothesis:
-    return Hypothesis(one.ids, penalize(one.total, len(one.ids), length_penalty), one.total, one.gains)
+def end(partial: PartialHypothesis, length_penalty: float) -> Hypothesis:
+    """Return a hypothesis that has ended, with its score."""
+    score = penalize(partial.total, len(partial.ids), length_penalty)
+    return Hypothesis(partial.ids, score, partial.total, partial.gains)

@@ -23,7 +23,7 @@ class EnsembleState:
 
 
 class Ensemble:
-    """Models over the same vocabularies, as one that searches and scores; logits are log-probabilities."""
+    """Models over the same vocabularies as one model; its logits are log-probabilities."""
 
     def __init__(self, models: Sequence[Seq2Seq]) -> None:
         self.models = list(models)
@@ -32,7 +32,7 @@ class Ensemble:
         return EnsembleState([model.start(source) for model in self.models])
 
     def step(self, token: Tensor, state: EnsembleState) -> tuple[Tensor, EnsembleState]:
-        steps = [model.step(token, one) for model, one in zip(self.models, state.states, strict=True)]
+        steps = [model.step(token, own) for model, own in zip(self.models, state.states, strict=True)]
         return self.mean([logits for logits, _ in steps]), EnsembleState([after for _, after in steps])
 
     def hidden(self, source: Tensor, target: Tensor) -> Tensor:
@@ -50,5 +50,5 @@ class Ensemble:
 
     def mean(self, logits: Sequence[Tensor]) -> Tensor:
         """Return the logarithm of the mean of the probabilities."""
-        logs = torch.stack([one.log_softmax(dim=-1) for one in logits])
+        logs = torch.stack([each.log_softmax(dim=-1) for each in logits])
         return logs.logsumexp(dim=0) - math.log(len(logits))

@@ -1,4 +1,4 @@
-"""The result of a search, whichever engine searches; no torch."""
+"""The result of a search, the same for all engines; no torch."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from jumok.text.vocabulary import END, PAD, SPECIALS, START, UNKNOWN
 
-NEVER = (PAD, UNKNOWN, START, *range(4, SPECIALS))  # no output holds these
+NEVER = (PAD, UNKNOWN, START, *range(4, SPECIALS))  # tokens that no output contains
 
 
 @dataclass(frozen=True)
 class Hypothesis:
     """Output ids without START, with END where it was reached; `score` is what search ranked by.
 
-    One that was found without probabilities is not `scored`: its numbers are nan.
+    A hypothesis whose probabilities were not computed is not `scored`: its numbers are nan.
     """
 
     ids: tuple[int, ...]
@@ -48,7 +48,7 @@ def rank(
     hypotheses: Iterable[tuple[tuple[int, ...], float, tuple[float, ...]]], length_penalty: float
 ) -> list[Hypothesis]:
     """Return hypotheses, best first, from (ids, log P, log-probability of each token)."""
-    made = [
+    ranked = [
         Hypothesis(ids, penalize(total, len(ids), length_penalty), total, gains) for ids, total, gains in hypotheses
     ]
-    return sorted(made, key=lambda one: -one.score)
+    return sorted(ranked, key=lambda h: -h.score)

@@ -1,6 +1,6 @@
 """Rules for the next token of a hypothesis, applied after the softmax so that scores stay the model's.
 
-A rule gets the logits (N, V) of a step and what is known then, and sets what is forbidden to minus infinity in place.
+A rule gets the logits (N, V) of a step and the `Moment`, and sets forbidden logits to minus infinity in place.
 
 Shapes   N rows (hypotheses) · V vocabulary · t tokens so far
 """
@@ -33,12 +33,12 @@ Rule = Callable[[Tensor, Moment], None]
 Ruling = Callable[[Sequence[int], Sequence[int]], Rule]  # from the rows of sentences and their limits
 
 
-def of_copies(rule: Rule, origin: Tensor) -> Rule:
-    """Return a rule for copies of sentences: copy b is of sentence origin[b]."""
+def apply_to_copies(rule: Rule, origin: Tensor) -> Rule:
+    """Return the rule for copies of sentences, where copy b is of sentence origin[b]."""
     return lambda logits, now: rule(logits, replace(now, sentence=origin[now.sentence]))
 
 
-def never(tokens: Sequence[int]) -> Rule:
+def forbid_tokens(tokens: Sequence[int]) -> Rule:
     """Forbid tokens at every step, e.g. padding and the start symbol."""
     listed = list(tokens)
 
@@ -48,8 +48,8 @@ def never(tokens: Sequence[int]) -> Rule:
     return rule
 
 
-def at_least(length: int, end: int) -> Rule:
-    """Forbid the end before `length` tokens."""
+def require_length(length: int, end: int) -> Rule:
+    """Forbid END before `length` tokens."""
 
     def rule(logits: Tensor, now: Moment) -> None:
         if now.step < length:
@@ -59,7 +59,7 @@ def at_least(length: int, end: int) -> Rule:
 
 
 def begin_with(prefixes: Sequence[Sequence[int]]) -> Rule:
-    """Sentence b begins with the tokens prefixes[b]; what follows is free."""
+    """Make sentence b begin with the tokens prefixes[b]; after them every token is allowed."""
     longest = max(map(len, prefixes), default=0)
     table = torch.full((len(prefixes), longest), -1)
     for row, prefix in zip(table, prefixes, strict=True):
@@ -77,8 +77,8 @@ def begin_with(prefixes: Sequence[Sequence[int]]) -> Rule:
     return rule
 
 
-def no_repeats(size: int) -> Rule:
-    """Forbid that an n-gram of this size comes twice."""
+def forbid_repeats(size: int) -> Rule:
+    """Forbid n-grams of this size to occur twice."""
 
     def rule(logits: Tensor, now: Moment) -> None:
         for row, history in enumerate(now.history.tolist()):
@@ -92,53 +92,53 @@ def no_repeats(size: int) -> Rule:
 
 
 class Words:
-    """Forbids words, whatever subwords they consist of.
+    """Forbids words, in any division into subwords.
 
-    Wherever a text may end inside a word, the tokens that would complete the word are forbidden.  "dogs" is allowed
-    where "dog" is forbidden, but not as "dog" and "s", because "dog" alone is never completed.
+    Where the text so far ends inside a forbidden word, the tokens that would complete the word are forbidden.  Where
+    "dog" is forbidden, "dogs" is allowed, but not as "dog" and "s", because "dog" alone is never completed.
     `surfaces` are the tokens as text, words beginning with a space.
     """
 
     def __init__(self, surfaces: Sequence[str]) -> None:
         self.surfaces = list(surfaces)
-        self.finishing = cache(self._finishing)
-        self.within = cache(self._within)
+        self.find_completing = cache(self._find_completing)
+        self.find_containing = cache(self._find_containing)
 
-    def _finishing(self, word: str, done: int) -> list[int]:
-        """Return tokens that complete a word of which `done` characters are there, followed at most by another word."""
+    def _find_completing(self, word: str, done: int) -> list[int]:
+        """Return tokens that complete a word after its first `done` characters; another word may follow."""
         rest = word[done:]
         after = ((token, text[len(rest) :]) for token, text in enumerate(self.surfaces) if text.startswith(rest))
         return [token for token, more in after if not more or is_boundary(word[-1], more[0])]
 
-    def _within(self, word: str) -> list[int]:
-        """Return tokens that contain the word after something else."""
-        sought = re.compile(re.escape(word))
+    def _find_containing(self, word: str) -> list[int]:
+        """Return tokens that contain the word, but not at their beginning."""
+        pattern = re.compile(re.escape(word))
         return [
             token
             for token, surface in enumerate(self.surfaces)
-            if any(match.start() > 0 and is_whole_word(surface, *match.span()) for match in sought.finditer(surface))
+            if any(match.start() > 0 and is_whole_word(surface, *match.span()) for match in pattern.finditer(surface))
         ]
 
     def text(self, tokens: Sequence[int]) -> str:
-        """Return the text of tokens."""
+        """Return tokens as text."""
         return "".join(self.surfaces[token] for token in tokens)
 
-    def forbidden(self, tokens: Sequence[int], word: str) -> list[int]:
-        """Return the tokens that may not follow these, lest the word appear."""
+    def list_forbidden(self, tokens: Sequence[int], word: str) -> list[int]:
+        """Return the tokens that may not follow these, because the word would appear."""
         text = " " + self.text(tokens)
-        forbidden = list(self.within(word))
+        forbidden = list(self.find_containing(word))
         for done in range(min(len(word) - 1, len(text)) + 1):
             start = len(text) - done
             if text.endswith(word[:done]) and (start == 0 or is_boundary(text[start - 1], word[0])):
-                forbidden += self.finishing(word, done)
+                forbidden += self.find_completing(word, done)
         return forbidden
 
-    def rule(self, words: Sequence[Sequence[str]]) -> Rule:
-        """Return the rule that sentence b contains none of words[b]."""
+    def make_rule(self, words: Sequence[Sequence[str]]) -> Rule:
+        """Return the rule that forbids words[b] in sentence b."""
 
         def rule(logits: Tensor, now: Moment) -> None:
             for row, (sentence, history) in enumerate(zip(now.sentence.tolist(), now.history.tolist(), strict=True)):
                 for word in words[sentence]:
-                    logits[row, self.forbidden(history, word)] = MINUS
+                    logits[row, self.list_forbidden(history, word)] = MINUS
 
         return rule

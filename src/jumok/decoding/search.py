@@ -37,8 +37,8 @@ def forbid(logits: Tensor, rules: Sequence[Rule], now: Moment, never: Sequence[i
     return normalizer
 
 
-def candidates(logits: Tensor, count: int, rules: Sequence[Rule], now: Moment) -> tuple[Tensor, Tensor]:
-    """Return log-probabilities and tokens (N, C) of the likeliest allowed continuations of every row."""
+def list_candidates(logits: Tensor, count: int, rules: Sequence[Rule], now: Moment) -> tuple[Tensor, Tensor]:
+    """Return the log-probabilities and tokens (N, C) of the likeliest continuations of every row that are allowed."""
     if not rules:
         return ops.likeliest(logits, count, torch.tensor(NEVER, device=logits.device))
     normalizer = forbid(logits, rules, now)  # (N, 1)
@@ -121,7 +121,7 @@ class Beams:
         """Return twice as many candidates as the beam is wide, so that W are left even if half of them end."""
         count, width = self.score.shape
         now = Moment(self.history.shape[2], self.history.flatten(0, 1), self.number.repeat_interleave(width))
-        gain, tokens = candidates(logits, 2 * width + ranking.spare, rules, now)  # (N, C)
+        gain, tokens = list_candidates(logits, 2 * width + ranking.spare, rules, now)  # (N, C)
         each = gain.shape[-1]
         total, tokens, gain = (x.view(count, width * each) for x in (self.score.view(-1, 1) + gain, tokens, gain))
         indices = ranking.best(total, tokens, self.number, min(2 * width, width * each))  # (B, C)
@@ -243,7 +243,7 @@ Choose = Callable[[Tensor, Tensor, int], Tensor]
 
 
 @torch.inference_mode()
-def tokens_one_by_one(
+def generate_tokens(
     step: Step,
     state: State,
     limits: Sequence[int],
@@ -256,7 +256,7 @@ def tokens_one_by_one(
     """Extend every sentence by one chosen token at a time; yields (sentence, token, log-probability) of each step.
 
     `choose` gets the allowed logits (N, V), the sentence of each row (N,) and the step, and returns tokens (N,).
-    Tokens that are `never` output are those of every search, unless given, which only sampling allows.
+    `never` are the tokens that are never output.
     """
     number = torch.arange(len(limits), device=device)  # (N,)
     limit = torch.tensor(limits, device=device)
@@ -266,7 +266,7 @@ def tokens_one_by_one(
         logits, state = step(token, state)
         now = Moment(t, history, number)
         if choose is likeliest:
-            gain, token = (x.squeeze(1) for x in candidates(logits, 1, rules, now))  # (N,)
+            gain, token = (x.squeeze(1) for x in list_candidates(logits, 1, rules, now))  # (N,)
         else:
             normalizer = forbid(logits, rules, now, never)
             token = choose(logits, number, t)  # (N,)
@@ -301,7 +301,7 @@ def sample_by(uniforms: Tensor, *, temperature: float = 1.0, top_k: int = 0, top
         return torch.searchsorted(share, u, right=True).clamp(max=share.shape[-1] - 1)
 
     def choose(logits: Tensor, number: Tensor, t: int) -> Tensor:
-        if not top_k and top_p == 1.0:  # any order will do
+        if not top_k and top_p == 1.0:  # the order does not matter
             return find((logits / temperature).softmax(dim=-1).cumsum(dim=-1), number, t).squeeze(1)
         ordered, tokens = (logits / temperature).sort(dim=-1, descending=True)  # (N, V)
         if top_k:
@@ -330,7 +330,7 @@ def greedy(
     """Return one hypothesis per sentence, extended token by token (greedily, or as `choose` samples)."""
     ids: list[list[int]] = [[] for _ in limits]
     gains: list[list[float]] = [[] for _ in limits]
-    for extended in tokens_one_by_one(step, state, limits, choose, rules=rules, device=device):
+    for extended in generate_tokens(step, state, limits, choose, rules=rules, device=device):
         for sentence, token, gain in extended:
             ids[sentence].append(token)
             gains[sentence].append(gain)

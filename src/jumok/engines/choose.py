@@ -1,6 +1,6 @@
-"""Which engine translates: the fast one where it has what is asked for, torch for everything else.
+"""The choice of an engine: the fast one where it supports what is asked for, torch for everything else.
 
-An engine is made when it is first needed, so that torch is loaded only where it is used.
+An engine is loaded when it is first needed, so that torch is loaded only where it is used.
 """
 
 from __future__ import annotations
@@ -8,18 +8,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from jumok.config.search import SearchOptions, TokenConstraints
-from jumok.engines.options import Engine, EngineOptions, FastEngine, check_support
+from jumok.engines.options import EngineOptions, check_support
 from jumok.errors import MissingPackage, Unsupported
 from jumok.extras import hint, is_installed
-from jumok.kernels import library
-from jumok.storage.bundle import Bundle
+from jumok.messages import Message
 
 if TYPE_CHECKING:
+    from jumok.engines.interface import Engine, FastEngine
     from jumok.engines.torch_engine import TorchEngine
     from jumok.models.base import Seq2Seq
+    from jumok.storage.bundle import Bundle
 
 
 class Engines:
@@ -28,15 +29,13 @@ class Engines:
     def __init__(self, bundles: Sequence[Bundle], options: EngineOptions, say: Callable[[str], None]) -> None:
         """`say` gets one line for each reason why torch is used instead of the engine asked for."""
         self.bundles, self.options, self.say = list(bundles), options, say
-        self.reasons = set[str]()
+        self.reasons: list[Message] = []  # those reported
 
     @cached_property
     def torch(self) -> TorchEngine:
         """The reference engine, which has every feature."""
         if not is_installed("torch"):
-            raise MissingPackage(
-                "only the torch engine can do this, and torch is not installed", hint=str(hint("torch"))
-            )
+            raise MissingPackage("engines.no_torch", advice=hint("torch"))
         from jumok.decoding.ensemble import Ensemble
         from jumok.engines.torch_engine import TorchEngine
         from jumok.storage import checkpoint
@@ -54,15 +53,16 @@ class Engines:
             return None
         try:
             return self._make_fast()
-        except Unsupported as reason:
-            self._report(reason)
+        except Unsupported as error:
+            self._report(error.values["reason"])
             return None
 
     def _make_fast(self) -> FastEngine:
         if self.options.device != "cpu":
-            raise Unsupported(f"the fast engines run on the processor, not on {self.options.device}")
+            reason = Message("engines.only_on_cpu", {"device": self.options.device})
+            raise Unsupported("engines.unsupported", reason=reason)
         if len(self.bundles) > 1:
-            raise Unsupported("the fast engines run one model at a time")
+            raise Unsupported("engines.unsupported", reason=Message("engines.one_model_at_a_time"))
         [bundle], shortlist = self.bundles, self.options.shortlist
         if self.options.engine == "ctranslate2":
             from jumok.engines.ctranslate2_engine import CTranslate2Engine
@@ -84,16 +84,20 @@ class Engines:
             return self.torch
         try:
             check_support(self.fast, options, constraints)
-        except Unsupported as reason:
-            self._report(reason)
+        except Unsupported as error:
+            self._report(error.values["reason"])
             return self.torch
         return self.fast
 
-    def _report(self, reason: Unsupported) -> None:
+    def _report(self, reason: Message) -> None:
+        """Say once why torch is used; an error where it is not installed."""
         if not is_installed("torch"):
-            gcc = ", or a C compiler (apt-get install gcc)" * (library.load() is None and sys.platform == "linux")
-            what = f"this needs torch, which is not installed: {reason.what}"
-            raise MissingPackage(what, where=reason.where, hint=str(hint("torch")) + gcc)
-        if reason.what not in self.reasons:
-            self.reasons.add(reason.what)
-            self.say(f"with the torch engine: {reason.what}")
+            from jumok.kernels import library
+
+            values: dict[str, Any] = {"reason": reason, "folder": self.bundles[0].folder, "advice": hint("torch")}
+            if library.load() is None and sys.platform == "linux":
+                raise MissingPackage("engines.needs_torch_or_compiler", **values)
+            raise MissingPackage("engines.needs_torch", **values)
+        if reason not in self.reasons:
+            self.reasons.append(reason)
+            self.say(f"with the torch engine: {reason}")

@@ -1,17 +1,17 @@
 """The CTranslate2 engine: ids to hypotheses, in 8-bit integers or in floats; no torch.
 
-A model is exported when it is first used and cached under a name made of its weights, so that it is never stale.
+A model is exported when it is first used.  The export is cached under a hash of the weights, so that it is never stale.
 
-CTranslate2 divides log P by n^alpha; what it finds is ranked here by the paper's ((5 + n) / 6)^alpha.  It keeps
-hypotheses by log P alone, so this is the same as having searched with the paper's.  With a shortlist, probabilities
-are shares of what is on the list.
+CTranslate2 divides log P by n^alpha; its hypotheses are ranked here by the paper's ((5 + n) / 6)^alpha.  Its beam
+selects by log P alone, so the result is the same as if it had searched with the paper's formula.  With a shortlist,
+probabilities are relative to the shortlist.
 
-The scores of a sentence depend on its batch, in floats by a bit and in integers by more, and on the threads that share
-it.  `deterministic` gives every sentence a separate batch and every worker one thread.
+The scores of a sentence depend on its batch, in floats by the last bits and in integers by more, and on the number of
+threads.  `deterministic` gives every sentence a separate batch and every worker one thread.
 
 Probabilities cost a pass over the vocabulary at every step, and so does forbidding special tokens.  Where only text is
-asked for, greedy search goes without both and finds the same; where a special token was the likeliest, the sentence is
-searched again with it forbidden.
+asked for, greedy search does neither and finds the same text; where a special token was the likeliest, the sentence is
+searched again with special tokens forbidden.
 """
 
 from __future__ import annotations
@@ -34,28 +34,29 @@ from jumok.disk import user_cache
 from jumok.engines.options import LONGEST_SOURCE, Count, Feature, Ids, check_support, silent
 from jumok.errors import DiskError, MissingPackage, ModelFileError, UnknownName, Unsupported, UsageError
 from jumok.interop import ctranslate2_library as interop
-from jumok.storage import bundle
+from jumok.messages import Message
+from jumok.storage import bundle as bundles
 from jumok.storage.bundle import Bundle
 from jumok.text.vocabulary import END
 
-FORMAT = 1  # of exported models in the cache
-CACHED = 24  # exported models, at most
+FORMAT = 1  # version of the exported models in the cache
+CACHED = 24  # most exported models in the cache
 PRECISIONS = ("int8", "float32")
-BATCH = 512  # source tokens decoded at once, greedily
-BEAM_BATCH = 256  # with a beam
-SHORT_BATCH = 256  # with a shortlist, which grows with the sentences that share it
+BATCH = 512  # source tokens per batch of a greedy search
+BEAM_BATCH = 256  # source tokens per batch of a beam search
+SHORT_BATCH = 256  # source tokens per batch with a shortlist, which grows with the batch
 
 
-def find_obstacle(bundle: Bundle) -> str | None:
-    """Return why a model cannot run here; None if it can.  A missing CTranslate2 is an error."""
-    if (reason := interop.obstacle(bundle.recipe.model)) is not None:
+def find_obstacle(bundle: Bundle) -> Message | None:
+    """Return why CTranslate2 cannot run a model; None if it can.  Raises `MissingPackage` if it is not installed."""
+    if (reason := interop.find_obstacle(bundle.recipe.model)) is not None:
         return reason
     try:
-        interop.library()
+        interop.load_library()
     except MissingPackage:
         raise
     except ImportError as error:
-        return f"CTranslate2 cannot be imported ({error})"
+        return Message("engines.cannot_import_ctranslate2", {"reason": error})
     return None
 
 
@@ -66,37 +67,35 @@ class CTranslate2Engine:
     supported = frozenset({Feature.MIN_LENGTH, Feature.NO_REPEAT, Feature.PREFIX})
 
     def __init__(
-        self, found: Bundle, *, precision: str = "int8", shortlist: bool = False, deterministic: bool = False
+        self, bundle: Bundle, *, precision: str = "int8", shortlist: bool = False, deterministic: bool = False
     ) -> None:
-        if (reason := find_obstacle(found)) is not None:
-            raise Unsupported(reason, where=f"in {found.folder}")
+        if (reason := find_obstacle(bundle)) is not None:
+            raise Unsupported("engines.unsupported_model", reason=reason, folder=bundle.folder)
         if precision not in PRECISIONS:
-            raise UnknownName("precision", precision, PRECISIONS, where="in --precision")
-        self.vocabularies = found.vocabularies
+            raise UnknownName("engines.unknown_precision", precision, PRECISIONS)
+        self.vocabularies = bundle.vocabularies
         self.precision = precision
-        self.folder = exported(found, precision)
+        self.folder = export_to_cache(bundle, precision)
         self.shortlist, self.deterministic = shortlist, deterministic
         if shortlist and not (self.folder / interop.VOCABULARY_MAP).is_file():
-            raise UsageError(
-                "this model has no shortlist", where=f"in {found.folder}", hint="try: jumok model shortlist RUN"
-            )
-        self.translator = self._start(*(machine.cores(), 1) if deterministic else layout(self.folder, self._start))
-        self.source = found.vocabularies.source.pieces(range(found.sizes[0]))
-        self.target = (
-            self.source if found.vocabularies.joint else found.vocabularies.target.pieces(range(found.sizes[1]))
-        )
+            raise UsageError("engines.no_shortlist", folder=bundle.folder)
+        shape = (machine.cores(), 1) if deterministic else choose_layout(self.folder, self._start)
+        self.translator = self._start(*shape)
+        vocabularies, (sources, targets) = bundle.vocabularies, bundle.sizes
+        self.source = vocabularies.source.pieces(range(sources))
+        self.target = self.source if vocabularies.joint else vocabularies.target.pieces(range(targets))
         self.number = {piece: number for number, piece in enumerate(self.target)}
         self.never = [[self.target[token]] for token in NEVER]
-        self.unsaid = frozenset(piece for (piece,) in self.never)
+        self.special = frozenset(piece for (piece,) in self.never)
 
     def _start(self, workers: int, threads: int) -> Any:
-        torch = sys.modules.get("torch")  # where it is loaded, it would be left with as few threads as a worker has
+        torch = sys.modules.get("torch")  # CTranslate2 changes its number of threads
         before = torch.get_num_threads() if torch is not None else 0
         chosen = {"compute_type": self.precision, "inter_threads": workers, "intra_threads": threads}
         try:
-            return interop.library().Translator(str(self.folder), "cpu", **chosen)
+            return interop.load_library().Translator(str(self.folder), "cpu", **chosen)
         except (RuntimeError, ValueError) as error:
-            raise ModelFileError(f"CTranslate2 cannot read the model: {error}", where=f"in {self.folder}") from None
+            raise ModelFileError("engines.ctranslate2_cannot_read", reason=error, folder=self.folder) from None
         finally:
             if torch is not None:
                 torch.set_num_threads(before)
@@ -117,9 +116,8 @@ class CTranslate2Engine:
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of every source (ids without END), best first, in the order given.
 
-        `details` are the log-probabilities of the tokens, for which what was found is scored once more.  Without them
-        greedy search gives no scores at all: they are not numbers (nan).  There is no sampling, so `numbers` change
-        nothing.
+        `details` are the log-probabilities of the tokens, for which the hypotheses are scored once more.  Without them
+        greedy search gives no scores at all: they are nan.  There is no sampling, so `numbers` change nothing.
         """
         return self.submit(sources, options, constraints=constraints, details=details, progress=progress)()
 
@@ -137,7 +135,7 @@ class CTranslate2Engine:
         check_support(self, options, constraints)
         bare = options.beam == 1 and not details
         rows = [[self.source[i] for i in ids[:LONGEST_SOURCE]] for ids in sources]
-        prefixes = [[self.target[i] for i in one.prefix] for one in constraints or [UNCONSTRAINED] * len(rows)]
+        prefixes = [[self.target[i] for i in bound.prefix] for bound in constraints or [UNCONSTRAINED] * len(rows)]
         limits = [len(row) + len(prefix) + options.extra_length for row, prefix in zip(rows, prefixes, strict=True)]
         if self.deterministic:
             each = zip(rows, prefixes, limits, strict=True)
@@ -149,8 +147,8 @@ class CTranslate2Engine:
             hypotheses = []
             for row, prefix, limit, running in zip(rows, prefixes, limits, waiting, strict=True):
                 result = running.result()
-                too_long = max(map(len, result.hypotheses)) > limit  # others of its batch may be longer
-                if too_long or (bare and not self.unsaid.isdisjoint(result.hypotheses[0])):
+                too_long = max(map(len, result.hypotheses)) > limit  # the limit of its batch is that of the longest
+                if too_long or (bare and not self.special.isdisjoint(result.hypotheses[0])):
                     result = self._search([row], [prefix], limit, options)[0].result()
                 hypotheses.append(self._rank(result, options))
                 progress(1)
@@ -161,7 +159,7 @@ class CTranslate2Engine:
     def _search(
         self, rows: list[list[str]], prefixes: list[list[str]], limit: int, options: SearchOptions, bare: bool = False
     ) -> list[Any]:
-        """Begin a search; `bare`, without scores and with every token allowed."""
+        """Begin a search; a `bare` one is without scores and allows every token."""
         running: list[Any] = self.translator.translate_batch(
             rows,
             target_prefix=prefixes if any(prefixes) else None,
@@ -186,21 +184,21 @@ class CTranslate2Engine:
         """Return the hypotheses of one sentence by the paper's score."""
         if not result.scores:
             return [Hypothesis(tuple([self.number[piece] for piece in result.hypotheses[0]]), nan, nan, scored=False)]
-        made = []
+        hypotheses = []
         for pieces, score in zip(result.hypotheses, result.scores, strict=True):
             ids = tuple([self.number[piece] for piece in pieces])
             total = score * len(ids) if options.beam > 1 else score
-            made.append(Hypothesis(ids, penalize(total, len(ids), options.length_penalty), total))
-        return sorted(made, key=lambda one: -one.score)[: options.n_best]
+            hypotheses.append(Hypothesis(ids, penalize(total, len(ids), options.length_penalty), total))
+        return sorted(hypotheses, key=lambda h: -h.score)[: options.n_best]
 
     def _add_details(
         self, sources: Sequence[Ids], hypotheses: list[list[Hypothesis]], options: SearchOptions
     ) -> list[list[Hypothesis]]:
         """Add the log-probability of every token, over the whole vocabulary."""
-        pairs = [(source, one.body) for source, several in zip(sources, hypotheses, strict=True) for one in several]
+        pairs = [(source, h.body) for source, several in zip(sources, hypotheses, strict=True) for h in several]
         scored = iter(self.score(pairs, length_penalty=options.length_penalty))
         return [
-            sorted((cut(next(scored), one, options.length_penalty) for one in several), key=lambda one: -one.score)
+            sorted((match_end(next(scored), h, options.length_penalty) for h in several), key=lambda h: -h.score)
             for several in hypotheses
         ]
 
@@ -220,71 +218,70 @@ class CTranslate2Engine:
         ]
 
 
-def cut(scored: Hypothesis, hypothesis: Hypothesis, length_penalty: float) -> Hypothesis:
-    """Return a scored hypothesis without its END where the search reached its limit before it."""
+def match_end(scored: Hypothesis, hypothesis: Hypothesis, length_penalty: float) -> Hypothesis:
+    """Return a scored hypothesis, without its END if the search reached its limit before it."""
     if hypothesis.ended:
         return scored
     return Hypothesis.scored_by(hypothesis.ids, scored.token_scores[: len(hypothesis.ids)], length_penalty)
 
 
-def exported(found: Bundle, precision: str) -> Path:
-    """The model in CTranslate2's form, from the user's cache or made now."""
-    folder = user_cache.own("ctranslate2")
-    if folder is None:
-        hint = "try: XDG_CACHE_HOME=FOLDER jumok …, or --engine torch"
-        raise DiskError("there is no cache folder to keep the exported model in", where="in ~/.cache/jumok", hint=hint)
-    manifest = (found.folder / bundle.MANIFEST).read_bytes()  # it has the hash of the weights
-    version = f"{FORMAT} {interop.library().__version__} {precision} ".encode()
-    place = folder / hashlib.sha256(version + manifest).hexdigest()[:32]
+def export_to_cache(bundle: Bundle, precision: str) -> Path:
+    """Return the folder of the model in CTranslate2's format, exported into the user's cache if it is not there."""
+    cache = user_cache.own("ctranslate2")
+    if cache is None:
+        raise DiskError("engines.no_cache")
+    manifest = (bundle.folder / bundles.MANIFEST).read_bytes()  # it has the hash of the weights
+    version = f"{FORMAT} {interop.load_library().__version__} {precision} ".encode()
+    folder = cache / hashlib.sha256(version + manifest).hexdigest()[:32]
     try:
-        bundle.verify(place, ("model.bin",))
-        os.utime(place)
+        bundles.verify(folder, ("model.bin",))
+        os.utime(folder)
     except (ModelFileError, OSError):
-        make(found, place, precision)
-        user_cache.prune(folder, keep=CACHED)
-    return place
+        export(bundle, folder, precision)
+        user_cache.prune(cache, keep=CACHED)
+    return folder
 
 
-def make(found: Bundle, place: Path, precision: str) -> None:
+def export(bundle: Bundle, folder: Path, precision: str) -> None:
     """Export a model into a folder that is complete or absent."""
-    from jumok.interop.ctranslate2 import export_bundle  # with numpy, which translating does without
+    from jumok.interop.ctranslate2 import export_bundle  # imports numpy, which this engine does not need
 
-    with bundle.writing_whole(place) as folder:
-        export_bundle(found, folder, precision=precision)
+    with bundles.writing_whole(folder) as draft:
+        export_bundle(bundle, draft, precision=precision)
 
 
-def layout(folder: Path, start: Callable[[int, int], Any]) -> tuple[int, int]:
-    """Return the number of workers and of threads of each that was fastest on this machine, measured once."""
+def choose_layout(folder: Path, start: Callable[[int, int], Any]) -> tuple[int, int]:
+    """Return the numbers of workers and of threads per worker that are fastest on this machine; measured once."""
     cores = machine.cores()
-    note = folder / f"layout-{cores}.json"
+    file = folder / f"layout-{cores}.json"
     try:
-        saved = json.loads(note.read_text(encoding="utf-8"))
+        saved = json.loads(file.read_text(encoding="utf-8"))
         return int(saved["workers"]), int(saved["threads"])
     except (OSError, ValueError, KeyError, TypeError):
         pass
     if cores == 1:
         return 1, 1
-    tried = {shape: probe(start(*shape)) for shape in layouts(cores)}
-    workers, threads = min(tried, key=tried.__getitem__)
-    with contextlib.suppress(OSError):  # it will be measured again
-        note.write_text(json.dumps({"workers": workers, "threads": threads}), encoding="utf-8")
+    seconds = {shape: probe(start(*shape)) for shape in list_layouts(cores)}
+    workers, threads = min(seconds, key=seconds.__getitem__)
+    with contextlib.suppress(OSError):  # it is measured again next time
+        file.write_text(json.dumps({"workers": workers, "threads": threads}), encoding="utf-8")
     return workers, threads
 
 
-def layouts(cores: int) -> list[tuple[int, int]]:
-    """List ways to divide cores among workers, those with one thread each first."""
+def list_layouts(cores: int) -> list[tuple[int, int]]:
+    """List the numbers of workers and threads that divide the cores, those with one thread per worker first."""
     return [(cores // threads, threads) for threads in sorted({1, 2, cores}) if cores // threads]
 
 
 def probe(translator: Any, *, sentences: int = 24, length: int = 12) -> float:
     """Return the seconds for sentences of unknown words, all of one length; the better of two runs."""
     rows = [["<unk>"] * length] * sentences
-    taken = []
+    seconds = []
     for _ in range(2):
         began = time.perf_counter()
         translator.translate_batch(
             rows, beam_size=1, min_decoding_length=length, max_decoding_length=length, max_batch_size=length * 6,
             batch_type="tokens",
         )  # fmt: skip
-        taken.append(time.perf_counter() - began)
-    return min(taken)
+        seconds.append(time.perf_counter() - began)
+    return min(seconds)

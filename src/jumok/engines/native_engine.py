@@ -1,8 +1,8 @@
 """Our own engine: ids to hypotheses with the C kernels, encoder and search in one call; no torch.
 
 It reads the bundle's weights in float32 and finds the same hypotheses as the torch engine.  With a shortlist it chooses
-among the tokens that the source may turn into, probabilities are relative to the shortlist, and hypotheses that are far
-behind are given up.
+among the tokens that the source may turn into, probabilities are relative to the shortlist, and hypotheses much less
+likely than the best are given up.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from jumok.errors import Unsupported, UsageError
 from jumok.kernels import library
 from jumok.kernels.layout import find_obstacle
 from jumok.kernels.pack import Packed
-from jumok.kernels.searching import Marks, Shortlist, at
+from jumok.kernels.searching import Marks, Shortlist, address_of
+from jumok.messages import Message
 from jumok.storage import tensors
 from jumok.storage.bundle import Bundle
 from jumok.text.vocabulary import END, START
@@ -43,10 +44,10 @@ class NativeEngine:
         model, kernels = bundle.recipe.model, library.load()
         reason = find_obstacle(model)
         if reason is None and kernels is None:
-            reason = "there is no compiler for the kernels"
+            reason = library.find_problem() or Message("engines.kernels_switched_off")
         if reason is not None:
-            raise Unsupported(reason, where=f"in {bundle.folder}")
-        assert isinstance(model, TransformerConfig)  # the kernels take no other
+            raise Unsupported("engines.unsupported_model", reason=reason, folder=bundle.folder)
+        assert isinstance(model, TransformerConfig)  # there are kernels for no other kind
         self.packed = Packed(kernels, model, bundle.sizes, tensors.read(bundle))
         self.shortlist = read_shortlist(self.packed.matrix, bundle) if shortlist else None
 
@@ -115,11 +116,10 @@ class NativeEngine:
 
 def read_shortlist(matrix: np.ndarray, bundle: Bundle) -> Shortlist:
     """Return the bundle's shortlist as the kernels read it; a token of both vocabularies may turn into itself."""
-    from jumok.data.lexicon import shortlist_of  # with all that learns one, which translating does not need
+    from jumok.data.lexicon import shortlist_of  # imports what learns one, which translating does not need
 
     lexicon = shortlist_of(bundle)
     if lexicon is None:
-        hint = "try: jumok model shortlist RUN"
-        raise UsageError("this model has no shortlist", where=f"in {bundle.folder}", hint=hint)
-    arrays = (np.ascontiguousarray(one, np.int64) for one in (lexicon.begins, lexicon.targets, lexicon.common))
-    return Shortlist(at(matrix), bundle.vocabularies.joint, *arrays)
+        raise UsageError("engines.no_shortlist", folder=bundle.folder)
+    arrays = (np.ascontiguousarray(part, np.int64) for part in (lexicon.begins, lexicon.targets, lexicon.common))
+    return Shortlist(address_of(matrix), bundle.vocabularies.joint, *arrays)

@@ -1,6 +1,7 @@
-"""What all engines have in common: how they are called, how one is chosen, and which features not all of them have.
+"""What all engines share: which one is used and how it runs, and the features that some lack.
 
-How to search and what a translation must contain is in config/search.py.  No torch.
+How engines are called is in interface.py; how to search and what a translation must contain is in config/search.py.
+No torch.
 """
 
 from __future__ import annotations
@@ -8,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from jumok.config.search import SearchOptions, TokenConstraints
 from jumok.errors import UnknownName, Unsupported, check_names
+from jumok.messages import Message
 
 if TYPE_CHECKING:
-    from jumok.decoding.hypothesis import Hypothesis
+    from jumok.config.keywords import EngineKeywords
+    from jumok.engines.interface import FastEngine
 
-LONGEST_SOURCE = 2_048  # subwords; longer sources are cut, so that an absurd line cannot take the machine down
-AT_ONCE = 1 << 23  # tokens of output in one call of the kernels, at most
+LONGEST_SOURCE = 2_048  # subwords; longer sources are cut, so that an absurd line cannot exhaust the memory
+AT_ONCE = 1 << 23  # most tokens of output in one call of the kernels
 ENGINES = ("auto", "native", "ctranslate2", "torch")
 
 Ids = Sequence[int]
@@ -28,84 +31,39 @@ def silent(sentences: int) -> None:
     """Count nothing."""
 
 
-class EngineKeywords(TypedDict, total=False):
-    """The fields of `EngineOptions` as keywords."""
-
-    engine: str
-    device: str
-    precision: str | None
-    shortlist: bool
-    deterministic: bool
-
-
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
     """Which engine translates, and how."""
 
-    engine: str = "auto"  # native where it has what is asked for, else torch; or native, ctranslate2, torch
+    engine: str = "auto"  # native where it supports what is asked for, else torch; or native, ctranslate2, torch
     device: str = "cpu"
     precision: str | None = None  # of ctranslate2: int8, which is the default, or float32
     shortlist: bool = False  # choose among likely words only; native and ctranslate2
-    deterministic: bool = False  # the same to the last bit, whatever is translated in the same call
+    deterministic: bool = False  # results do not depend on the rest of the batch, bit for bit
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
-            raise UnknownName("engine", self.engine, ENGINES, where="in --engine")
+            raise UnknownName("engines.unknown_engine", self.engine, ENGINES)
 
     @classmethod
     def of(cls, **choices: Unpack[EngineKeywords]) -> EngineOptions:
         """Return the options that keywords choose; a misspelt one gets a proposal."""
-        check_names("choice", choices, {*EngineKeywords.__annotations__, "others", "say"})
+        check_names("engines.unknown_choice", choices, {*cls.__dataclass_fields__, "others", "say"})
         return cls(**choices)
 
 
-class Engine(Protocol):
-    """Ids to hypotheses."""
-
-    def decode(
-        self,
-        sources: Sequence[Ids],
-        options: SearchOptions,
-        *,
-        constraints: Sequence[TokenConstraints] | None = None,
-        numbers: Sequence[int] | None = None,
-        details: bool = True,
-        progress: Count = silent,
-    ) -> list[list[Hypothesis]]:
-        """Return the hypotheses of every source (ids without END), best first, in the order given.
-
-        `constraints` are those of each source.  `numbers` are those of the sources in the user's file: sampling
-        depends on them.  Without `details` an engine may leave out scores.  An engine raises `Unsupported` where it
-        lacks a feature that is asked for.
-        """
-        ...
-
-    def submit(
-        self,
-        sources: Sequence[Ids],
-        options: SearchOptions,
-        *,
-        constraints: Sequence[TokenConstraints] | None = None,
-        numbers: Sequence[int] | None = None,
-        details: bool = True,
-        progress: Count = silent,
-    ) -> Callable[[], list[list[Hypothesis]]]:
-        """Begin to decode, in the background where the engine can; the function waits for what `decode` returns."""
-        ...
-
-
 class Feature(StrEnum):
-    """What may be asked for beyond greedy and beam search."""
+    """What may be asked for beyond greedy and beam search, by the name of its option."""
 
-    SAMPLING = "drawing"
-    EXACT = "exact search"
+    SAMPLING = "sample"
+    EXACT = "exact"
     GROUPS = "groups"
     COVERAGE = "coverage"
-    MIN_LENGTH = "minimum length"
-    NO_REPEAT = "ban on repeats"
+    MIN_LENGTH = "min_length"
+    NO_REPEAT = "no_repeat"
     PREFIX = "prefix"
-    REQUIRE = "words that must be said"
-    FORBID = "words that must not be said"
+    REQUIRE = "require"
+    FORBID = "forbid"
 
 
 def list_features(options: SearchOptions, constraints: Sequence[TokenConstraints] | None = None) -> list[Feature]:
@@ -118,30 +76,11 @@ def list_features(options: SearchOptions, constraints: Sequence[TokenConstraints
         Feature.COVERAGE: options.coverage > 0.0,
         Feature.MIN_LENGTH: options.min_length > 0,
         Feature.NO_REPEAT: options.no_repeat > 0,
-        Feature.PREFIX: any(one.prefix for one in each),
-        Feature.REQUIRE: any(one.require for one in each),
-        Feature.FORBID: any(one.forbid for one in each),
+        Feature.PREFIX: any(bound.prefix for bound in each),
+        Feature.REQUIRE: any(bound.require for bound in each),
+        Feature.FORBID: any(bound.forbid for bound in each),
     }
     return [feature for feature, wanted in asked.items() if wanted]
-
-
-class FastEngine(Engine, Protocol):
-    """An engine without torch, which has some of the torch engine's features."""
-
-    @property
-    def name(self) -> str:
-        """Its name in messages."""
-        ...
-
-    @property
-    def supported(self) -> frozenset[Feature]:
-        """The features it has."""
-        ...
-
-    @property
-    def description(self) -> str:
-        """The engine and how it runs, in a few words."""
-        ...
 
 
 def check_support(
@@ -150,4 +89,5 @@ def check_support(
     """Raise `Unsupported` where an engine lacks a feature that is asked for."""
     for feature in list_features(options, constraints):
         if feature not in engine.supported:
-            raise Unsupported(f"the {engine.name} engine has no {feature}")
+            reason = Message("engines.no_feature", {"engine": engine.name, "feature": feature})
+            raise Unsupported("engines.unsupported", reason=reason)

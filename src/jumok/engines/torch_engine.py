@@ -1,8 +1,8 @@
 """The reference engine: ids to hypotheses with torch; every feature, any model of models/.
 
-Sentences are sorted by length and decoded in batches up to a token budget; results come back in the order given.
-With the kernels a translation depends on nothing in its batch, to the last bit, except where coverage is asked for.  In
-plain torch sums depend on what they are computed with; `deterministic` then takes one sentence at a time on one thread.
+Sentences are sorted by length and decoded in batches up to a token budget; results are in the order given.
+With the kernels a translation does not depend on the rest of the batch, bit for bit, unless coverage is asked for.  In
+plain torch the last bits of a sum depend on the batch; `deterministic` then takes one sentence at a time on one thread.
 
 Shapes   B sentences · S source · T target
 """
@@ -24,8 +24,17 @@ from jumok.decoding.constraints import search_with_phrases
 from jumok.decoding.ensemble import Ensemble
 from jumok.decoding.graph import Expansion
 from jumok.decoding.hypothesis import NEVER, Hypothesis, rank
-from jumok.decoding.rules import Moment, Rule, Ruling, Words, at_least, begin_with, no_repeats, of_copies
-from jumok.decoding.search import Choose, beam, candidates, greedy, keep_apart, sample_by, tokens_one_by_one
+from jumok.decoding.rules import (
+    Moment,
+    Rule,
+    Ruling,
+    Words,
+    apply_to_copies,
+    begin_with,
+    forbid_repeats,
+    require_length,
+)
+from jumok.decoding.search import Choose, beam, generate_tokens, greedy, keep_apart, list_candidates, sample_by
 from jumok.engines.options import AT_ONCE, LONGEST_SOURCE, Count, Feature, Ids, list_features, silent
 from jumok.errors import UsageError
 from jumok.kernels.modules import FastTransformer, accelerate
@@ -33,7 +42,7 @@ from jumok.kernels.searching import Marks
 from jumok.keys import generator, key
 from jumok.models.base import END, PAD, START, Attention, Seq2Seq, State
 
-ROWS = 64  # pairs whose attention is held at once
+ROWS = 64  # pairs whose attention is in memory at once
 
 
 @dataclass(frozen=True)
@@ -42,9 +51,9 @@ class Part:
 
     sources: list[list[int]]
     limits: list[int]  # the longest output of each
-    numbers: list[int]  # that sampling depends on
+    numbers: list[int]  # of the sentences; sampling depends on them
     constraints: list[TokenConstraints]
-    rule: Rule | None  # the caller's
+    rule: Rule | None  # given by the caller
 
 
 class TorchEngine:
@@ -61,12 +70,12 @@ class TorchEngine:
     ) -> None:
         """`surfaces` returns the tokens as text; only constraints need it.
 
-        `deterministic`: the same source gives the same hypotheses, whatever is in its batch and wherever it stands.
+        With `deterministic` the hypotheses of a source do not depend on the other sources or on its position.
         """
         self.device = torch.device(device)
         self.model: Seq2Seq = model
         together = cast(list[nn.Module], model.models if isinstance(model, Ensemble) else [model])
-        fast: list[Any] = [accelerate(one).eval() for one in together]
+        fast: list[Any] = [accelerate(part).eval() for part in together]
         self.fast: Any = Ensemble(fast) if isinstance(model, Ensemble) else fast[0]
         self.batch_tokens = batch_tokens
         self.surfaces = surfaces
@@ -99,16 +108,16 @@ class TorchEngine:
 
         `numbers` are those of the sources in the user's file (0, 1, … unless given): the samples of a sentence depend
         on its number, not on the batch, and where the engine is deterministic, on the sentence itself.  `details` are
-        always given.  `limits` are the longest outputs, where the options allow longer ones.  `ruling` makes the
-        caller's own rule for sources that are decoded together, from their indices and their limits.
+        always given.  `limits` bounds the outputs further than the options do.  `ruling` makes a rule of the caller's
+        for sources that are decoded together, from their indices and their limits.
         """
         free_of_rules = ruling is None and is_plain(options, constraints)
-        if free_of_rules and (at_once := self._at_once(sources, options, limits, progress)) is not None:
+        if free_of_rules and (at_once := self._search_at_once(sources, options, limits, progress)) is not None:
             return at_once
         results: list[list[Hypothesis]] = [[] for _ in sources]
         asked = list(constraints) if constraints is not None else [UNCONSTRAINED] * len(sources)
-        bound = [row for row, one in enumerate(asked) if one.require]
-        free = [row for row, one in enumerate(asked) if not one.require]
+        bound = [row for row, asked_for in enumerate(asked) if asked_for.require]
+        free = [row for row, asked_for in enumerate(asked) if not asked_for.require]
         for kind in filter(None, (free, bound)):
             for batch in self.batches([sources[row] for row in kind], options):
                 rows = [kind[index] for index in batch]
@@ -118,8 +127,8 @@ class TorchEngine:
                 if limits is not None:
                     longest = [min(most, limits[row]) for most, row in zip(longest, rows, strict=True)]
                 own = None if ruling is None else ruling(rows, longest)
-                numbered = self._numbers(sources, numbers, rows)
-                with self._threads():
+                numbered = self._number_rows(sources, numbers, rows)
+                with self._limit_threads():
                     part = Part(cut, longest, numbered, [asked[row] for row in rows], own)
                     decoded = self._search(part, options)
                 for row, hypotheses in zip(rows, decoded, strict=True):
@@ -127,17 +136,17 @@ class TorchEngine:
                 progress(len(rows))
         return results
 
-    def _numbers(self, sources: Sequence[Ids], given: Sequence[int] | None, rows: list[int]) -> list[int]:
+    def _number_rows(self, sources: Sequence[Ids], given: Sequence[int] | None, rows: list[int]) -> list[int]:
         """Return the numbers that the samples of these rows depend on, besides the seed."""
         if self.deterministic:
             return [key(0, "sentence", *sources[row]) for row in rows]
         return rows if given is None else [given[row] for row in rows]
 
     @torch.inference_mode()
-    def _at_once(
+    def _search_at_once(
         self, sources: Sequence[Ids], options: SearchOptions, limits: Sequence[int] | None, progress: Count
     ) -> list[list[Hypothesis]] | None:
-        """Search in one call of the kernels, with the same result as step by step; return None where there are none."""
+        """Search in one call of the kernels, with the same result as step by step; None where there are no kernels."""
         if not isinstance(self.fast, FastTransformer):
             return None
         read = [[*ids[:LONGEST_SOURCE], END] for ids in sources]
@@ -163,11 +172,11 @@ class TorchEngine:
         details: bool = True,
         progress: Count = silent,
     ) -> Callable[[], list[list[Hypothesis]]]:
-        """Decode when the function is called: there is nothing to gain in the background."""
+        """Return a function that decodes when it is called; torch uses all cores anyway."""
         return lambda: self.decode(sources, options, numbers=numbers, constraints=constraints, progress=progress)
 
     def batches(self, sources: Sequence[Ids], options: SearchOptions) -> Iterator[list[int]]:
-        """Yield rows of similar length together, the fewer the wider the beam."""
+        """Yield rows of similar length together; the wider the beam, the fewer."""
         if self.deterministic:
             yield from ([row] for row in range(len(sources)))
             return
@@ -181,8 +190,8 @@ class TorchEngine:
             start = stop
 
     @contextmanager
-    def _threads(self) -> Iterator[None]:
-        """Use one thread where the engine is deterministic: how torch divides a sum shows in its last bits."""
+    def _limit_threads(self) -> Iterator[None]:
+        """Use one thread where the engine is deterministic: the last bits of a sum depend on how threads divide it."""
         before = torch.get_num_threads()
         try:
             if self.deterministic:
@@ -198,56 +207,56 @@ class TorchEngine:
             state = self.fast.start(read)
         if options.sample:
             return self._sample(state, part, options)
-        step, limits, phrases = self.fast.step, part.limits, [one.require for one in part.constraints]
+        step, limits, phrases = self.fast.step, part.limits, [bound.require for bound in part.constraints]
         wide = replace(options, n_best=options.beam) if options.coverage else options
         if any(phrases):
-            rules, inner = self._rules(options, part.constraints, part.rule), self.inner
+            rules, inner = self._make_rules(options, part.constraints, part.rule), self.inner
             hypotheses = search_with_phrases(
                 step, state, limits, phrases, wide, rules=rules, inner=inner, device=self.device
             )
         elif options.groups > 1:
             hypotheses = self._search_diversely(state, part, wide)
         else:
-            rules = self._rules(options, part.constraints, part.rule)
+            rules = self._make_rules(options, part.constraints, part.rule)
             hypotheses = beam(step, state, limits, wide, rules=rules, device=self.device)
         return self._penalize_coverage(part.sources, hypotheses, options) if options.coverage else hypotheses
 
-    def _rules(
+    def _make_rules(
         self, options: SearchOptions, constraints: Sequence[TokenConstraints], own: Rule | None = None
     ) -> list[Rule]:
-        """Return the rules of these options and constraints, after the caller's own."""
+        """Return the rule given by the caller and those of these options and constraints."""
         rules: list[Rule] = [] if own is None else [own]
         if options.min_length:
-            rules.append(at_least(options.min_length, END))
+            rules.append(require_length(options.min_length, END))
         if options.no_repeat:
-            rules.append(no_repeats(options.no_repeat))
-        if any(one.forbid for one in constraints):
-            rules.append(self.words.rule([one.forbid for one in constraints]))
-        if any(one.prefix for one in constraints):  # last: no other rule overrules a prefix
-            rules.append(begin_with([one.prefix for one in constraints]))
+            rules.append(forbid_repeats(options.no_repeat))
+        if any(bound.forbid for bound in constraints):
+            rules.append(self.words.make_rule([bound.forbid for bound in constraints]))
+        if any(bound.prefix for bound in constraints):  # last, so that no other rule changes a prefix
+            rules.append(begin_with([bound.prefix for bound in constraints]))
         return rules
 
     def _sample(self, state: State, part: Part, options: SearchOptions) -> list[list[Hypothesis]]:
         each = options.n_best
         copies = torch.arange(len(part.limits), device=self.device).repeat_interleave(each)
-        choose = self.sampler(options, part.numbers, max(part.limits))
-        limits, rules = self._copy(part, options, copies)
-        made = greedy(
+        choose = self.make_sampler(options, part.numbers, max(part.limits))
+        limits, rules = self._copy_sentences(part, options, copies)
+        samples = greedy(
             self.fast.step, state.select(copies), limits, options, choose=choose, rules=rules, device=self.device
         )
-        return [sorted(made[i : i + each], key=lambda h: -h.score) for i in range(0, len(made), each)]
+        return [sorted(samples[i : i + each], key=lambda h: -h.score) for i in range(0, len(samples), each)]
 
-    def _copy(self, part: Part, options: SearchOptions, origin: Tensor) -> tuple[list[int], list[Rule]]:
-        """Return limits and rules of copies of sentences: copy b is of sentence origin[b]."""
+    def _copy_sentences(self, part: Part, options: SearchOptions, origin: Tensor) -> tuple[list[int], list[Rule]]:
+        """Return the limits and rules of copies of sentences, where copy b is of sentence origin[b]."""
         rows = origin.tolist()
-        own = None if part.rule is None else of_copies(part.rule, origin)
-        return [part.limits[i] for i in rows], self._rules(options, [part.constraints[i] for i in rows], own)
+        own = None if part.rule is None else apply_to_copies(part.rule, origin)
+        return [part.limits[i] for i in rows], self._make_rules(options, [part.constraints[i] for i in rows], own)
 
     def _search_diversely(self, state: State, part: Part, options: SearchOptions) -> list[list[Hypothesis]]:
         """Search with groups, each a separate beam that avoids the tokens of the groups before it."""
         groups, width = options.groups, options.beam // options.groups
         blocks = torch.arange(len(part.limits), device=self.device).repeat_interleave(groups)
-        limits, rules = self._copy(part, options, blocks)
+        limits, rules = self._copy_sentences(part, options, blocks)
         ranking = keep_apart(groups, options.diversity, spare=options.beam)
         narrow = replace(options, beam=width, n_best=width, groups=1)
         hypotheses = beam(
@@ -262,15 +271,16 @@ class TorchEngine:
     def _penalize_coverage(
         self, sources: list[list[int]], hypotheses: list[list[Hypothesis]], options: SearchOptions
     ) -> list[list[Hypothesis]]:
-        """Rank again: a source token that hardly any attention goes to lowers the score."""
-        pairs = [(source, one.body) for source, several in zip(sources, hypotheses, strict=True) for one in several]
+        """Rank again: source tokens that receive little attention lower the score."""
+        pairs = [(source, h.body) for source, several in zip(sources, hypotheses, strict=True) for h in several]
         weights = iter(self.align(pairs))
         ranked = []
         for several in hypotheses:
             scored = []
-            for one in several:
+            for hypothesis in several:
                 covered = next(weights)[:, :-1].sum(dim=0).clamp(1e-9, 1.0)  # (S,) END left out
-                scored.append(replace(one, score=one.score + options.coverage * float(covered.log().sum())))
+                score = hypothesis.score + options.coverage * float(covered.log().sum())
+                scored.append(replace(hypothesis, score=score))
             ranked.append(sorted(scored, key=lambda h: -h.score)[: options.n_best])
         return ranked
 
@@ -279,7 +289,7 @@ class TorchEngine:
         ids = list(source)[:LONGEST_SOURCE]
         with torch.inference_mode():
             state = self.fast.start(pad([ids], after=END).to(self.device))
-        rules, limits = self._rules(options, [UNCONSTRAINED]), [len(ids) + options.extra_length]
+        rules, limits = self._make_rules(options, [UNCONSTRAINED]), [len(ids) + options.extra_length]
         beam(self.fast.step, state, limits, options, rules=rules, watch=watch, device=self.device)
 
     @torch.inference_mode()
@@ -291,11 +301,10 @@ class TorchEngine:
         results: list[Tensor] = []
         for start in range(0, len(pairs), ROWS):
             some = pairs[start : start + ROWS]
-            source, target, _ = self._force(some)
+            source, target, _ = self._force_pairs(some)
             cross = self.model.attention(source, target).cross  # (B, L, H, T, S)
             if cross.shape[1] == 0:
-                what = "this model has no attention over the source, so nobody knows which word comes from which"
-                raise UsageError(what, where="in model.kind", hint="try: the same without --align and --coverage")
+                raise UsageError("engines.no_attention_over_source")
             means = cross[:, max(0, cross.shape[1] - 2)].mean(dim=1)  # (B, T, S)
             results += [
                 weights[: len(body) + 1, : min(len(read), LONGEST_SOURCE) + 1]
@@ -308,15 +317,15 @@ class TorchEngine:
         history, sentence = (torch.tensor(ids, dtype=torch.long, device=self.device) for ids in ([list(prefix)], [0]))
         now = Moment(len(prefix), history, sentence)
         with torch.inference_mode():
-            read, fed, _ = self._force([(source, prefix)])
+            read, fed, _ = self._force_pairs([(source, prefix)])
             logits = self.fast.project(self.fast.hidden(read, fed)[:, len(prefix)])  # (1, V)
-            _, tokens = candidates(logits, count, self._rules(options, [UNCONSTRAINED]), now)
+            _, tokens = list_candidates(logits, count, self._make_rules(options, [UNCONSTRAINED]), now)
         each = [TokenConstraints(prefix=(*prefix, token)) for token in tokens[0].tolist() if token != END]
         hypotheses = self.decode([source] * len(each), replace(options, n_best=1), constraints=each)
         return sorted((several[0] for several in hypotheses), key=lambda h: -h.score)
 
-    def sampler(self, options: SearchOptions, numbers: list[int], limit: int) -> Choose:
-        """Return what samples tokens for `n_best` copies of every sentence, by its number in the user's file."""
+    def make_sampler(self, options: SearchOptions, numbers: list[int], limit: int) -> Choose:
+        """Return a function that samples tokens for `n_best` copies of every sentence, by its number."""
         rows = [
             generator(options.seed, "sample", number, copy).random(limit, dtype=np.float32)
             for number in numbers
@@ -331,13 +340,13 @@ class TorchEngine:
         """Yield the tokens of one translation after a prefix, greedily or sampled, as they are decoded; not the END."""
         ids = list(source)[:LONGEST_SOURCE]
         limits = [len(ids) + len(prefix) + options.extra_length]
-        rules = self._rules(options, [TokenConstraints(prefix=tuple(prefix))])
+        rules = self._make_rules(options, [TokenConstraints(prefix=tuple(prefix))])
         with torch.inference_mode():
             state = self.fast.start(pad([ids], after=END).to(self.device))
         temperature = options.temperature if options.sample else 0.0
-        choose = self.sampler(replace(options, temperature=temperature, n_best=1), [0], limits[0])
-        made = tokens_one_by_one(self.fast.step, state, limits, choose, rules=rules, never=never, device=self.device)
-        for extended in islice(made, len(prefix), None):
+        choose = self.make_sampler(replace(options, temperature=temperature, n_best=1), [0], limits[0])
+        steps = generate_tokens(self.fast.step, state, limits, choose, rules=rules, never=never, device=self.device)
+        for extended in islice(steps, len(prefix), None):
             token = extended[0][1]
             if token != END:
                 yield token
@@ -346,15 +355,15 @@ class TorchEngine:
     def score(self, pairs: Sequence[tuple[Ids, Ids]], *, length_penalty: float = 0.6) -> list[Hypothesis]:
         """Return the model's scores of given translations (force-scoring), in the order given."""
         if self.deterministic and len(pairs) > 1:
-            return [one for pair in pairs for one in self.score([pair], length_penalty=length_penalty)]
+            return [h for pair in pairs for h in self.score([pair], length_penalty=length_penalty)]
         results: list[Hypothesis | None] = [None] * len(pairs)
         order = sorted(range(len(pairs)), key=lambda row: -len(pairs[row][0]) - len(pairs[row][1]))
         start = 0
         while start < len(order):
             longest = max(map(len, pairs[order[start]])) + 1
             rows = order[start : start + max(1, self.batch_tokens // longest)]
-            source, target, labels = self._force([pairs[row] for row in rows])
-            with self._threads():
+            source, target, labels = self._force_pairs([pairs[row] for row in rows])
+            with self._limit_threads():
                 logits = self.fast.project(self.fast.hidden(source, target))  # (B, T, V)
                 gains = logits.log_softmax(dim=-1).gather(2, labels[:, :, None]).squeeze(2)  # (B, T)
             for row, gain in zip(rows, gains.tolist(), strict=True):
@@ -367,11 +376,11 @@ class TorchEngine:
     def attention(self, source: Ids, target: Ids) -> Attention:
         """Return all maps of one sentence and its translation (ids with or without END): (L, H, ·, ·) each."""
         body = [i for i in target if i != END]
-        read, fed, _ = self._force([(source, body)])
+        read, fed, _ = self._force_pairs([(source, body)])
         maps = self.model.attention(read, fed)
         return Attention(maps.encoder[0], maps.decoder[0], maps.cross[0])
 
-    def _force(self, pairs: Sequence[tuple[Ids, Ids]]) -> tuple[Tensor, Tensor, Tensor]:
+    def _force_pairs(self, pairs: Sequence[tuple[Ids, Ids]]) -> tuple[Tensor, Tensor, Tensor]:
         """Return source, decoder input and labels of given translations."""
         source = pad([list(s)[:LONGEST_SOURCE] for s, _ in pairs], after=END)
         labels = pad([t for _, t in pairs], after=END)
@@ -382,5 +391,5 @@ class TorchEngine:
 
 
 def is_plain(options: SearchOptions, constraints: Sequence[TokenConstraints] | None) -> bool:
-    """Return whether all that is asked for is greedy or beam search, without rules."""
+    """Return whether only greedy or beam search is asked for, without rules."""
     return not set(list_features(options, constraints)) - {Feature.EXACT}

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol, Unpack
 
-from jumok.config.search import SearchKeywords
+from jumok.config.keywords import SearchKeywords, TranslateKeywords
 from jumok.data.corpora import Pair
 from jumok.errors import DataError
 from jumok.evaluation import metrics
 from jumok.evaluation.significance import Significance, significance
 from jumok.text.lines import read_lines
-from jumok.translation import TranslateKeywords, Translation
+from jumok.translation import Translation
 
 SCORED = 1_024  # pairs to score at once for perplexity
 

@@ -1,10 +1,10 @@
-"""A model for CTranslate2, the C++ engine: the same weights in its own file, the same probabilities; no torch.
+"""A model for CTranslate2, the C++ engine: the same weights in its file format, the same probabilities; no torch.
 
 `export` writes a folder that `ctranslate2.Translator` reads.
-Sources are pieces without END, which the engine adds; it begins with <s>.
+Sources are pieces without END, which CTranslate2 adds; its outputs begin with <s>.
 
-What differs when it searches: it divides log P by n^alpha, not by the paper's ((5 + n) / 6)^alpha; our engine
-(engines/ctranslate2_engine.py) ranks what it finds by the paper's.
+Its search divides log P by n^alpha, not by the paper's ((5 + n) / 6)^alpha; our engine
+(engines/ctranslate2_engine.py) ranks the hypotheses by the paper's formula.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import numpy as np
 
 from jumok.config.sections import TransformerConfig, transformer
 from jumok.data.lexicon import Lexicon, shortlist_of
-from jumok.errors import DiskError, UsageError
-from jumok.interop.ctranslate2_library import VOCABULARY_MAP, library, obstacle
+from jumok.errors import DiskError, UnknownName, UsageError
+from jumok.interop.ctranslate2_library import VOCABULARY_MAP, find_obstacle, load_library
 from jumok.kernels.pack import compute_positions
 from jumok.storage import tensors
 from jumok.storage.bundle import Bundle
 from jumok.storage.tensors import Tensors
 from jumok.text.vocabulary import SPECIALS, Vocabularies
 
-LONGEST = 2_048 + 64  # positions of a table; the engine refuses longer sources
+LONGEST = 2_048 + 64  # positions of a table; CTranslate2 refuses longer sources
 PRECISIONS = ("float32", "int8", "int16")
 
 
@@ -38,12 +38,12 @@ def export(
     precision: str = "float32",
     shortlist: Lexicon | None = None,
 ) -> Path:
-    """Write the folder `out`; `weights` are those of a bundle, by name; a shortlist becomes its vocabulary map."""
-    if (reason := obstacle(model)) is not None:
-        raise UsageError(reason, where="in the recipe's [model]", hint="jumok translate uses the torch engine for it")
+    """Write a model into the folder `out`, with the weights of a bundle, by name, and a shortlist as vocabulary map."""
+    if (reason := find_obstacle(model)) is not None:
+        raise UsageError("interop.cannot_export", reason=reason)
     if precision not in PRECISIONS:
-        raise UsageError(f"no precision {precision!r}", where="in --precision", hint=f"one of {', '.join(PRECISIONS)}")
-    spec = specification(weights if isinstance(weights, Tensors) else Tensors.of(weights), model, vocabularies)
+        raise UnknownName("interop.unknown_precision", precision, PRECISIONS)
+    spec = build_specification(weights if isinstance(weights, Tensors) else Tensors.of(weights), model, vocabularies)
     spec.validate()
     spec.optimize(quantization=None if precision == "float32" else precision)
     folder = Path(out)
@@ -51,9 +51,11 @@ def export(
         folder.mkdir(parents=True, exist_ok=True)
         spec.save(str(folder))
         if shortlist is not None:
-            (folder / VOCABULARY_MAP).write_text("".join(vocabulary_map(shortlist, vocabularies)), encoding="utf-8")
+            (folder / VOCABULARY_MAP).write_text(
+                "".join(list_vocabulary_map(shortlist, vocabularies)), encoding="utf-8"
+            )
     except OSError as error:
-        raise DiskError(f"cannot write the model: {error.strerror or error}", where=f"in {folder}") from error
+        raise DiskError("interop.cannot_write", reason=error.strerror or error, folder=folder) from error
     return folder
 
 
@@ -64,8 +66,8 @@ def export_bundle(bundle: Bundle, out: str | Path, *, precision: str = "float32"
     return export(weights, model, bundle.vocabularies, out, precision=precision, shortlist=shortlist)
 
 
-def vocabulary_map(lexicon: Lexicon, vocabularies: Vocabularies) -> Iterator[str]:
-    """Yield a line for every source subword: itself, a tab, its target subwords; the first line is for all of them.
+def list_vocabulary_map(lexicon: Lexicon, vocabularies: Vocabularies) -> Iterator[str]:
+    """Yield a line per source subword: the subword, a tab, its target subwords; the first line is for all sources.
 
     A subword of both vocabularies may turn into itself: names and numbers are copied.
     """
@@ -76,12 +78,12 @@ def vocabulary_map(lexicon: Lexicon, vocabularies: Vocabularies) -> Iterator[str
         itself = [known[piece]] if piece in known else []
         targets = dict.fromkeys([*lexicon.of(number), *itself])
         if targets:
-            yield f"{piece}\t" + " ".join(target[one] for one in targets) + "\n"
+            yield f"{piece}\t" + " ".join(target[token] for token in targets) + "\n"
 
 
-def specification(weights: Tensors, model: TransformerConfig, vocabularies: Vocabularies) -> Any:
+def build_specification(weights: Tensors, model: TransformerConfig, vocabularies: Vocabularies) -> Any:
     """Return the model in CTranslate2's terms."""
-    package = library("specs")
+    package = load_library("specs")
     specs, kinds = package.specs.transformer_spec, package.specs.common_spec.Activation
     rotary = model.key_width if model.positions == "rotary" else None
     common: dict[str, Any] = {
@@ -93,9 +95,9 @@ def specification(weights: Tensors, model: TransformerConfig, vocabularies: Voca
     writer = Writer(weights, model)
     for name, side in (("encoder", encoder), ("decoder", decoder)):
         for number, layer in enumerate(side.layer):
-            writer.layer(layer, f"{name}.{number}")
+            writer.write_layer(layer, f"{name}.{number}")
         if model.norm_place == "pre":
-            writer.norm(side.layer_norm, f"{name}_norm")
+            writer.write_norm(side.layer_norm, f"{name}_norm")
     width, symbols = model.d_model, {"source": len(vocabularies.source), "target": len(vocabularies.target)}
     matrix = weights.take("matrix", symbols["target"], width)
     tables = {
@@ -127,26 +129,26 @@ class Writer:
         self.weights, self.width, self.inner = weights, model.d_model, model.d_ff
         self.scale = 1.0 if model.score == "dot" else None
 
-    def dense(self, spec: Any, name: str, rows: int, columns: int) -> None:
+    def write_dense(self, spec: Any, name: str, rows: int, columns: int) -> None:
         spec.weight = self.weights.take(f"{name}.weight", rows, columns)
         if f"{name}.bias" in self.weights:
             spec.bias = self.weights.take(f"{name}.bias", rows)
 
-    def norm(self, spec: Any, name: str) -> None:
+    def write_norm(self, spec: Any, name: str) -> None:
         spec.gamma, spec.beta = (self.weights.take(f"{name}.{part}", self.width) for part in ("weight", "bias"))
 
-    def layer(self, spec: Any, name: str) -> None:
+    def write_layer(self, spec: Any, name: str) -> None:
         width = self.width
         parts: list[tuple[str, str, dict[str, int]]] = [("self_attention", "attention", {"qkv": 3, "output": 1})]
         if hasattr(spec, "attention"):
             parts.append(("attention", "cross", {"query": 1, "memory": 2, "output": 1}))
-        for theirs, ours, matrices in parts:
-            attention = getattr(spec, theirs)
+        for field, name_in_model, matrices in parts:
+            attention = getattr(spec, field)
             for linear, (matrix, times) in zip(attention.linear, matrices.items(), strict=True):
-                self.dense(linear, f"{name}.{ours}.{matrix}", times * width, width)
-            self.norm(attention.layer_norm, f"{name}.{ours}_path.norm")
+                self.write_dense(linear, f"{name}.{name_in_model}.{matrix}", times * width, width)
+            self.write_norm(attention.layer_norm, f"{name}.{name_in_model}_path.norm")
             if self.scale is not None:
                 attention.queries_scale = np.float32(self.scale)
-        self.dense(spec.ffn.linear_0, f"{name}.feed_forward.inner", self.inner, width)
-        self.dense(spec.ffn.linear_1, f"{name}.feed_forward.outer", width, self.inner)
-        self.norm(spec.ffn.layer_norm, f"{name}.feed_forward_path.norm")
+        self.write_dense(spec.ffn.linear_0, f"{name}.feed_forward.inner", self.inner, width)
+        self.write_dense(spec.ffn.linear_1, f"{name}.feed_forward.outer", width, self.inner)
+        self.write_norm(spec.ffn.layer_norm, f"{name}.feed_forward_path.norm")

@@ -1,4 +1,4 @@
-"""The package ctranslate2, loaded without the toolkits that it would import, and the recipes it supports.
+"""The package ctranslate2, loaded without the toolkits that it would import, and which recipes it supports.
 
 No torch and no numpy, so that translating starts fast.
 """
@@ -10,15 +10,16 @@ from typing import Any
 from jumok.config.sections import ModelConfig, TransformerConfig
 from jumok.errors import MissingPackage
 from jumok.extras import find_missing, hint
+from jumok.messages import Message
 
 VOCABULARY_MAP = "vmap.txt"
 
 
-def library(*submodules: str) -> Any:
+def load_library(*submodules: str) -> Any:
     """Return the package ctranslate2, with these submodules imported.
 
-    Importing it tries other toolkits, and where torch is installed that takes two seconds; here it finds only those
-    that are loaded already.
+    It would import other toolkits, which takes two seconds where torch is installed; here it sees only those that are
+    loaded already.
     """
     hidden = [name for name in ("torch", "transformers", "huggingface_hub") if name not in sys.modules]
     try:
@@ -31,25 +32,26 @@ def library(*submodules: str) -> Any:
     except ModuleNotFoundError as error:
         if find_missing(error) != "ctranslate2":
             raise
-        raise MissingPackage("CTranslate2 is not installed", hint=str(hint("ctranslate2"))) from None
+        raise MissingPackage("interop.not_installed", advice=hint("ctranslate2")) from None
     finally:
         for name in hidden:
             del sys.modules[name]
     return ctranslate2
 
 
-def obstacle(model: ModelConfig) -> str | None:
+def find_obstacle(model: ModelConfig) -> Message | None:
     """Return why a model cannot be exported; None if it can."""
     if not isinstance(model, TransformerConfig):
-        return f"{model.kind} models are not exported to CTranslate2"
+        return Message("interop.other_kind", {"kind": model.kind})
     width = model.d_model // model.heads
-    reasons = {
+    if model.d_model % model.heads != 0 or not (model.key_width == model.value_width == width):
+        return Message("interop.head_width")
+    unsupported = {
         f"norm={model.norm!r}": model.norm != "layer",
         f"join={model.join!r}": model.join != "add",
         f"score={model.score!r}": model.score == "additive",
         f"activation={model.activation!r}": model.activation not in ("relu", "gelu"),
         "residual=false": not model.residual,
-        "d_k or d_v other than d_model / heads": not (model.key_width == model.value_width == width)
-        or model.d_model % model.heads != 0,
     }
-    return next((f"CTranslate2 has no {name}" for name, true in reasons.items() if true), None)
+    settings = [setting for setting, used in unsupported.items() if used]
+    return Message("interop.no_setting", {"setting": settings[0]}) if settings else None

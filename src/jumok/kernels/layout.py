@@ -1,6 +1,6 @@
-"""What the kernels know of a Transformer: which recipes they take, and the names and shapes of the weights of a layer.
+"""What the kernels know of a Transformer: which recipes they support, and the names and shapes of a layer's weights.
 
-All that packs weights or hands them to the kernels reads them from here; no torch.
+Everything that packs weights or passes them to the kernels uses this description; no torch.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from jumok.config.sections import ModelConfig, TransformerConfig
+from jumok.messages import Message
 
 SIDES = ("encoder", "decoder")
 EMBEDDINGS = {"encoder": "source", "decoder": "target"}
-EPS = 1e-5  # of every norm
+EPS = 1e-5  # added to the variance in every norm
 
 
 class Matrix(NamedTuple):
@@ -29,30 +30,33 @@ class Layout(NamedTuple):
 
     d_k: int
     d_v: int
-    factor: float  # of the scores of attention
+    factor: float  # by which the scores of attention are multiplied
     layers: dict[str, int]
     matrices: dict[str, list[Matrix]]
     norms: dict[str, list[str]]
 
 
-def find_obstacle(config: ModelConfig, *, training: bool = False) -> str | None:
-    """Return what of a model the kernels do not have; None if they can run all of it."""
+def find_obstacle(config: ModelConfig, *, training: bool = False) -> Message | None:
+    """Return why the kernels cannot run a model; None if they can."""
     if not isinstance(config, TransformerConfig):
-        return f"there are no kernels for {config.kind} models"
-    reasons = {
+        return Message("kernels.other_kind", {"kind": config.kind})
+    if any(width % 8 != 0 for width in head_widths(config)):
+        return Message("kernels.head_width")
+    if training and config.positions == "learned":
+        return Message("kernels.no_setting_in_training", {"setting": f"positions={config.positions!r}"})
+    unsupported = {
         f"norm={config.norm!r}": config.norm != "layer",
         f"join={config.join!r}": config.join != "add",
         f"score={config.score!r}": config.score == "additive",
         f"activation={config.activation!r}": config.activation != "relu",
         "residual=false": not config.residual,
-        "d_k or d_v that is not a multiple of 8": any(width % 8 != 0 for width in head_widths(config)),
-        f"positions={config.positions!r} in training": training and config.positions == "learned",
     }
-    return next((f"the kernels have no {name}" for name, true in reasons.items() if true), None)
+    settings = [setting for setting, used in unsupported.items() if used]
+    return Message("kernels.no_setting", {"setting": settings[0]}) if settings else None
 
 
 def describe(config: TransformerConfig) -> Layout:
-    """Describe a model to whoever packs its weights."""
+    """Return the layout of a model, by which its weights are packed."""
     d_k, d_v = head_widths(config)
     return Layout(
         d_k=d_k,

@@ -1,8 +1,8 @@
-"""Kernels in C for what torch does in many passes: compiled once per machine, and loaded with ctypes.
+"""Kernels in C for what torch does in many passes: compiled once per machine and loaded with ctypes.
 
-`load()` returns them, or None where there is no compiler, and `problem()` then says why; callers fall back to plain
-torch, which gives the same numbers up to rounding.  The compiled file lives in the user's cache under a name made of
-the sources, the compiler's flags and the processor, so that it is never stale and never another machine's.
+`load()` returns them, or None where there is no compiler, and `find_problem()` then says why; callers fall back to
+plain torch, which gives the same numbers up to rounding.  The compiled file is in the user's cache under a hash of the
+sources, the compiler's flags and the processor, so that it is never stale and never another machine's.
 
 Not here the functions that call the kernels (kernels/ops.py).
 """
@@ -23,6 +23,7 @@ from pathlib import Path
 
 from jumok.disk import user_cache
 from jumok.kernels.structs import DOUBLE, FLOAT, LONG, POINTER
+from jumok.messages import Message
 
 SOURCES = sorted((Path(__file__).parent / "c").glob("*.c"))
 HEADERS = sorted((Path(__file__).parent / "c").glob("*.h"))
@@ -30,7 +31,7 @@ FLAGS = (
     "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp", "-shared", "-fPIC",
     "-fvisibility=hidden",
 )  # fmt: skip
-PATIENCE = 1_800.0  # seconds to compile; usually 10, many times that on an emulated or overloaded machine
+PATIENCE = 1_800.0  # seconds after which compiling is given up; it takes 10, many more on an emulated machine
 KEY, FLAG, TEXT = ctypes.c_uint64, ctypes.c_int, ctypes.c_char_p
 SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "jk_struct_size": (LONG, [TEXT]),
@@ -66,13 +67,17 @@ SIGNATURES: dict[str, tuple[object, list[object]]] = {
 
 
 class _Switch:
-    """Whether the kernels are used; `without()` turns them off for a while."""
+    """Whether the kernels are used; `without()` turns them off temporarily."""
 
     on = True
 
 
 class Unavailable(Exception):
-    """There are no kernels here; the message says why."""
+    """There are no kernels on this machine; `reason` says why."""
+
+    def __init__(self, reason: Message) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 def load() -> ctypes.CDLL | None:
@@ -80,8 +85,8 @@ def load() -> ctypes.CDLL | None:
     return _open()[0] if _Switch.on else None
 
 
-def problem() -> str | None:
-    """Return why this machine has no kernels, in a few words; None where it has them."""
+def find_problem() -> Message | None:
+    """Return why this machine has no kernels; None where it has them."""
     return _open()[1]
 
 
@@ -96,7 +101,7 @@ def build_id() -> str | None:
 
 @contextmanager
 def without() -> Iterator[None]:
-    """Use plain torch inside, as tests do that compare the kernels with what they replace."""
+    """Use plain torch while the body runs, as tests do that compare the kernels with what they replace."""
     before, _Switch.on = _Switch.on, False
     try:
         yield
@@ -105,7 +110,7 @@ def without() -> Iterator[None]:
 
 
 @cache
-def _open() -> tuple[ctypes.CDLL | None, str | None]:
+def _open() -> tuple[ctypes.CDLL | None, Message | None]:
     """Return the kernels, or why there are none."""
     try:
         kernels = ctypes.CDLL(str(_compile()))
@@ -113,9 +118,9 @@ def _open() -> tuple[ctypes.CDLL | None, str | None]:
             function = getattr(kernels, name)
             function.restype, function.argtypes = result, arguments
     except Unavailable as error:
-        return None, str(error)
+        return None, error.reason
     except (OSError, AttributeError) as error:
-        return None, f"the compiled kernels cannot be loaded ({error})"
+        return None, Message("kernels.cannot_load", {"reason": error})
     return kernels, None
 
 
@@ -125,8 +130,8 @@ def _hash_build() -> str:
     return blake2b(code + platform.libc_ver()[1].encode(), digest_size=8).hexdigest()
 
 
-def compiled() -> Path | None:
-    """Return the compiled file, compiled now if need be; None where that is impossible."""
+def find_compiled() -> Path | None:
+    """Return the compiled file, compiled now if necessary; None where that is impossible."""
     try:
         return _compile()
     except Unavailable:
@@ -134,19 +139,19 @@ def compiled() -> Path | None:
 
 
 def _compile() -> Path:
-    """Return the compiled file, compiled now if need be."""
+    """Return the compiled file, compiled now if necessary."""
     folder = user_cache.own("native")
-    name = f"kernels-{_digest()}.so"
+    name = f"kernels-{_hash_sources()}.so"
     if platform.system() != "Linux":
-        raise Unavailable(f"they are not made for {platform.system()}")
+        raise Unavailable(Message("kernels.not_for_system", {"system": platform.system()}))
     if folder is None:
-        raise Unavailable("there is no cache folder to compile them into")
-    if _trusted(folder / name):
+        raise Unavailable(Message("kernels.no_cache"))
+    if _is_own(folder / name):
         return folder / name
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
     if compiler is None:
-        raise Unavailable("no C compiler was found (cc, gcc or clang)")
-    from tempfile import TemporaryDirectory  # here, because nearly always the file is there
+        raise Unavailable(Message("kernels.no_compiler"))
+    from tempfile import TemporaryDirectory  # imported here, because the file nearly always exists
 
     try:
         with TemporaryDirectory(dir=folder) as scratch:
@@ -154,7 +159,7 @@ def _compile() -> Path:
             _run([compiler, *FLAGS, *map(str, SOURCES), "-o", str(path), "-lm"])
             path.replace(folder / name)
     except OSError as error:
-        raise Unavailable(f"they could not be compiled ({error.strerror or error})") from None
+        raise Unavailable(Message("kernels.cannot_compile", {"reason": error.strerror or error})) from None
     return folder / name
 
 
@@ -168,23 +173,25 @@ def _run(command: list[str]) -> None:
         except BaseException as error:
             os.killpg(process.pid, signal.SIGKILL)
             if isinstance(error, subprocess.TimeoutExpired):
-                raise Unavailable(f"compiling them took more than {PATIENCE / 60:g} minutes") from None
+                raise Unavailable(Message("kernels.compiling_takes_too_long", {"minutes": PATIENCE / 60})) from None
             raise
     if process.returncode != 0:
         lines = errors.decode(errors="replace").split("\n")
         first = next((line.strip() for line in lines if "error" in line), f"exit code {process.returncode}")
-        raise Unavailable(f"{Path(command[0]).name} could not compile them: {first[:200]}")
+        values = {"compiler": Path(command[0]).name, "reason": first[:200]}
+        raise Unavailable(Message("kernels.compiler_error", values))
 
 
-def _trusted(path: Path) -> bool:
+def _is_own(path: Path) -> bool:
+    """Whether the file exists and belongs to this user."""
     try:
         return path.stat().st_uid == os.getuid()
     except OSError:
         return False
 
 
-def _digest() -> str:
-    """Return a name that changes with the sources, the flags and the processor."""
+def _hash_sources() -> str:
+    """Return a digest that changes with the sources, the flags and the processor."""
     texts = [path.read_text(encoding="utf-8") for path in (*HEADERS, *SOURCES)]
     seed = [*texts, *FLAGS, platform.machine(), platform.libc_ver()[1]]
     try:

@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from jumok.kernels import library
-from jumok.kernels.structs import AttentionTask
+from jumok.kernels.task_structs import AttentionTask
 from jumok.nn.dropout import Stream, drop
 
 Context = Any  # torch's FunctionCtx, which takes any attribute

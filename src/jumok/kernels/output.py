@@ -113,7 +113,7 @@ class FusedCrossEntropy(torch.autograd.Function):
         if gradient.item() != 1.0:
             if gradients[1] is None:
                 raise RuntimeError(
-                    "a matrix whose gradients are added at once takes a loss as it is, not a multiple of it"
+                    "the gradients of the output matrix are computed in the forward pass, so its loss cannot be scaled"
                 )
             gradients = tuple(None if one is None else one.mul_(gradient) for one in gradients)
         return *gradients, None, None, None

@@ -1,8 +1,8 @@
 """A Transformer packed for translating: its weights and positions as the kernels read them; no torch.
 
-The weights are a copy, but for the embeddings, which are read from the arrays given.  What comes out for a hypothesis
-does not depend on what else is in the batch, to the last bit.  Positions are the numbers of nn/positions.py, computed
-without torch.
+The weights are a copy, except for the embeddings, which are read from the arrays given.  The result of a hypothesis
+does not depend on the rest of the batch, bit for bit.  Positions are the numbers of nn/positions.py, computed without
+torch.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from jumok.config.search import SearchOptions
 from jumok.config.sections import TransformerConfig
 from jumok.kernels import layout
-from jumok.kernels.searching import Marks, PlacedModel, RawHypothesis, Shortlist, search
+from jumok.kernels.searching import BoundModel, Marks, RawHypothesis, Shortlist, search
 from jumok.kernels.structs import Dense, LayerWeights, NormWeights, Stack
 
 
@@ -36,9 +36,9 @@ class Packed:
     def __init__(self, library: Any, config: TransformerConfig, symbols: tuple[int, int], weights: Weights) -> None:
         self.library, self.config, self.symbols, self.weights = library, config, symbols, weights
         self.layout = layout.describe(config)
-        self.width = config.heads * (self.layout.d_k + self.layout.d_v)  # of keys and values
+        self.width = config.heads * (self.layout.d_k + self.layout.d_v)  # of the keys and values of a position
         self._tables: dict[str, np.ndarray | None] = {}
-        self._alive: list[Any] = []  # the structures hold addresses of these
+        self._alive: list[Any] = []  # arrays whose addresses the structures contain
         self.matrix = self._take("matrix", symbols[1], config.d_model)
         self.encoder, self.decoder = (
             self._stack(side, self._embeddings(side, count)) for side, count in zip(layout.SIDES, symbols, strict=True)
@@ -61,11 +61,11 @@ class Packed:
                 raise IndexError(f"ids from {min(ids)} to {max(ids)} do not fit {self.symbols[0]} symbols")
         lengths = max(map(len, sources), default=0), max(limits, default=0)
         turns = self.turns(max(lengths))
-        encoder, decoder = (self.place(stack, turns) for stack in (self.encoder, self.decoder))
+        encoder, decoder = (self.bind(stack, turns) for stack in (self.encoder, self.decoder))
         sides = zip(layout.EMBEDDINGS.values(), lengths, strict=True)
         vectors = [self.positions(side, length) for side, length in sides]
         addresses = [None if table is None else table.ctypes.data for table in vectors]
-        model = PlacedModel(self.library, encoder, decoder, *addresses)
+        model = BoundModel(self.library, encoder, decoder, *addresses)
         return search(model, sources, limits, options, marks=marks, margin=margin, shortlist=shortlist)
 
     def turns(self, length: int) -> np.ndarray | None:
@@ -85,18 +85,18 @@ class Packed:
             table = self._tables[name] = compute(max(64, 2 * length))
         return table
 
-    def place(
+    def bind(
         self, stack: Stack, turns: np.ndarray | None, caches: Sequence[int] = (), memories: Sequence[int] = ()
     ) -> Stack:
-        """Return a copy of a stack that works on the caches and memories at these addresses."""
+        """Return a copy of a stack that uses the caches and memories at these addresses."""
         layers = (LayerWeights * stack.layers)(*stack.each[: stack.layers])
         for layer, cache in zip(layers, caches, strict=False):
             layer.cache = cache
         for layer, memory in zip(layers, memories, strict=False):
             layer.memory = memory
-        placed = Stack.from_buffer_copy(stack)
-        placed.each, placed.rotary = layers, None if turns is None else turns.ctypes.data
-        return placed
+        bound = Stack.from_buffer_copy(stack)
+        bound.each, bound.rotary = layers, None if turns is None else turns.ctypes.data
+        return bound
 
     def _take(self, name: str, *shape: int) -> np.ndarray:
         return self.weights.take(name, *shape)
@@ -154,7 +154,7 @@ def compute_positions(weights: Weights, model: TransformerConfig, side: str, len
         return None
     if model.positions == "learned":
         table = weights.take(f"{side}.positions.weight", model.longest, model.d_model)
-        return np.ascontiguousarray(table[np.minimum(np.arange(length), len(table) - 1)])  # the last one repeats
+        return np.ascontiguousarray(table[np.minimum(np.arange(length), len(table) - 1)])  # the last row repeats
     return compute_sinusoids(length, model.d_model)
 
 
@@ -170,4 +170,4 @@ def compute_turns(length: int, width: int) -> np.ndarray:
     pairs = compute_sinusoids(length, width).reshape(length, -1, 2)
     sin, cos = pairs[:, :, 0], pairs[:, :, 1]
     both = [np.stack([cos, cos], axis=-1), np.stack([-sin, sin], axis=-1)]
-    return np.ascontiguousarray(np.stack([one.reshape(length, -1) for one in both], axis=1))
+    return np.ascontiguousarray(np.stack([part.reshape(length, -1) for part in both], axis=1))

@@ -17,7 +17,7 @@ from jumok.machine import available_memory, cores
 
 GROUP = 48  # hypotheses that a core works on at once: GROUP_ROWS in search.c
 ROWS = 96  # rows whose logits are computed at once: ROWS_AT_ONCE in transformer.h
-SMALL = 1 << 26  # bytes of a search that is run without asking how much memory is free
+SMALL = 1 << 26  # bytes up to which a search does not check the free memory
 
 
 class Shortlist(NamedTuple):
@@ -30,7 +30,7 @@ class Shortlist(NamedTuple):
     common: np.ndarray  # tokens that any source token may turn into
 
 
-class PlacedModel(NamedTuple):
+class BoundModel(NamedTuple):
     """A packed model, ready to search."""
 
     library: Any
@@ -41,7 +41,7 @@ class PlacedModel(NamedTuple):
 
 
 class Marks(NamedTuple):
-    """The first and the last token of an output, and the tokens that no output holds."""
+    """The first and the last token of an output, and the tokens that no output contains."""
 
     start: int
     end: int
@@ -52,7 +52,7 @@ RawHypothesis = tuple[tuple[int, ...], float, tuple[float, ...]]  # ids, log P, 
 
 
 def search(
-    model: PlacedModel,
+    model: BoundModel,
     sources: Sequence[Sequence[int]],
     limits: Sequence[int],
     options: SearchOptions,
@@ -68,7 +68,7 @@ def search(
     """
     order = sorted(range(len(sources)), key=lambda row: -len(sources[row]))
     lengths = [len(sources[row]) for row in order]
-    threads = fitting_threads(model.decoder, lengths, [limits[row] for row in order], options.beam)
+    threads = count_threads(model.decoder, lengths, [limits[row] for row in order], options.beam)
     begins = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     tokens = np.fromiter((token for row in order for token in sources[row]), np.int64, int(begins[-1]))
     ends_at, banned = np.array([limits[row] for row in order], np.int64), np.array(list(marks.never), np.int64)
@@ -78,9 +78,9 @@ def search(
     lists = shortlist or Shortlist(0, False, *(np.empty(0, np.int64),) * 3)
     task = SearchTask(
         len(order), options.beam, options.n_best, shape[2], options.exact, marks.start, marks.end,
-        *map(at, (tokens, begins, ends_at)), model.sources, model.targets, options.length_penalty, margin,
-        at(banned), len(banned), lists.matrix or None, *map(at, lists[2:]), len(lists.common), lists.same, threads,
-        *map(at, (ids, sizes, gains, totals)),
+        *map(address_of, (tokens, begins, ends_at)), model.sources, model.targets, options.length_penalty, margin,
+        address_of(banned), len(banned), lists.matrix or None, *map(address_of, lists[2:]), len(lists.common),
+        lists.same, threads, *map(address_of, (ids, sizes, gains, totals)),
     )  # fmt: skip
     model.library.jk_search(ctypes.byref(model.encoder), ctypes.byref(model.decoder), ctypes.byref(task))
     results: list[list[RawHypothesis]] = [[] for _ in sources]
@@ -92,7 +92,7 @@ def search(
     return results
 
 
-def group_bytes(decoder: Stack, sentences: int, source: int, target: int, beam: int) -> int:
+def count_bytes(decoder: Stack, sentences: int, source: int, target: int, beam: int) -> int:
     """Return the memory that a core needs to search a group of sentences of at most these lengths."""
     rows, width = sentences * beam, decoder.heads * (decoder.d_k + decoder.d_v)
     caches = 4 * decoder.layers * width * (sentences * source + rows * target)
@@ -100,30 +100,28 @@ def group_bytes(decoder: Stack, sentences: int, source: int, target: int, beam: 
     return int(caches + past + logits)
 
 
-def fitting_threads(decoder: Stack, lengths: Sequence[int], limits: Sequence[int], beam: int) -> int:
+def count_threads(decoder: Stack, lengths: Sequence[int], limits: Sequence[int], beam: int) -> int:
     """Return how many groups may be searched at once so that they take at most half of the free memory.
 
-    Sentences are in the order of the search.  Fewer threads change no translation.  A group that does not fit by itself
-    is refused, because the kernels exit where memory runs out.
+    Sentences are in the order of the search.  The number of threads changes no translation.  A group that does not
+    fit by itself is refused, because the kernels exit the process when memory runs out.
     """
     each = max(1, GROUP // beam)
     starts = range(0, len(lengths), each)
     parts = [(lengths[start : start + each], limits[start : start + each]) for start in starts]
-    sizes = sorted((group_bytes(decoder, len(a), max(a), max(b), beam) for a, b in parts), reverse=True)
+    sizes = sorted((count_bytes(decoder, len(a), max(a), max(b), beam) for a, b in parts), reverse=True)
     sizes = sizes[: cores()]
     if sum(sizes) <= SMALL:
         return max(1, len(sizes))
     budget = available_memory() // 2
     if sizes[0] > budget:
         raise UsageError(
-            f"a beam of {beam} over {max(limits):,} subwords takes {sizes[0] / 1e9:,.1f} GB, and "
-            f"{budget / 1e9:,.1f} GB may be used",
-            where="in --beam",
-            hint=f"try: --beam {4 if beam > 4 else 1}, or shorter sentences",
-        )
+            "kernels.too_little_memory", beam=beam, subwords=max(limits), needed=sizes[0] / 1e9,
+            available=budget / 1e9, smaller=4 if beam > 4 else 1,
+        )  # fmt: skip
     return sum(total <= budget for total in accumulate(sizes))
 
 
-def at(array: np.ndarray) -> int:
+def address_of(array: np.ndarray) -> int:
     """Return the address of an array."""
     return int(array.ctypes.data)

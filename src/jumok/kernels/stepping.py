@@ -16,8 +16,8 @@ from torch import Tensor
 
 from jumok.kernels import ops
 from jumok.kernels.pack import Packed
-from jumok.kernels.searching import at
-from jumok.kernels.structs import StepTask
+from jumok.kernels.searching import address_of
+from jumok.kernels.task_structs import StepTask
 from jumok.models.base import PAD
 
 ROOM = 32  # positions that a new cache has room for
@@ -29,11 +29,11 @@ def start(packed: Packed, source: Tensor) -> Steps:
     source, lengths = ops.within(source, packed.symbols[0]), (source != PAD).sum(dim=1)
     turns, vectors = packed.turns(length), packed.positions("source", length)
     memories = [torch.empty(rows, length, packed.width) for _ in range(packed.decoder.layers)]
-    encoder = packed.place(packed.encoder, turns)
-    decoder = packed.place(packed.decoder, turns, memories=[one.data_ptr() for one in memories])
+    encoder = packed.bind(packed.encoder, turns)
+    decoder = packed.bind(packed.decoder, turns, memories=[one.data_ptr() for one in memories])
     packed.library.jk_encode(
         ctypes.byref(encoder), ctypes.byref(decoder), *ops.at(source, lengths), rows, length,
-        None if vectors is None else at(vectors),
+        None if vectors is None else address_of(vectors),
     )  # fmt: skip
     return Steps(packed, memories, lengths, torch.arange(rows), torch.zeros(rows, ROOM, dtype=torch.long))
 
@@ -88,9 +88,9 @@ class Steps:
         token = ops.within(token, packed.symbols[1])
         turns, vectors = packed.turns(self.length + 1), packed.positions("target", self.length + 1)
         caches, memories = ([one.data_ptr() for one in side] for side in (self.caches.tensors, self.memories))
-        decoder = packed.place(packed.decoder, turns, caches, memories)
+        decoder = packed.bind(packed.decoder, turns, caches, memories)
         places = ops.at(token, self.origin, self.sentence, self.lengths)
-        here = None if vectors is None else at(vectors[self.length])
+        here = None if vectors is None else address_of(vectors[self.length])
         task = StepTask(rows, self.length, self.origin.shape[1], self.memories[0].shape[1], *places, here)
         logits = torch.empty(rows, packed.symbols[1])
         packed.library.jk_decode_step(logits.data_ptr(), ctypes.byref(decoder), ctypes.byref(task))

@@ -1,6 +1,7 @@
-"""Every structure that is handed to the kernels, field by field as in c/kernels.h; no torch.
+"""The structures that a search passes to the kernels, field by field as in c/kernels.h; no torch.
 
-A test compares their sizes with C's.  Whoever fills one keeps the memory behind its pointers alive during the call.
+Those of single operations, training passes and decoder steps, which torch calls, are in task_structs.py.  A test
+compares all of them with C.  The caller keeps the memory that their pointers refer to alive during the call.
 """
 
 from __future__ import annotations
@@ -8,29 +9,6 @@ from __future__ import annotations
 import ctypes
 
 POINTER, LONG, FLOAT, DOUBLE = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float, ctypes.c_double
-
-
-class AttentionTask(ctypes.Structure):
-    """Which queries attend to which keys."""
-
-    _fields_ = [
-        *((name, LONG) for name in ("rows", "heads", "d_k", "d_v")),
-        *((name, POINTER) for name in ("queries", "keys", "lengths", "rotary")),
-        *((name, LONG) for name in ("q_stride", "k_stride", "v_stride", "causal", "longest")),
-        ("factor", FLOAT),
-    ]
-
-
-class PassTask(ctypes.Structure):
-    """A training pass through a whole Transformer."""
-
-    _fields_ = [
-        ("layers", LONG * 2),
-        *((name, LONG) for name in ("d_model", "heads", "d_k", "d_v", "d_ff", "pre", "rows", "grid", "longest")),
-        *((name, POINTER * 2) for name in ("starts", "ids", "places", "positions")),
-        *((name, POINTER) for name in ("rotary", "weights", "gradients", "keys", "rates")),
-        *((name, FLOAT) for name in ("factor", "scale", "eps")),
-    ]
 
 
 class Dense(ctypes.Structure):
@@ -70,15 +48,6 @@ class Stack(ctypes.Structure):
     ]
 
 
-class StepTask(ctypes.Structure):
-    """One step of a decoder."""
-
-    _fields_ = [
-        *((name, LONG) for name in ("rows", "at", "capacity", "source")),
-        *((name, POINTER) for name in ("tokens", "origin", "sentence", "lengths", "position")),
-    ]
-
-
 class SearchTask(ctypes.Structure):
     """A search from sources to translations."""
 
@@ -98,12 +67,9 @@ class SearchTask(ctypes.Structure):
 
 
 STRUCTURES: dict[str, type[ctypes.Structure]] = {
-    "attention_task": AttentionTask,
-    "pass_task": PassTask,
     "dense": Dense,
     "norm_weights": NormWeights,
     "layer_weights": LayerWeights,
     "stack": Stack,
-    "step_task": StepTask,
     "search_task": SearchTask,
 }  # by their names in C

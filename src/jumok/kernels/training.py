@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from jumok.kernels import layout, ops
-from jumok.kernels.structs import FLOAT, POINTER, PassTask
+from jumok.kernels.structs import FLOAT, POINTER
+from jumok.kernels.task_structs import PassTask
 from jumok.models.base import PAD
 from jumok.models.transformer import Transformer
 from jumok.nn.dropout import Dropout

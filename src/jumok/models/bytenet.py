@@ -33,6 +33,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from jumok import messages
 from jumok.config.sections import Layers, ModelConfig, Share, Size
 from jumok.models.base import PAD, Attention
 from jumok.nn.dropout import Dropout
@@ -58,13 +59,14 @@ class ByteNetConfig(ModelConfig):
     @model_validator(mode="after")
     def sizes_fit(self) -> Self:
         if self.d_model % 2:
-            raise ValueError(f"blocks are half as wide as d_model={self.d_model}; choose {self.d_model + 1}")
+            raise ValueError(messages.text("models.odd_blocks", d_model=self.d_model, better=self.d_model + 1))
         if self.kernel % 2 == 0:
-            cure = f"choose {self.kernel - 1} or {self.kernel + 1}"
-            raise ValueError(f"kernel={self.kernel} cannot look as far to the left as to the right; {cure}")
+            sizes = {"kernel": self.kernel, "smaller": self.kernel - 1, "larger": self.kernel + 1}
+            raise ValueError(messages.text("models.even_kernel", **sizes))
         if (largest := self.largest_dilation) & (largest - 1):
             below = 1 << largest.bit_length() - 1
-            raise ValueError(f"dilations double: 1, 2, 4, …; largest_dilation={largest}, choose {below} or {2 * below}")
+            sizes = {"largest": largest, "smaller": below, "larger": 2 * below}
+            raise ValueError(messages.text("models.dilation_not_power_of_two", **sizes))
         return self
 
     @property

@@ -30,6 +30,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from jumok import messages
 from jumok.config.sections import Layers, ModelConfig, Share, Size
 from jumok.models.base import PAD, Attention
 from jumok.nn.attention import Mask, attend
@@ -66,9 +67,7 @@ class ConvS2SConfig(ModelConfig):
     @model_validator(mode="after")
     def windows_have_a_middle(self) -> Self:
         if self.kernel % 2 == 0:
-            raise ValueError(
-                f"kernel={self.kernel} words have no middle; choose an odd number, such as {self.kernel + 1}"
-            )
+            raise ValueError(messages.text("models.kernel_without_middle", kernel=self.kernel, better=self.kernel + 1))
         return self
 
     @property

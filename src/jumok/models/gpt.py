@@ -187,12 +187,7 @@ class GPT(nn.Module):
     def __init__(self, config: GPTConfig, source_symbols: int, target_symbols: int) -> None:
         super().__init__()
         if source_symbols != target_symbols:
-            raise UsageError(
-                f"GPT reads both sides with one table, but there are {source_symbols:,} symbols on one side and "
-                f"{target_symbols:,} on the other",
-                where="in model.kind=gpt",
-                hint="try: --set vocabulary.joint=true",
-            )
+            raise UsageError("models.gpt_needs_one_vocabulary", sources=source_symbols, targets=target_symbols)
         self.config = config
         self.table = table(source_symbols, config)
         self.scale = config.d_model**0.5 if config.positions == "sinusoidal" else 1.0  # sinusoids are as large as 1

@@ -40,10 +40,9 @@ class MemoryNetwork(nn.Module):
         super().__init__()
         if source_symbols != target_symbols and (config.tied == "all" or config.memory == "words"):
             raise UsageError(
-                f"one matrix is to read {source_symbols:,} symbols on one side and {target_symbols:,} on the other",
-                where=f"in model.kind=memory, memory={config.memory}, tied={config.tied}",
-                hint="try: --set vocabulary.joint=true, or for sentences --set model.tied=target",
-            )
+                "models.memory_needs_one_vocabulary", sources=source_symbols, targets=target_symbols,
+                memory=config.memory, tied=config.tied,
+            )  # fmt: skip
         self.config = config
         self.memory = MEMORIES[config.memory](config, source_symbols, target_symbols)
 

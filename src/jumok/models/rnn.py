@@ -31,6 +31,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from jumok import messages
 from jumok.config.sections import Layers, ModelConfig, Share, Size
 from jumok.models.base import PAD, Attention
 from jumok.nn.attention import Mask, attend
@@ -64,10 +65,7 @@ class RNNConfig(ModelConfig):
     @model_validator(mode="after")
     def sizes_fit(self) -> Self:
         if self.d_model % 2:
-            raise ValueError(
-                f"d_model={self.d_model} cannot be split between the two directions of the encoder; "
-                f"choose an even number, such as {self.d_model + 1}"
-            )
+            raise ValueError(messages.text("models.odd_directions", d_model=self.d_model, better=self.d_model + 1))
         return self
 
     @property

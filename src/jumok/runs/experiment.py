@@ -23,7 +23,7 @@ from jumok.config.recipe import Recipe
 from jumok.data.batches import Place, ahead
 from jumok.errors import Resumable, check_names
 from jumok.events import LossLog, Silence, book, open_board
-from jumok.interop.ctranslate2_library import obstacle
+from jumok.interop.ctranslate2_library import find_obstacle
 from jumok.kernels import library
 from jumok.runs import finished
 from jumok.runs.checkpointing import check_disk, make_keeper
@@ -187,9 +187,9 @@ def tell_begin(trainee: Trainee, progress: Progress, context: Context) -> None:
     context.say(
         f"Training {trainee.parameters / 1e6:.1f} million parameters on {context.device} "
         f"({torch.get_num_threads()} threads); "
-        + (obstacle(trainee.recipe.model) or "this recipe exports to CTranslate2")
+        + str(find_obstacle(trainee.recipe.model) or "this recipe exports to CTranslate2")
     )
-    if context.device.type == "cpu" and (problem := library.problem()):
+    if context.device.type == "cpu" and (problem := library.find_problem()):
         context.note(f"training without the C kernels, which is slower: {problem}")
     context.report(
         "begin", recipe=trainee.recipe.name, parameters=trainee.parameters, step=progress.counts.step,

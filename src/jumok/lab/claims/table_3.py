@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from jumok.config import presets
-from jumok.config.search import SearchKeywords
+from jumok.config.keywords import SearchKeywords
 from jumok.data.corpora import Pair, test_set
 from jumok.data.made import phrasebook
 from jumok.errors import UnknownName, UsageError

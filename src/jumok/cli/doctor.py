@@ -1,6 +1,6 @@
-"""Is everything here that jumok needs, and how fast is this machine?
+"""The checks of `jumok doctor`: whether everything that jumok needs is installed, and how fast this machine is.
 
-Works where packages are missing, torch among them.
+It works where packages are missing, even torch.
 """
 
 import importlib.metadata
@@ -30,8 +30,11 @@ State = Literal["fine", "absent", "poor", "missing"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One check: fine, absent (an extra that not everyone needs), poor (jumok works, but slowly or not for long) or
-    missing (it cannot work)."""
+    """The result of one check.
+
+    States: fine; absent, an extra that not everyone needs; poor, jumok works, but slowly or not for long; missing, it
+    cannot work.
+    """
 
     name: str
     value: str
@@ -42,21 +45,21 @@ class Finding:
 
 
 def examine() -> list[Finding]:
-    """Every check, in the order a person would ask."""
+    """Return the results of all checks."""
     here = machine.describe()
     absent = [package for module, package in NEEDED.items() if not extras.is_installed(module)]
     versions = describe_versions(package for package in NEEDED.values() if package not in absent)
-    wanted = f"missing: {', '.join(absent)} (try: pip install {' '.join(absent)})"
+    missing = f"missing: {', '.join(absent)} (try: pip install {' '.join(absent)})"
     free = shutil.disk_usage(".").free / 2**30
     torch = extras.is_installed("torch")
     return [
         Finding("jumok", jumok.__version__),
         Finding("machine", str(here)),
         Finding("python", here.python, "fine" if sys.version_info >= (3, 11) else "missing"),
-        Finding("packages", wanted if absent else versions, "missing" if absent else "fine"),
+        Finding("packages", missing if absent else versions, "missing" if absent else "fine"),
         *map(check_extra, extras.PURPOSES),
-        *(arithmetic(here) if torch else []),
-        Finding("kernels", *kernels(torch=torch)),
+        *(check_torch(here) if torch else []),
+        check_kernels(torch=torch),
         Finding("memory", f"{here.memory / 2**30:.0f} GiB", "fine" if here.memory > 2 * 2**30 else "poor"),
         Finding("allocator", "keeps freed memory" if machine.keep_memory() else "not tuned (no glibc)"),
         Finding("disk", f"{free:.0f} GiB free here", "fine" if free > 1 else "poor"),
@@ -64,7 +67,7 @@ def examine() -> list[Finding]:
 
 
 def check_extra(name: str) -> Finding:
-    """Whether the libraries of an extra are installed."""
+    """Check whether the libraries of an extra are installed."""
     modules = [module for module, extra in extras.EXTRAS.items() if extra == name]
     absent = [module for module in modules if not extras.is_installed(module)]
     if absent:
@@ -74,41 +77,42 @@ def check_extra(name: str) -> Finding:
 
 
 def describe_versions(packages: Iterable[str]) -> str:
-    """Installed packages with their versions."""
+    """Return installed packages with their versions."""
     return ", ".join(f"{package} {importlib.metadata.version(package)}" for package in packages)
 
 
-def arithmetic(here: machine.Machine) -> list[Finding]:
-    """What torch can do here."""
+def check_torch(here: machine.Machine) -> list[Finding]:
+    """Check how many threads torch uses, how fast it is and which devices it has."""
     import torch
 
     (rate,) = machine.sgemm([(1_024, 1_024, 1_024)], seconds=0.5).values()
-    threads, few = torch.get_num_threads(), os.environ.get("OMP_NUM_THREADS")
-    why = f" (OMP_NUM_THREADS={few} says so)" if few and threads < here.cores else ""
+    threads, limit = torch.get_num_threads(), os.environ.get("OMP_NUM_THREADS")
+    reason = f" (OMP_NUM_THREADS={limit})" if limit and threads < here.cores else ""
     return [
-        Finding("threads", f"{threads} of {here.cores} cores{why}", "fine" if threads >= here.cores else "poor"),
+        Finding("threads", f"{threads} of {here.cores} cores{reason}", "fine" if threads >= here.cores else "poor"),
         Finding("speed", f"{rate:.0f} GFLOPS in float32 matrix products", "fine" if rate > 10 else "poor"),
-        Finding("device", devices()),
+        Finding("device", list_devices()),
     ]
 
 
-def kernels(*, torch: bool) -> tuple[str, State]:
-    """Whether the C kernels are there; where torch is not, nothing translates without them."""
-    if (problem := library.problem()) is None:
-        return "compiled for this processor", "fine"
-    why = f"{problem} (try: apt-get install gcc, or your system's equivalent)"
-    return (
-        (f"none, so training is slower: {why}", "poor") if torch else (f"none, so nothing translates: {why}", "missing")
-    )
+def check_kernels(*, torch: bool) -> Finding:
+    """Check whether there are C kernels; without them and without torch nothing translates."""
+    problem = library.find_problem()
+    if problem is None:
+        return Finding("kernels", "compiled for this processor")
+    reason = f"{problem} (try: apt-get install gcc, or your system's equivalent)"
+    if torch:
+        return Finding("kernels", f"none, so training is slower: {reason}", "poor")
+    return Finding("kernels", f"none, so nothing translates: {reason}", "missing")
 
 
-def devices() -> str:
-    """What --device may name here."""
+def list_devices() -> str:
+    """Return the devices that --device may name on this machine."""
     import torch
 
-    found = ["cpu"]
+    available = ["cpu"]
     if torch.cuda.is_available():
-        found.append("cuda")
+        available.append("cuda")
     if torch.backends.mps.is_available():
-        found.append("mps")
-    return ", ".join(found)
+        available.append("mps")
+    return ", ".join(available)

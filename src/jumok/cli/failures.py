@@ -1,0 +1,82 @@
+"""Errors to lines on stderr and exit codes: the user's, the system's, typer's about wrong options, and our bugs.
+
+    code = report(error, app)
+
+The codes are in errors.py.
+"""
+
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from jumok.errors import DiskError, JumokError, MissingPackage, UsageError
+from jumok.extras import find_missing, hint
+
+INTERRUPTED = 130
+MISUSE: type[Exception] = typer.BadParameter.__mro__[2]  # ClickException, of click or of typer's copy of it
+
+
+def report(error: BaseException, app: typer.Typer) -> int:
+    """Print an error that ended a verb of `app`; returns the exit code of the process."""
+    if isinstance(error, JumokError):
+        return print_error(error)
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    if isinstance(error, OSError):
+        return print_error(describe_system_error(error))
+    if isinstance(error, MISUSE):
+        return report_usage(error)
+    if isinstance(error, ImportError) and (module := find_missing(error)) is not None:
+        command = name_verb(app, sys.argv[1:])
+        return print_error(
+            MissingPackage("cli.verb_needs_package", command=command, module=module, advice=hint(module))
+        )
+    return report_bug(error)
+
+
+def print_error(error: JumokError) -> int:
+    """Print an error; returns its exit code."""
+    print(f"jumok: {error}", file=sys.stderr)
+    return error.code
+
+
+def report_bug(error: BaseException) -> int:
+    """Print the traceback of an error that should not happen."""
+    traceback.print_exception(error)
+    print("jumok: this is a bug of ours; please report it with the lines above", file=sys.stderr)
+    return 1
+
+
+def name_verb(app: typer.Typer, arguments: Sequence[str]) -> str:
+    """Return the command that arguments begin with: `jumok train`, `jumok data check`."""
+    command: Any = typer.main.get_command(app)
+    words = ["jumok"]
+    for word in arguments:
+        command = getattr(command, "commands", {}).get(word)
+        if command is None:
+            break
+        words.append(word)
+    return " ".join(words)
+
+
+def describe_system_error(error: OSError) -> DiskError:
+    """Return an error of the system as one that the user can repair."""
+    reason = error.strerror or error
+    if error.filename:
+        return DiskError("cli.system_error_in_file", reason=reason, file=error.filename)
+    return DiskError("cli.system_error", reason=reason)
+
+
+def report_usage(error: Any) -> int:
+    """Print what typer reports about wrong options as an error of ours; without any arguments, print the help."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(error.format_message(), file=sys.stderr)
+        return UsageError.code
+    reason = error.format_message().rstrip(".").replace(". Did you", "; did you")
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "jumok"
+    return print_error(UsageError("cli.misuse", reason=reason[:1].lower() + reason[1:], command=command))

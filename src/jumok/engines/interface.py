@@ -1,0 +1,69 @@
+"""How engines are called: the protocol of all of them, and of those without torch.
+
+Types only: the engines need not import them to follow them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from jumok.engines.options import Count, Feature, Ids, silent
+
+if TYPE_CHECKING:
+    from jumok.config.search import SearchOptions, TokenConstraints
+    from jumok.decoding.hypothesis import Hypothesis
+
+
+class Engine(Protocol):
+    """Ids to hypotheses."""
+
+    def decode(
+        self,
+        sources: Sequence[Ids],
+        options: SearchOptions,
+        *,
+        constraints: Sequence[TokenConstraints] | None = None,
+        numbers: Sequence[int] | None = None,
+        details: bool = True,
+        progress: Count = silent,
+    ) -> list[list[Hypothesis]]:
+        """Return the hypotheses of every source (ids without END), best first, in the order given.
+
+        `constraints` are those of each source.  `numbers` are those of the sources in the user's file: sampling
+        depends on them.  Without `details` an engine may leave out scores.  An engine raises `Unsupported` where it
+        lacks a feature that is asked for.
+        """
+        ...
+
+    def submit(
+        self,
+        sources: Sequence[Ids],
+        options: SearchOptions,
+        *,
+        constraints: Sequence[TokenConstraints] | None = None,
+        numbers: Sequence[int] | None = None,
+        details: bool = True,
+        progress: Count = silent,
+    ) -> Callable[[], list[list[Hypothesis]]]:
+        """Begin to decode, in the background where the engine can; the function waits for what `decode` returns."""
+        ...
+
+
+class FastEngine(Engine, Protocol):
+    """An engine without torch, which has some of the torch engine's features."""
+
+    @property
+    def name(self) -> str:
+        """Its name in messages."""
+        ...
+
+    @property
+    def supported(self) -> frozenset[Feature]:
+        """The features it has."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """The engine and how it runs, in a few words."""
+        ...

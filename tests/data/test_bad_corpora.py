@@ -99,7 +99,7 @@ def test_every_bad_corpus_is_found_out_with_line_byte_and_what_to_try(paths, bad
 
 def test_every_bad_corpus_is_refused_by_training_in_three_lines_or_read_as_it_is(paths, bad, jumok, tmp_path, kept):
     if isinstance(bad.reads, list):
-        assert [(source, target) for source, target, _ in corpora.table_or_files(paths)] == bad.reads
+        assert [(source, target) for source, target, _ in corpora.from_paths(paths)] == bad.reads
         kept("D1", "odd corpora that training takes: every pair as it stands", count=1)
         return
     options = ["--table", paths[0]] if bad.target is None else ["--source", paths[0], "--target", paths[1]]
@@ -130,7 +130,7 @@ def test_fixing_a_bad_corpus_gives_pairs_that_train_or_says_why_not(paths, bad, 
     told = json.loads(answer.out)
     made = [one["made"] for one in told["files"]]
     assert [Path(path).name for path in made] == list(bad.names)
-    assert [pair[:2] for pair in corpora.table_or_files(made)] == bad.fixed
+    assert [pair[:2] for pair in corpora.from_paths(made)] == bad.fixed
     assert told["counts"] == bad.done
     assert told["kept"] == len(bad.fixed) == told["read"] - told["dropped"]
     assert [finding for finding in survey.check(made) if finding.severity == "error"] == []
@@ -228,7 +228,7 @@ def test_files_of_the_same_name_get_numbers(tmp_path):
         (tmp_path / folder / "train.txt").write_bytes(text)
     made = fix.fix([str(tmp_path / "en" / "train.txt"), str(tmp_path / "de" / "train.txt")], tmp_path / "out")
     assert [Path(path).name for path in made.made] == ["1-train.txt", "2-train.txt"]
-    assert [pair[:2] for pair in corpora.table_or_files(made.made)] == ALL
+    assert [pair[:2] for pair in corpora.from_paths(made.made)] == ALL
 
 
 def test_a_name_that_is_not_utf_8_is_told_and_changes_nothing_else(tmp_path):

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from bench.corpus import Maker
 from jumok.config import presets
 from jumok.config.recipe import Recipe
-from jumok.data import corpora
+from jumok.data import corpora, resolve
 from jumok.data.prepare import folder, parts, pipeline, sift, work
 from jumok.data.prepare.crew import Crew, Task
 from jumok.data.prepare.decide import Decision
@@ -66,7 +66,7 @@ def small(source: str, target: str, **changes: object) -> Recipe:
 
 
 def run(recipe: Recipe, out: Path, workers: int = 0, **more: object) -> folder.Prepared:
-    trained, valid = corpora.resolve_all(recipe.data, recipe.seed)
+    trained, valid = resolve.resolve_all(recipe.data, recipe.seed)
     told = more.pop("report", lambda *_, **__: None)
     return pipeline.prepare(recipe, trained, valid, out, report=told, workers=workers, **more)  # type: ignore[arg-type]
 
@@ -608,9 +608,9 @@ def test_a_run_begun_before_pairs_were_cleaned_goes_on_with_its_own_store(tmp_pa
         jumok.train(recipe=recipe, out=tmp_path / "before", sinks=watch, stop=lambda: len(steps) >= 3)
     run = RunFolder(tmp_path / "before")
     made = folder.load(run.data / "prepared")
-    trained, _ = corpora.resolve_all(recipe.data, recipe.seed)
+    trained, _ = resolve.resolve_all(recipe.data, recipe.seed)
     share = pipeline.held_out_share(recipe, 400)
-    pairs = (pair for pair in trained[0] if not corpora.held_out(pair.source, share))
+    pairs = (pair for pair in trained[0] if not corpora.is_held_out(pair.source, share))
     filters = store.Filters(recipe.data.longest, recipe.data.ratio)
     identity = f"{trained[0].digest}:{share}"
     old = store.build(pairs, made.vocabularies, filters, run.data, identity=identity)

@@ -7,7 +7,7 @@ import pytest
 import jumok
 from jumok.config import presets
 from jumok.config.recipe import Recipe
-from jumok.data import corpora
+from jumok.data import resolve
 from jumok.data.prepare import folder, pipeline
 from jumok.errors import DataError, UsageError
 from jumok.runs.choose import choose
@@ -28,7 +28,7 @@ SETTINGS = {"vocabulary.size": 400, "vocabulary.at_most": True, "data.hold_out":
 
 def prepared(out: Path, **data: object) -> folder.Prepared:
     recipe = presets.tiny().change(SETTINGS | {f"data.{name}": value for name, value in data.items()})
-    trained, valid = corpora.resolve_all(recipe.data, recipe.seed, fetched=out.with_name("fetched"))
+    trained, valid = resolve.resolve_all(recipe.data, recipe.seed, fetched=out.with_name("fetched"))
     return pipeline.prepare(recipe, trained, valid, out, report=lambda *_, **__: None, workers=0)
 
 
@@ -109,7 +109,7 @@ def test_a_corpus_behind_an_address_is_fetched_and_its_signature_is_nowhere(plai
 @pytest.mark.parametrize("spec", ["ftp://host/a.tsv", "https::s3://a/b.tsv", "https://me:word@host/a.tsv"])
 def test_addresses_that_are_not_allowed_are_refused_before_anything_is_asked(spec):
     with pytest.raises((UsageError, DataError)) as raised:
-        corpora.resolve_all(choose(table=spec, recipe="tiny").data, seed=1)
+        resolve.resolve_all(choose(table=spec, recipe="tiny").data, seed=1)
     assert "word@" not in str(raised.value)
 
 

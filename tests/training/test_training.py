@@ -244,11 +244,12 @@ def test_the_card_and_the_events_tell_the_story(tmp_path):
 
 def test_validation_pairs_never_train(tmp_path):
     """Held out by rule: no source sentence is on both sides."""
-    from jumok.data.corpora import held_out, task
+    from jumok.data.corpora import is_held_out
+    from jumok.data.generated import task
 
     share = 30 / 300
     pairs = list(task("copy", 300, 1))
-    kept = [pair for pair in pairs if held_out(pair.source, share)]
+    kept = [pair for pair in pairs if is_held_out(pair.source, share)]
     corpus = next(e for e in read_events(run(tmp_path / "a") / "events.jsonl") if e["event"] == "corpus")
     assert corpus["valid"] == len(kept)
     assert corpus["train"] == len(pairs) - len(kept)

@@ -11,7 +11,7 @@ from typing import Any
 
 from jumok.config.recipe import Recipe
 from jumok.config.sections import DataConfig, TransformerConfig
-from jumok.data import corpora, lexicon, store
+from jumok.data import corpora, lexicon, resolve, stdin, store
 from jumok.data.corpora import Corpus, Pair
 from jumok.data.prepare import folder, pipeline
 from jumok.data.prepare.folder import Prepared
@@ -68,10 +68,10 @@ def prepare_run(
     trained: list[Corpus] = []
     validating: list[Corpus] = []
     if context.world.first and texts.given != texts.named:
-        context.stop.finish(corpora.keep_stdin(texts.given, texts.named))
+        context.stop.finish(stdin.copy_stdin(texts.given, texts.named))
     if recipe.data.prepared is None:
         fetched = run.data / "fetched"
-        trained, validating = corpora.resolve_all(texts.named, recipe.seed, fetched=fetched)
+        trained, validating = resolve.resolve_all(texts.named, recipe.seed, fetched=fetched)
     return prepare(
         recipe, run, trained, validating, report=context.report, vocabularies=vocabularies, stop=context.stop,
         write=context.world.first,
@@ -125,7 +125,7 @@ def _older(
     place = run.data / store.name_of(f"{corpus.digest}:{share}", vocabularies, filters)
     if not (place / "meta.json").exists():
         return None
-    valid = list(validating[0]) if validating else [p for p in corpus if corpora.held_out(p.source, share)]
+    valid = list(validating[0]) if validating else [p for p in corpus if corpora.is_held_out(p.source, share)]
     valid = [pair for pair in valid if (pair.source.strip() or corpus.is_text) and pair.target.strip()]
     found = store.Store(place)
     told = {
@@ -147,7 +147,7 @@ def prepare_folder(
     """Prepare data into a folder of its own, for `jumok train --data`; yields what came of it, in lines."""
     asked = Stop(stop)
     fetched = out.with_name(f"{out.name}.fetched")
-    trained, validating = corpora.resolve_all(recipe.data, recipe.seed, fetched=fetched)
+    trained, validating = resolve.resolve_all(recipe.data, recipe.seed, fetched=fetched)
     with closing(EventLog(out.with_name(f"{out.name}.events.jsonl"), list(sinks))) as report:
         try:
             made = pipeline.prepare(recipe, trained, validating, out, report=report, stop=asked, workers=workers)
@@ -238,8 +238,8 @@ def add_shortlist(path: str | Path, source: str | None = None, target: str | Non
     if source is not None or target is not None:
         data = DataConfig(source=source, target=target, longest=data.longest, ratio=data.ratio)
     else:
-        corpora.refuse_addresses(data, where=str(found.folder))
-    trained, _ = corpora.resolve_all(data, found.recipe.seed)
+        resolve.refuse_addresses(data, where=str(found.folder))
+    trained, _ = resolve.resolve_all(data, found.recipe.seed)
     pairs = (pair for corpus in trained for pair in islice(corpus, SHORTLIST_PAIRS // len(trained)))
     with TemporaryDirectory() as scratch:
         filters = store.Filters(data.longest, data.ratio)

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from jumok.config.recipe import Recipe
-from jumok.data import corpora
+from jumok.data import resolve
 from jumok.data.corpora import Corpus, Pair
 from jumok.data.store import Store
 from jumok.errors import ModelFileError
@@ -67,7 +67,7 @@ class Prepared:
 
 def request(recipe: Recipe, given: Vocabularies | Vocabulary | None = None) -> dict[str, Any]:
     """All of a recipe that a preparation depends on, as plain values."""
-    data = corpora.public(recipe.data).model_dump(mode="json", exclude={"tokens_per_batch", "prepared"})
+    data = resolve.redact_addresses(recipe.data).model_dump(mode="json", exclude={"tokens_per_batch", "prepared"})
     known = None if given is None else given.digest
     return {
         "format": FORMAT,

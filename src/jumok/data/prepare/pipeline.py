@@ -27,7 +27,7 @@ import numpy as np
 
 from jumok import machine
 from jumok.config.recipe import Recipe
-from jumok.data import corpora
+from jumok.data import corpora, resolve
 from jumok.data.corpora import Corpus, Pair
 from jumok.data.prepare import join, parts, work
 from jumok.data.prepare.crew import Crew, Result, Task
@@ -143,7 +143,7 @@ class Job:
 
     def _tell_disk(self, size: int) -> None:
         """Say what a large preparation needs of the disk while it works, and whether it is there."""
-        needed = size * ROOM * (corpora.PACKING if self._is_packed() else 1.0)
+        needed = size * ROOM * (resolve.PACKING if self._is_packed() else 1.0)
         free = shutil.disk_usage(self.work).free
         if needed > min(LARGE, free):
             text = f"Preparing takes about {needed / 1e9:.1f} GB of disk meanwhile; {free / 1e9:.1f} GB are free"
@@ -155,11 +155,11 @@ class Job:
         if any(corpus.addresses for corpus in wanted):
             self.report("stage", text=f"Fetching {', '.join(corpus.name for corpus in wanted if corpus.addresses)}")
             stage = Stage(self.report, "fetching", "Fetching", unit="bytes")
-            for done, size in filter(None, self.stop.watch(corpora.fetch_all(wanted))):
+            for done, size in filter(None, self.stop.watch(resolve.fetch_all(wanted))):
                 stage(done / (size or done or 1), done)
         for corpus in wanted:
             if corpus.tail is not None:
-                corpus.tail.begin(self.stop.watch(corpus.tail.lines(), LINES))
+                corpus.tail.find_start(self.stop.watch(corpus.tail.lines(), LINES))
 
     def _begin(self) -> None:
         """Make the folder of the work, or find that of an earlier attempt at the same."""
@@ -210,7 +210,7 @@ class Job:
     def _sentences(self, paths: Iterable[str]) -> Iterator[list[str]]:
         """The sentences of files that must not be trained on, many at a time."""
         for path in paths:
-            yield from self.stop.watch(corpora.sentences_of(path))
+            yield from self.stop.watch(corpora.read_sentences(path))
 
     # ------------------------------------------------------------------ reading
 

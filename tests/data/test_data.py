@@ -224,7 +224,7 @@ def test_a_store_that_is_not_whole_is_refused_with_the_command_that_removes_it(b
     path.unlink()
     if damage == "cut":
         path.write_bytes(content[: len(content) // 2 // 8 * 8])
-    with pytest.raises(ModelFileError, match="not whole") as caught:
+    with pytest.raises(ModelFileError, match="is broken") as caught:
         Store(built.folder)
     assert f"rm -r {built.folder}" in caught.value.hint
 

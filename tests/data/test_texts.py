@@ -10,7 +10,7 @@ from jumok.config import presets
 from jumok.config.kinds import find_section
 from jumok.config.sections import DataConfig
 from jumok.data import generated, passages, resolve
-from jumok.data.batches import forced
+from jumok.data.batches import teacher_force
 from jumok.data.corpora import Pair
 from jumok.data.made import stories
 from jumok.engines.torch_engine import TorchEngine
@@ -86,11 +86,11 @@ def test_a_text_beside_two_files_is_named_twice():
 
 
 def test_stretches_do_not_end_and_sentences_do():
-    source, target, labels = forced([[], []], [[9, 10, 11], [12]], ends=False)
+    source, target, labels = teacher_force([[], []], [[9, 10, 11], [12]], ends=False)
     assert source.tolist() == [[END], [END]]
     assert target.tolist() == [[START, 9, 10], [START, PAD, PAD]]
     assert labels.tolist() == [[9, 10, 11], [12, PAD, PAD]]
-    _, target, labels = forced([[8]], [[9, 10]])
+    _, target, labels = teacher_force([[8]], [[9, 10]])
     assert (target.tolist(), labels.tolist()) == ([[START, 9, 10]], [[9, 10, END]])
 
 

@@ -115,9 +115,9 @@ class NativeEngine:
 
 def read_shortlist(matrix: np.ndarray, bundle: Bundle) -> Shortlist:
     """Return the bundle's shortlist as the kernels read it; a token of both vocabularies may turn into itself."""
-    from jumok.data.lexicon import shortlist_of  # with all that learns one, which translating does not need
+    from jumok.data.lexicon import load_shortlist  # with all that learns one, which translating does not need
 
-    lexicon = shortlist_of(bundle)
+    lexicon = load_shortlist(bundle)
     if lexicon is None:
         hint = "try: jumok model shortlist RUN"
         raise UsageError("this model has no shortlist", where=f"in {bundle.folder}", hint=hint)

@@ -23,7 +23,7 @@ from typing import Any
 from jumok import machine
 from jumok.config.recipe import Recipe
 from jumok.data import corpora, resolve, stdin
-from jumok.data.batches import Batch, Batches, Place
+from jumok.data.batches import Batch, Batches, Position
 from jumok.data.corpora import Corpus
 from jumok.data.prepare.folder import Prepared
 from jumok.errors import UsageError
@@ -128,13 +128,13 @@ class Plan:
 class LongestFirst(Batches):
     """The batches of a run, but the one with the longest sentences first: it takes the most memory."""
 
-    def walk(self, place: Place) -> Iterator[tuple[Place, Batch]]:
+    def walk(self, position: Position) -> Iterator[tuple[Position, Batch]]:
         plan = self.window_plan(0, 0)
         lengths = self.store.target.lengths(0, len(self.store))  # of a probe, which has few
         longest = max(range(len(plan)), key=lambda number: int(lengths[plan[number]].max()))
         for _ in range(machine.cores()):  # one for each
-            yield place, self.read(plan[longest], 0)
-        yield from super().walk(place)
+            yield position, self.read(plan[longest], 0)
+        yield from super().walk(position)
 
 
 @dataclass

@@ -228,7 +228,7 @@ def prepared_by(teacher: Loaded) -> tuple[Corpus, Corpus] | None:
             yield from zip(sources, targets, strict=True)
 
     valid = [(pair.source, pair.target) for pair in made.valid]
-    identity = f"{made.digest}:{made.told['train']}:{made.told['left_out']}"
+    identity = f"{made.digest}:{made.summary['train']}:{made.summary['left_out']}"
     return Corpus(made.name, read, identity), Corpus(f"{made.name}, validation", lambda: iter(valid), made.digest)
 
 

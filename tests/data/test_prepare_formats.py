@@ -67,7 +67,7 @@ def test_columns_of_a_table_are_found_by_name_or_number(plain, tmp_path, columns
     (tmp_path / "a.tsv").write_text(head + rows)
     found = prepared(tmp_path / "p", table=str(tmp_path / "a.tsv"), columns=columns)
     assert stored(found) == stored(plain)
-    assert found.told["pairs"] == len(PAIRS)
+    assert found.summary["pairs"] == len(PAIRS)
     (tmp_path / "a.tsv").write_text(head + rows + rows.split("\n")[7] + "\n")
     prepared(tmp_path / "p", table=str(tmp_path / "a.tsv"), columns=columns)
     [again] = dropped(tmp_path / "p")
@@ -127,6 +127,6 @@ def test_several_corpora_are_scored_each_by_itself(tmp_path):
     run = jumok.train(recipe=recipe, out=tmp_path / "run").folder
     last = [event for event in read_events(run / "events.jsonl") if event["event"] == "validation"][-1]
     assert {"bleu", "bleu/one", "bleu/two"} <= last.keys()
-    spans = folder.read_told(run / "data" / "prepared")["corpora"]
+    spans = folder.read_summary(run / "data" / "prepared")["corpora"]
     assert [(one["name"], one["share"]) for one in spans] == [("one", 1.0), ("two", 3.0)]
     assert presets.get(str(run / "recipe.toml")) == recipe

@@ -156,8 +156,8 @@ def prepare_folder(
         except Stopped:
             raise stopped(out) from None
     source, target = made.store.tokens()
-    yield f"{len(made.store):,} of {made.told['pairs']:,} pairs train ({source:,} + {target:,} subwords)"
-    for reason, count in made.told["left_out"].items():
+    yield f"{len(made.store):,} of {made.summary['pairs']:,} pairs train ({source:,} + {target:,} subwords)"
+    for reason, count in made.summary["left_out"].items():
         yield f"{count:>12,} left out: {reason}"
     yield f"{len(made.valid):>12,} validate"
 
@@ -166,7 +166,7 @@ def dropped(path: str | Path, *, reason: str | None = None, limit: int = 1_000) 
     """Pairs that do not train, with where they stand, why, and their text."""
     place = Path(path)
     place = place if (place / folder.PREPARED).is_file() else RunFolder(place).data / FOLDER
-    about = folder.read_told(place)
+    about = folder.read_summary(place)
     names, named = set(about["reasons"].values()) - {""}, about["request"]["data"]["columns"]
     columns = parse_columns(named) if named else None
     if reason is not None and reason not in names:
@@ -200,7 +200,7 @@ def shortlisted(recipe: Recipe, is_text: bool) -> bool:
 
 
 def _tell(prepared: Prepared, report: Report) -> None:
-    told, left_out = prepared.told, prepared.told["left_out"]
+    told, left_out = prepared.summary, prepared.summary["left_out"]
     source, target = prepared.store.tokens()
     dropped = "; left out: " + ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
     held, what = " (held out by rule)" if told["held_out"] else "", "stretches" if prepared.is_text else "pairs"

@@ -32,7 +32,7 @@ def make_batches(length: int, symbols: int, *, tokens: int, seed: int = 1) -> It
     """Endless batches of at most `tokens` tokens per side, divided as in training."""
     import torch
 
-    from jumok.data.batches import Batch, forced, plan
+    from jumok.data.batches import Batch, plan, teacher_force
     from jumok.text.vocabulary import SPECIALS
 
     rng = np.random.default_rng(seed)
@@ -40,7 +40,7 @@ def make_batches(length: int, symbols: int, *, tokens: int, seed: int = 1) -> It
         sizes = np.full(max(1, 4 * tokens // length), length)
         for rows in plan(sizes, sizes, tokens=tokens, rng=rng):
             drawn = rng.integers(SPECIALS, symbols, (2, len(rows), length))
-            source, target, labels = forced(list(drawn[0]), list(drawn[1]))
+            source, target, labels = teacher_force(list(drawn[0]), list(drawn[1]))
             yield Batch(source, target, labels, torch.from_numpy(rows), labels.numel())
 
 

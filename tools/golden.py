@@ -31,7 +31,7 @@ import torch
 import jumok
 from jumok.config.kinds import KINDS
 from jumok.config.sections import UNCLEANED
-from jumok.data.corpora import stories, task
+from jumok.data.generated import stories, task
 from jumok.errors import JumokError, Resumable
 from jumok.kernels import library
 from tests.support import golden

@@ -12,7 +12,7 @@ from jumok import machine
 from jumok.bench.train import protocol
 from jumok.config import presets
 from jumok.config.recipe import Recipe, parse_assignment
-from jumok.data.store import Side
+from jumok.data.store import StoredSide
 from jumok.runs.claiming import claim, hold, settle_data
 from jumok.runs.context import Context
 from jumok.runs.preparation import prepare_run
@@ -29,7 +29,7 @@ def task(recipe: Recipe, symbols: int) -> dict[str, float]:
     return chosen | {"tokens": recipe.training.tokens_per_update, "symbols": symbols}
 
 
-def write_pieces(path: Path, side: Side, count: int, vocabulary: Vocabulary) -> None:
+def write_pieces(path: Path, side: StoredSide, count: int, vocabulary: Vocabulary) -> None:
     with open(path, "w", encoding="utf-8", newline="\n") as file:
         for row in range(count):
             file.write(" ".join(vocabulary.pieces(side[row].tolist())) + "\n")

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from jumok.config.recipe import Recipe
 from jumok.config.sections import UNCLEANED, transformer
-from jumok.data import corpora
+from jumok.data import corpora, resolve
 from jumok.data.corpora import Corpus, Pair
 from jumok.data.prepare import folder as prepared_folder
 from jumok.errors import ModelFileError, Resumable
@@ -127,8 +127,8 @@ class Lessons:
     def of(cls, recipe: Recipe, teacher: Loaded, folder: Path) -> "Lessons":
         if recipe is teacher.recipe and (found := prepared_by(teacher)) is not None:
             return cls(teacher, folder, *found, 0.0)
-        corpora.refuse_addresses(recipe.data, where=str(teacher.folder))
-        train, valid = corpora.resolve(recipe.data, recipe.seed)
+        resolve.refuse_addresses(recipe.data, where=str(teacher.folder))
+        train, valid = resolve.resolve_one(recipe.data, recipe.seed)
         share = 0.0 if valid is not None else preparation.held_out_share(recipe, sum(1 for _ in train))
         return cls(teacher, folder, train, valid, share)
 
@@ -161,7 +161,7 @@ class Lessons:
 
     def pairs(self) -> Iterator[Pair]:
         """What there is to learn."""
-        return (pair for pair in self.train if not (self.share and corpora.held_out(pair.source, self.share)))
+        return (pair for pair in self.train if not (self.share and corpora.is_held_out(pair.source, self.share)))
 
     def write(self, stop: Callable[[], bool]) -> Iterator[str]:
         """Translate what is not translated yet, and put the table together; yields what happens."""
@@ -203,7 +203,7 @@ class Lessons:
     def _validating(self) -> Iterator[Pair]:
         if self.valid is not None:
             return iter(self.valid)
-        return (pair for pair in self.train if corpora.held_out(pair.source, self.share))
+        return (pair for pair in self.train if corpora.is_held_out(pair.source, self.share))
 
 
 def prepared_by(teacher: Loaded) -> tuple[Corpus, Corpus] | None:
@@ -228,7 +228,7 @@ def prepared_by(teacher: Loaded) -> tuple[Corpus, Corpus] | None:
             yield from zip(sources, targets, strict=True)
 
     valid = [(pair.source, pair.target) for pair in made.valid]
-    identity = f"{made.digest}:{made.told['train']}:{made.told['left_out']}"
+    identity = f"{made.digest}:{made.summary['train']}:{made.summary['left_out']}"
     return Corpus(made.name, read, identity), Corpus(f"{made.name}, validation", lambda: iter(valid), made.digest)
 
 

@@ -343,11 +343,11 @@ class Translator:
 
     def evaluate(self, source: str | Path, target: str | Path, **keywords: Unpack[EvaluateKeywords]) -> Evaluation:
         """Return BLEU and chrF with their signatures on a test set of two files; TER and perplexity where asked for."""
-        from jumok.data.corpora import test_set
+        from jumok.data.corpora import read_test_set
         from jumok.evaluation.evaluate import evaluate
 
         check_names("translator.unknown_option", keywords, EVALUATE)
-        return evaluate(self, test_set(str(source), str(target), None), **keywords)
+        return evaluate(self, read_test_set(str(source), str(target), None), **keywords)
 
 
 def _split(keywords: TranslateKeywords) -> tuple[SearchKeywords, ConstraintKeywords, Contents]:

@@ -250,7 +250,7 @@ def mistakes(folder: Path | None) -> dict[str, tuple[list[object], int, str]]:
         "unknown verb": (["trian"], 2, "did you mean 'train'"),
         "no model": (["translate"], 2, "MODEL"),
         "not a number": (["train", "--steps", "many"], 2, "--steps"),
-        "no text": (["train", *out], 2, "name the training text once"),
+        "no text": (["train", *out], 2, "name exactly one training text"),
         "one side": (["train", "--source", f["two"], *out], 2, "--target is missing"),
         "wrong key": (["train", "--corpus", "copy", "--set", "training.stpes=5", *out], 2, "did you mean 'steps'"),
         "wrong value": (["train", "--corpus", "copy", "--set", "model.dropout=2", *out], 2, "model.dropout"),

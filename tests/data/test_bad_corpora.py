@@ -100,7 +100,7 @@ def test_every_bad_corpus_is_found_out_with_line_byte_and_what_to_try(paths, bad
 
 def test_every_bad_corpus_is_refused_by_training_in_three_lines_or_read_as_it_is(paths, bad, jumok, tmp_path, kept):
     if isinstance(bad.reads, list):
-        assert [(source, target) for source, target, _ in corpora.table_or_files(paths)] == bad.reads
+        assert [(source, target) for source, target, _ in corpora.from_paths(paths)] == bad.reads
         kept("D1", "odd corpora that training takes: every pair as it stands", count=1)
         return
     options = ["--table", paths[0]] if bad.target is None else ["--source", paths[0], "--target", paths[1]]
@@ -131,7 +131,7 @@ def test_fixing_a_bad_corpus_gives_pairs_that_train_or_says_why_not(paths, bad, 
     told = json.loads(answer.out)
     made = [one["made"] for one in told["files"]]
     assert [Path(path).name for path in made] == list(bad.names)
-    assert [pair[:2] for pair in corpora.table_or_files(made)] == bad.fixed
+    assert [pair[:2] for pair in corpora.from_paths(made)] == bad.fixed
     assert told["counts"] == bad.done
     assert told["kept"] == len(bad.fixed) == told["read"] - told["dropped"]
     assert [finding for finding in survey.check(made) if finding.severity == "error"] == []
@@ -188,8 +188,8 @@ def test_compressed_files_come_out_compressed_and_a_second_run_changes_no_byte(t
     (tmp_path / "a.en").write_bytes(SOURCE)
     (tmp_path / f"a.de{suffix}").write_bytes(PACK[suffix](b" " + TARGET))
     made = fix.fix([str(tmp_path / "a.en"), str(tmp_path / f"a.de{suffix}")])
-    assert b"".join(files.blocks(made.made[1], 100)) == TARGET
-    assert Path(made.made[1]).read_bytes() != TARGET
+    assert b"".join(files.blocks(made.outputs[1], 100)) == TARGET
+    assert Path(made.outputs[1]).read_bytes() != TARGET
     before = contents(tmp_path)
     assert fix.fix(made.files).sums == made.sums
     assert contents(tmp_path) == before
@@ -197,7 +197,7 @@ def test_compressed_files_come_out_compressed_and_a_second_run_changes_no_byte(t
 
 def test_a_fixed_corpus_is_fixed_already(pair, tmp_path):
     made = fix.fix(pair)
-    again = fix.fix(made.made, tmp_path / "again")
+    again = fix.fix(made.outputs, tmp_path / "again")
     assert (again.sums, again.log.counts) == (made.sums, {})
 
 
@@ -205,14 +205,14 @@ def test_what_fix_has_made_is_made_anew_and_what_others_have_made_is_not_touched
     made = fix.fix(pair)
     Path(pair[1]).write_bytes(TARGET)
     fix.fix(pair)
-    assert Path(made.made[1]).read_bytes() == TARGET
-    Path(made.made[1]).write_bytes(b"mine\n")
+    assert Path(made.outputs[1]).read_bytes() == TARGET
+    Path(made.outputs[1]).write_bytes(b"mine\n")
     Path(pair[1]).write_bytes(b"neu\n" * 3)
     before = contents(tmp_path)
-    with pytest.raises(UsageError, match="was not made by --fix"):
+    with pytest.raises(UsageError, match="was not written by --fix"):
         fix.fix(pair)
     assert contents(tmp_path) == before
-    Path(made.made[1]).write_bytes(b"neu\n" * 3)
+    Path(made.outputs[1]).write_bytes(b"neu\n" * 3)
     fix.fix(pair)  # the same bytes may be there, whoever made them
 
 
@@ -228,8 +228,8 @@ def test_files_of_the_same_name_get_numbers(tmp_path):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "train.txt").write_bytes(text)
     made = fix.fix([str(tmp_path / "en" / "train.txt"), str(tmp_path / "de" / "train.txt")], tmp_path / "out")
-    assert [Path(path).name for path in made.made] == ["1-train.txt", "2-train.txt"]
-    assert [pair[:2] for pair in corpora.table_or_files(made.made)] == ALL
+    assert [Path(path).name for path in made.outputs] == ["1-train.txt", "2-train.txt"]
+    assert [pair[:2] for pair in corpora.from_paths(made.outputs)] == ALL
 
 
 def test_a_name_that_is_not_utf_8_is_told_and_changes_nothing_else(tmp_path):
@@ -244,7 +244,7 @@ def test_a_file_alone_keeps_its_number_of_lines(tmp_path):
     path = tmp_path / "text.en"
     path.write_bytes(b"one\nbad \xff\n\n four \n")
     made = fix.fix([str(path)])
-    assert Path(made.made[0]).read_bytes() == b"one\n\n\nfour\n"
+    assert Path(made.outputs[0]).read_bytes() == b"one\n\n\nfour\n"
     assert made.log.counts == {"line emptied: not UTF-8": 1, "outer white space removed": 1}
 
 
@@ -261,8 +261,10 @@ def test_several_tables_are_each_a_corpus(tmp_path):
     Path(paths[0]).write_bytes(b"a\tA\nb\n")
     Path(paths[1]).write_bytes(b"c\tC\nd\tD\ne\tE\n")
     made = fix.fix(paths)
-    assert [pair[:2] for path in made.made for pair in corpora.from_table(path)] == [*zip("acde", "ACDE", strict=True)]
-    assert (made.read, made.dropped) == (5, 1)
+    assert [pair[:2] for path in made.outputs for pair in corpora.from_table(path)] == [
+        *zip("acde", "ACDE", strict=True)
+    ]
+    assert (made.total, made.dropped) == (5, 1)
 
 
 def test_unequal_files_are_told_the_first_line_that_is_empty_on_one_side_only(tmp_path):
@@ -398,12 +400,12 @@ def test_whatever_is_wrong_no_pair_is_re_aligned_and_every_pair_is_kept_or_repor
         except DataError as error:
             reasons.add(error.what.split(" of ")[0])
             continue
-        sides = [[int(line.split()[0]) for line in read_lines(path)] for path in made.made]
+        sides = [[int(line.split()[0]) for line in read_lines(path)] for path in made.outputs]
         assert sides[0] == sides[1] == sorted(set(sides[0]))
         told = [change.line - 1 for change in made.log.changes if change.what.startswith("pair dropped")]
-        assert sorted(sides[0] + told) == list(range(made.read))
-        assert count <= made.read <= count + 1  # both may end in an empty line
-        pairs, dropped = pairs + made.read, dropped + made.dropped
+        assert sorted(sides[0] + told) == list(range(made.total))
+        assert count <= made.total <= count + 1  # both may end in an empty line
+        pairs, dropped = pairs + made.total, dropped + made.dropped
     assert reasons == {"nothing is left"}
     figures = f"{pairs:,} pairs, {dropped:,} dropped and reported, 0 re-aligned"
     kept("D1", "corpora damaged at random, put right by --fix", figures=figures)

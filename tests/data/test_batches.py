@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jumok.data import corpora, store
-from jumok.data.batches import Batch, Batches, Noise, Place, pad, plan
+from jumok.data.batches import Batch, Batches, Noise, Position, pad, plan
 from jumok.data.corpora import Pair
 from jumok.data.store import Filters
 from jumok.text.vocabulary import END, PAD, START, UNKNOWN, Vocabularies, Vocabulary
@@ -84,7 +84,7 @@ def test_the_tensors_of_a_batch_keep_to_the_same_budget(built):
 def test_a_walk_from_any_place_continues_as_if_it_had_never_stopped(built, window):
     batches = Batches(built, tokens=512, seed=3, window=window)
     steps = 2 * batches.count(0) + 5  # into the third epoch
-    walked = list(itertools.islice(batches.walk(Place(0, 0)), steps))
+    walked = list(itertools.islice(batches.walk(Position(0, 0)), steps))
     for stop in range(0, steps, 4):
         place = walked[stop][0]
         again = list(itertools.islice(Batches(built, tokens=512, seed=3, window=window).walk(place), steps - stop - 1))
@@ -93,7 +93,7 @@ def test_a_walk_from_any_place_continues_as_if_it_had_never_stopped(built, windo
 
 def test_a_walk_is_one_epoch_after_the_other(built):
     batches = Batches(built, tokens=512, seed=3)
-    walked = itertools.islice(batches.walk(Place(0, 0)), batches.count(0) + batches.count(1))
+    walked = itertools.islice(batches.walk(Position(0, 0)), batches.count(0) + batches.count(1))
     assert [content(batch) for _, batch in walked] == [content(b) for epoch in (0, 1) for b in batches.epoch(epoch)]
 
 

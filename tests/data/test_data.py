@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jumok.config.sections import DataConfig
-from jumok.data import corpora, store
+from jumok.data import corpora, generated, resolve, stdin, store
 from jumok.data.corpora import Pair
 from jumok.data.store import Filters, Store
 from jumok.errors import DataError, DiskError, JumokError, ModelFileError, UsageError
@@ -60,7 +60,7 @@ def test_two_files_a_tsv_and_a_jsonl_with_the_same_pairs_read_alike(tmp_path, su
     for name, text in rows.items():
         (tmp_path / f"{name}{suffix}").write_bytes(gzip.compress(text.encode()) if suffix else text.encode())
     for paths in (["a.en", "a.de"], ["a.tsv"], ["a.jsonl"]):
-        corpus = corpora.table_or_files([str(tmp_path / f"{path}{suffix}") for path in paths])
+        corpus = corpora.from_paths([str(tmp_path / f"{path}{suffix}") for path in paths])
         assert list(corpus) == PAIRS
         assert list(corpus) == PAIRS, "a corpus can be read again"
 
@@ -73,10 +73,10 @@ def test_the_digest_of_a_corpus_changes_when_its_text_or_its_making_does(tmp_pat
     written(tmp_path, "b", ["eins", "Zwei"])
     assert corpora.from_files(source, target).digest != before
     made = [
-        corpora.task("copy", 10, 1),
-        corpora.task("copy", 11, 1),
-        corpora.task("copy", 10, 2),
-        corpora.task("sort", 10, 1),
+        generated.task("copy", 10, 1),
+        generated.task("copy", 11, 1),
+        generated.task("copy", 10, 2),
+        generated.task("sort", 10, 1),
     ]
     assert len({corpus.digest for corpus in made}) == 4
 
@@ -84,9 +84,9 @@ def test_the_digest_of_a_corpus_changes_when_its_text_or_its_making_does(tmp_pat
 @pytest.mark.parametrize(
     ("data", "kind", "words"),
     [
-        ({}, UsageError, "name the training text once"),
-        ({"corpus": "copy", "table": "a.tsv"}, UsageError, "name the training text once"),
-        ({"source": "a", "table": "a.tsv"}, UsageError, "name the training text once"),
+        ({}, UsageError, "name exactly one training text"),
+        ({"corpus": "copy", "table": "a.tsv"}, UsageError, "name exactly one training text"),
+        ({"source": "a", "table": "a.tsv"}, UsageError, "name exactly one training text"),
         ({"corpus": "phrasebok"}, UsageError, "did you mean 'phrasebook'"),
         ({"source": "a.en"}, UsageError, "--target is missing"),
         ({"target": "a.de"}, UsageError, "--source is missing"),
@@ -99,27 +99,27 @@ def test_the_digest_of_a_corpus_changes_when_its_text_or_its_making_does(tmp_pat
 )
 def test_a_corpus_that_cannot_be_named_is_told_with_what_is_missing(data, kind, words):
     with pytest.raises(kind, match=words):
-        list(corpora.resolve(DataConfig(**data), seed=1)[0])
+        list(resolve.resolve_one(DataConfig(**data), seed=1)[0])
 
 
-@pytest.mark.parametrize("name", corpora.MADE_HERE)
+@pytest.mark.parametrize("name", generated.NAMES)
 def test_every_corpus_made_here_has_the_pairs_it_was_asked_for(name):
-    train, _ = corpora.resolve(DataConfig(corpus=name, pairs=100), seed=1)
+    train, _ = resolve.resolve_one(DataConfig(corpus=name, pairs=100), seed=1)
     assert len(list(train)) == 100
 
 
 def test_validation_keeps_duplicates_together_and_takes_about_the_share_it_was_asked_for():
     texts = [f"sentence number {number}" for number in range(20_000)]
     for share in (0.0, 0.01, 0.1, 1.0):
-        held = [corpora.held_out(text, share) for text in texts]
+        held = [corpora.is_held_out(text, share) for text in texts]
         spread = 4 * (len(texts) * share * (1 - share)) ** 0.5  # four standard deviations of a fair draw
         assert abs(sum(held) - share * len(texts)) <= spread
-        assert held == [corpora.held_out(f"  {text.upper()}\t", share) for text in texts]
+        assert held == [corpora.is_held_out(f"  {text.upper()}\t", share) for text in texts]
 
 
 def test_what_is_held_out_of_a_share_is_held_out_of_every_larger_one():
     for text, (small, large) in itertools.product([pair.source for pair in PAIRS[:99]], [(0.1, 0.2), (0.2, 0.7)]):
-        assert corpora.held_out(text, small) <= corpora.held_out(text, large)
+        assert corpora.is_held_out(text, small) <= corpora.is_held_out(text, large)
 
 
 class Stdin:
@@ -132,31 +132,31 @@ class Stdin:
 def test_standard_input_is_kept_as_a_file_that_can_be_read_twice(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", Stdin(b"one\teins\ntwo\tzwei\n"))
     given = DataConfig(table="-")
-    data = corpora.without_stdin(given, tmp_path / "data")
-    NEVER.finish(corpora.keep_stdin(given, data))
-    corpus, _ = corpora.resolve(data, seed=1)
+    data = stdin.replace_stdin(given, tmp_path / "data")
+    NEVER.finish(stdin.copy_stdin(given, data))
+    corpus, _ = resolve.resolve_one(data, seed=1)
     assert list(corpus) == list(corpus) == [Pair("one", "eins", 1), Pair("two", "zwei", 2)]
     plain = DataConfig(corpus="copy")
-    assert corpora.without_stdin(plain, tmp_path / "other") == plain
-    NEVER.finish(corpora.keep_stdin(plain, plain))
+    assert stdin.replace_stdin(plain, tmp_path / "other") == plain
+    NEVER.finish(stdin.copy_stdin(plain, plain))
     assert not (tmp_path / "other").exists()
 
 
 def test_standard_input_is_one_file_only_and_not_touched_when_named_twice(tmp_path, monkeypatch):
-    stdin = Stdin(b"one\n")
-    monkeypatch.setattr(sys, "stdin", stdin)
+    stream = Stdin(b"one\n")
+    monkeypatch.setattr(sys, "stdin", stream)
     with pytest.raises(UsageError, match="source and target"):
-        corpora.without_stdin(DataConfig(source="-", target="-"), tmp_path)
-    assert stdin.buffer.read() == b"one\n"
+        stdin.replace_stdin(DataConfig(source="-", target="-"), tmp_path)
+    assert stream.buffer.read() == b"one\n"
 
 
 def test_a_test_set_is_read_once_and_must_not_be_empty(tmp_path):
     source, empty = written(tmp_path, "a", ["one"]), written(tmp_path, "none", [])
-    assert corpora.test_set(source, written(tmp_path, "b", ["eins"]), None) == [Pair("one", "eins", 1)]
+    assert corpora.read_test_set(source, written(tmp_path, "b", ["eins"]), None) == [Pair("one", "eins", 1)]
     with pytest.raises(DataError, match="empty"):
-        corpora.test_set(empty, written(tmp_path, "none2", []), None)
-    with pytest.raises(UsageError, match="once"):
-        corpora.test_set(source, None, "a.tsv")
+        corpora.read_test_set(empty, written(tmp_path, "none2", []), None)
+    with pytest.raises(UsageError, match="one test set only"):
+        corpora.read_test_set(source, None, "a.tsv")
 
 
 # ------------------------------------------------------------------------------------------ store
@@ -224,7 +224,7 @@ def test_a_store_that_is_not_whole_is_refused_with_the_command_that_removes_it(b
     path.unlink()
     if damage == "cut":
         path.write_bytes(content[: len(content) // 2 // 8 * 8])
-    with pytest.raises(ModelFileError, match="not whole") as caught:
+    with pytest.raises(ModelFileError, match="is broken") as caught:
         Store(built.folder)
     assert f"rm -r {built.folder}" in caught.value.hint
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jumok.data import mixture
-from jumok.data.batches import Batches, Place
+from jumok.data.batches import Batches, Position
 from jumok.data.store import Store
 from jumok.keys import generator
 
@@ -48,7 +48,7 @@ def shares_of(store: Store, batches: Batches, updates: int) -> tuple[np.ndarray,
     """The share of each corpus in every stretch of 1,000 updates, and how often each row came."""
     ends = [first + rows for first, rows, _ in store.corpora]
     counts, seen = [], Counter[int]()
-    for _, batch in islice(batches.walk(Place(0, 0)), updates):
+    for _, batch in islice(batches.walk(Position(0, 0)), updates):
         rows = batch.rows.numpy()
         seen.update(rows.tolist())
         counts.append(np.bincount(np.searchsorted(ends, rows, side="right"), minlength=len(ends)))
@@ -120,7 +120,7 @@ def test_a_corpus_of_one_window_comes_in_the_order_it_always_had(tmp_path):
 @pytest.mark.parametrize("corpora", [[(9_000, 9, None)], [(6_000, 7, 2.0), (3_000, 12, 1.0)]])
 def test_a_walk_that_begins_anywhere_goes_on_as_if_it_had_come_there(tmp_path, corpora):
     store = stored(tmp_path / "s", corpora)
-    whole = list(islice(feed(store).walk(Place(0, 0)), 2 * feed(store).count(0) + 30))
+    whole = list(islice(feed(store).walk(Position(0, 0)), 2 * feed(store).count(0) + 30))
     for at in (1, 17, len(whole) // 3, len(whole) // 2, len(whole) - 25):
         rest = list(islice(feed(store).walk(whole[at - 1][0]), 20))
         assert [place for place, _ in rest] == [place for place, _ in whole[at : at + 20]]
@@ -130,7 +130,7 @@ def test_a_walk_that_begins_anywhere_goes_on_as_if_it_had_come_there(tmp_path, c
 def test_a_resumed_walk_plans_no_window_before_its_own(tmp_path, monkeypatch):
     store = stored(tmp_path / "s", [(20_000, 9, None)])
     batches = feed(store)
-    places = [place for place, _ in islice(batches.walk(Place(0, 0)), batches.count(0) - 5)]
+    places = [place for place, _ in islice(batches.walk(Position(0, 0)), batches.count(0) - 5)]
     planned: list[int] = []
     plain = Batches.window_plan
     monkeypatch.setattr(Batches, "window_plan", lambda self, e, n: planned.append(n) or plain(self, e, n))

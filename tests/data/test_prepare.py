@@ -25,11 +25,11 @@ from hypothesis import strategies as st
 from bench.corpus import Maker
 from jumok.config import presets
 from jumok.config.recipe import Recipe
-from jumok.data import corpora
-from jumok.data.prepare import folder, parts, pipeline, sift, work
-from jumok.data.prepare.crew import Crew, Task
+from jumok.data import corpora, resolve
+from jumok.data.prepare import crew, folder, parts, pipeline, sift, work
+from jumok.data.prepare.crew import Crew, WorkItem
 from jumok.data.prepare.decide import Decision
-from jumok.errors import DataError, JumokError, UsageError
+from jumok.errors import DataError, JumokError, ModelFileError, UnknownName, UsageError
 from jumok.runs.choose import Named, choose, gather
 from jumok.runs.preparation import dropped
 from jumok.stopping import NEVER
@@ -66,7 +66,7 @@ def small(source: str, target: str, **changes: object) -> Recipe:
 
 
 def run(recipe: Recipe, out: Path, workers: int = 0, **more: object) -> folder.Prepared:
-    trained, valid = corpora.resolve_all(recipe.data, recipe.seed)
+    trained, valid = resolve.resolve_all(recipe.data, recipe.seed)
     told = more.pop("report", lambda *_, **__: None)
     return pipeline.prepare(recipe, trained, valid, out, report=told, workers=workers, **more)  # type: ignore[arg-type]
 
@@ -80,7 +80,7 @@ def bytes_of(place: Path) -> dict[str, bytes]:
 
 def test_every_fault_of_a_corpus_is_counted_under_its_own_name(made, tmp_path):
     source, target, counts = made
-    found = run(small(source, target), tmp_path / "p").told
+    found = run(small(source, target), tmp_path / "p").summary
     told = found["left_out"]
     names = {
         "duplicate": "duplicate", "near duplicate": "near duplicate", "copy": "source copied to target",
@@ -143,7 +143,7 @@ def test_the_first_of_equal_pairs_stays_whatever_the_order_of_the_rest(tmp_path)
     recipe = recipe.change({"data.valid_source": valid[0], "data.valid_target": valid[1]})
     found = run(recipe, tmp_path / "p")
     assert found.store.lines.tolist() == [1, 2, 3, 4]
-    assert found.told["left_out"] == {"duplicate": 1, "near duplicate": 2}
+    assert found.summary["left_out"] == {"duplicate": 1, "near duplicate": 2}
 
 
 @pytest.mark.parametrize("rule", ["duplicates", "near_duplicates", "copies", "scripts", "symbols"])
@@ -152,7 +152,7 @@ def test_every_rule_can_be_turned_off(made, tmp_path, rule):
         "duplicates": "duplicate", "near_duplicates": "near duplicate", "copies": "source copied to target",
         "scripts": "wrong script", "symbols": "digits and symbols",
     }  # fmt: skip
-    told = run(small(*made[:2], **{f"data.clean.{rule}": False}), tmp_path / "p").told["left_out"]
+    told = run(small(*made[:2], **{f"data.clean.{rule}": False}), tmp_path / "p").summary["left_out"]
     if rule == "duplicates":  # they are near duplicates, too, of the first
         assert told.get("duplicate", 0) == 0
     else:
@@ -173,7 +173,7 @@ def test_pairs_of_the_validation_set_and_sentences_of_excluded_files_do_not_trai
     }
     found = run(recipe.change(changes), tmp_path / "p")
     assert found.store.lines.tolist() == [3, 4, 5]
-    assert found.told["left_out"] == {"in a validation or test file": 2}
+    assert found.summary["left_out"] == {"in a validation or test file": 2}
 
 
 def test_a_language_may_have_two_scripts_if_enough_of_it_is_written_in_each(tmp_path):
@@ -189,11 +189,11 @@ def test_a_language_may_have_two_scripts_if_enough_of_it_is_written_in_each(tmp_
         ),
     ]
     recipe = small(*written(tmp_path, both), **{"vocabulary.size": 400, "vocabulary.at_most": True, "data.hold_out": 5})
-    assert "wrong script" not in run(recipe, tmp_path / "p").told["left_out"]
+    assert "wrong script" not in run(recipe, tmp_path / "p").summary["left_out"]
     recipe = small(
         *written(tmp_path, both[:33]), **{"vocabulary.size": 400, "vocabulary.at_most": True, "data.hold_out": 5}
     )
-    assert run(recipe, tmp_path / "q").told["left_out"]["wrong script"] == 3
+    assert run(recipe, tmp_path / "q").summary["left_out"]["wrong script"] == 3
 
 
 def test_what_was_dropped_can_be_listed_with_its_line_and_its_text(made, tmp_path):
@@ -376,10 +376,10 @@ def test_what_is_prepared_is_found_again_without_reading_a_byte_of_the_text(made
 
     monkeypatch.setattr("jumok.text.files.blocks", unread)
     again = run(recipe, tmp_path / "p")
-    assert (again.digest, again.told) == (first.digest, first.told)
+    assert (again.digest, again.summary) == (first.digest, first.summary)
     monkeypatch.undo()
     os.utime(source)  # touched, but the same
-    assert run(recipe, tmp_path / "p").told == first.told
+    assert run(recipe, tmp_path / "p").summary == first.summary
     source.write_bytes(Path(made[0]).read_bytes().replace(b"a", b"o"))
     changed = run(recipe, tmp_path / "p")
     assert changed.digest != first.digest
@@ -410,12 +410,22 @@ def test_unequal_files_are_told_with_both_counts(tmp_path, monkeypatch):
     assert "ends after line 130; line 131" in raised.value.where
 
 
+def test_an_error_of_a_worker_arrives_with_its_class_key_and_values():
+    for error, kind in (
+        (DataError("data.empty_corpus", corpus=Path("a.en")), DataError),
+        (ModelFileError("data.wrong_size", file="lines", size=1_000, folder="p"), ModelFileError),
+        (UnknownName("data.unknown_corpus", "phrasebok", ["phrasebook"]), UsageError),
+    ):
+        _, again = crew._unpack_answer(crew.pack({"number": 3, **crew._describe(error)}))
+        assert (type(again), again.key, str(again)) == (kind, error.key, str(error))
+
+
 def test_a_worker_that_dies_is_told_and_not_waited_for():
     table = {"end": lambda **_: os._exit(7)}
-    with Crew(1, "tests.support.dying_worker", table) as crew:
-        crew.submit(Task(0, "end", {}))
-        with pytest.raises(JumokError, match="ended with"):
-            list(crew.finish())
+    with Crew(1, "tests.support.dying_worker", table) as running:
+        running.submit(WorkItem(0, "end", {}))
+        with pytest.raises(JumokError, match="exited with code 7"):
+            list(running.finish())
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".xz", ".zst"])
@@ -608,9 +618,9 @@ def test_a_run_begun_before_pairs_were_cleaned_goes_on_with_its_own_store(tmp_pa
         jumok.train(recipe=recipe, out=tmp_path / "before", sinks=watch, stop=lambda: len(steps) >= 3)
     run = RunFolder(tmp_path / "before")
     made = folder.load(run.data / "prepared")
-    trained, _ = corpora.resolve_all(recipe.data, recipe.seed)
+    trained, _ = resolve.resolve_all(recipe.data, recipe.seed)
     share = pipeline.held_out_share(recipe, 400)
-    pairs = (pair for pair in trained[0] if not corpora.held_out(pair.source, share))
+    pairs = (pair for pair in trained[0] if not corpora.is_held_out(pair.source, share))
     filters = store.Filters(recipe.data.longest, recipe.data.ratio)
     identity = f"{trained[0].digest}:{share}"
     old = store.build(pairs, made.vocabularies, filters, run.data, identity=identity)

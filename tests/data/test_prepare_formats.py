@@ -7,7 +7,7 @@ import pytest
 import jumok
 from jumok.config import presets
 from jumok.config.recipe import Recipe
-from jumok.data import corpora
+from jumok.data import resolve
 from jumok.data.prepare import folder, pipeline
 from jumok.errors import DataError, UsageError
 from jumok.runs.choose import choose
@@ -28,7 +28,7 @@ SETTINGS = {"vocabulary.size": 400, "vocabulary.at_most": True, "data.hold_out":
 
 def prepared(out: Path, **data: object) -> folder.Prepared:
     recipe = presets.tiny().change(SETTINGS | {f"data.{name}": value for name, value in data.items()})
-    trained, valid = corpora.resolve_all(recipe.data, recipe.seed, fetched=out.with_name("fetched"))
+    trained, valid = resolve.resolve_all(recipe.data, recipe.seed, fetched=out.with_name("fetched"))
     return pipeline.prepare(recipe, trained, valid, out, report=lambda *_, **__: None, workers=0)
 
 
@@ -67,7 +67,7 @@ def test_columns_of_a_table_are_found_by_name_or_number(plain, tmp_path, columns
     (tmp_path / "a.tsv").write_text(head + rows)
     found = prepared(tmp_path / "p", table=str(tmp_path / "a.tsv"), columns=columns)
     assert stored(found) == stored(plain)
-    assert found.told["pairs"] == len(PAIRS)
+    assert found.summary["pairs"] == len(PAIRS)
     (tmp_path / "a.tsv").write_text(head + rows + rows.split("\n")[7] + "\n")
     prepared(tmp_path / "p", table=str(tmp_path / "a.tsv"), columns=columns)
     [again] = dropped(tmp_path / "p")
@@ -109,7 +109,7 @@ def test_a_corpus_behind_an_address_is_fetched_and_its_signature_is_nowhere(plai
 @pytest.mark.parametrize("spec", ["ftp://host/a.tsv", "https::s3://a/b.tsv", "https://me:word@host/a.tsv"])
 def test_addresses_that_are_not_allowed_are_refused_before_anything_is_asked(spec):
     with pytest.raises((UsageError, DataError)) as raised:
-        corpora.resolve_all(choose(table=spec, recipe="tiny").data, seed=1)
+        resolve.resolve_all(choose(table=spec, recipe="tiny").data, seed=1)
     assert "word@" not in str(raised.value)
 
 
@@ -127,6 +127,6 @@ def test_several_corpora_are_scored_each_by_itself(tmp_path):
     run = jumok.train(recipe=recipe, out=tmp_path / "run").folder
     last = [event for event in read_events(run / "events.jsonl") if event["event"] == "validation"][-1]
     assert {"bleu", "bleu/one", "bleu/two"} <= last.keys()
-    spans = folder.read_told(run / "data" / "prepared")["corpora"]
+    spans = folder.read_summary(run / "data" / "prepared")["corpora"]
     assert [(one["name"], one["share"]) for one in spans] == [("one", 1.0), ("two", 3.0)]
     assert presets.get(str(run / "recipe.toml")) == recipe

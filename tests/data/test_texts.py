@@ -9,8 +9,8 @@ import torch
 from jumok.config import presets
 from jumok.config.kinds import find_section
 from jumok.config.sections import DataConfig
-from jumok.data import corpora, passages
-from jumok.data.batches import forced
+from jumok.data import generated, passages, resolve
+from jumok.data.batches import teacher_force
 from jumok.data.corpora import Pair
 from jumok.data.made import stories
 from jumok.engines.torch_engine import TorchEngine
@@ -36,25 +36,25 @@ VERSE = [
 
 @pytest.mark.parametrize("size", [8, 13, 40, 1_000])
 def test_stretches_together_are_the_text(size):
-    made = list(passages.stretches(VERSE, size))
+    made = list(passages.split(VERSE, size))
     assert "".join(made) == "\n".join([*VERSE, ""])
     assert all(len(stretch) <= size for stretch in made)
 
 
 def test_stretches_are_cut_between_words():
-    made = list(passages.stretches(VERSE, 13))
+    made = list(passages.split(VERSE, 13))
     words = " ".join(VERSE).split()
     assert [word for stretch in made for word in stretch.split()] == words
 
 
 def test_an_endless_word_is_cut_all_the_same():
-    assert list(passages.stretches(["x" * 25], 10)) == ["x" * 10, "x" * 10, "x" * 5 + "\n"]
+    assert list(passages.split(["x" * 25], 10)) == ["x" * 10, "x" * 10, "x" * 5 + "\n"]
 
 
-def test_halves_together_are_the_stretch():
-    for stretch in passages.stretches(VERSE, 40):
-        first, second = passages.halves(stretch)
-        assert first + second == stretch
+def test_halves_together_are_the_segment():
+    for segment in passages.split(VERSE, 40):
+        first, second = passages.halve(segment)
+        assert first + second == segment
         assert second
 
 
@@ -62,7 +62,7 @@ def test_the_tail_of_a_text_is_held_out_and_everything_is_in_one_part(tmp_path):
     lines = [f"line {number}" for number in range(200)]
     path = tmp_path / "text.gz"
     path.write_bytes(gzip.compress("\n".join([*lines, ""]).encode()))
-    train, valid = corpora.resolve(DataConfig(text=str(path), stretch=64), seed=1)
+    train, valid = resolve.resolve_one(DataConfig(text=str(path), stretch=64), seed=1)
     parts = ["".join(pair.target for pair in corpus) for corpus in (train, valid)]
     assert "".join(parts) == "\n".join([*lines, ""])
     assert 0.09 < len(parts[1]) / len("".join(parts)) < 0.12
@@ -75,22 +75,22 @@ def test_an_own_validation_text_leaves_the_whole_text_to_training(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).write_text(f"text of {name}\n" * 20)
     data = DataConfig(text=str(tmp_path / "a"), valid_text=str(tmp_path / "b"), halves=True, stretch=30)
-    train, valid = corpora.resolve(data, seed=1)
+    train, valid = resolve.resolve_one(data, seed=1)
     assert "".join(pair.source + pair.target for pair in train) == "text of a\n" * 20
     assert "".join(pair.source + pair.target for pair in valid) == "text of b\n" * 20
 
 
 def test_a_text_beside_two_files_is_named_twice():
-    with pytest.raises(UsageError, match="name the training text once"):
-        corpora.resolve(DataConfig(text="a", source="b", target="c"), seed=1)
+    with pytest.raises(UsageError, match="name exactly one training text"):
+        resolve.resolve_one(DataConfig(text="a", source="b", target="c"), seed=1)
 
 
 def test_stretches_do_not_end_and_sentences_do():
-    source, target, labels = forced([[], []], [[9, 10, 11], [12]], ends=False)
+    source, target, labels = teacher_force([[], []], [[9, 10, 11], [12]], ends=False)
     assert source.tolist() == [[END], [END]]
     assert target.tolist() == [[START, 9, 10], [START, PAD, PAD]]
     assert labels.tolist() == [[9, 10, 11], [12, PAD, PAD]]
-    _, target, labels = forced([[8]], [[9, 10]])
+    _, target, labels = teacher_force([[8]], [[9, 10]])
     assert (target.tolist(), labels.tolist()) == ([[START, 9, 10]], [[9, 10, END]])
 
 
@@ -274,8 +274,8 @@ def test_a_text_that_is_empty_is_told(tmp_path, jumok):
 
 
 def test_every_task_of_stories_is_a_corpus():
-    assert set(corpora.BABI) == set(stories.TASKS)
-    train, valid = corpora.resolve(DataConfig(corpus="babi-1", pairs=100), seed=1)
+    assert set(generated.BABI) == set(stories.TASKS)
+    train, valid = resolve.resolve_one(DataConfig(corpus="babi-1", pairs=100), seed=1)
     assert valid is not None
     assert not {pair.source for pair in train} & {pair.source for pair in valid}
     assert all(pair.source.count("\n") >= 1 and len(pair.target.split()) == 1 for pair in train)

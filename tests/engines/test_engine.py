@@ -14,7 +14,7 @@ import torch
 
 import jumok
 from jumok.config.search import SearchOptions, TokenConstraints
-from jumok.data.lexicon import FILE, Lexicon, shortlist_of
+from jumok.data.lexicon import FILE, Lexicon, load_shortlist
 from jumok.decoding.hypothesis import NEVER, penalize
 from jumok.disk import user_cache
 from jumok.engines import ctranslate2_engine, native_engine
@@ -424,7 +424,7 @@ def test_cores_are_divided_by_a_probe_that_is_made_once(found, monkeypatch):
 
 
 def test_our_own_engine_keeps_to_the_shortlist(sources, found):
-    lexicon = shortlist_of(found)
+    lexicon = load_shortlist(found)
     short, options = NativeEngine(found, shortlist=True), SearchOptions(beam=3, n_best=3, extra_length=5)
     for source in sources:
         allowed = {token for i in (*source, END) for token in (i, *lexicon.of(i))} | set(lexicon.common.tolist())
@@ -463,7 +463,7 @@ def test_a_shortlist_of_everything_changes_no_choice(found, sources):
 
 
 def test_a_run_learns_a_shortlist_and_translations_keep_to_it(micro, sources, found):
-    lexicon = shortlist_of(found)
+    lexicon = load_shortlist(found)
     assert lexicon is not None
     short = CTranslate2Engine(found, precision="float32", shortlist=True)
     for source, several in zip(
@@ -487,7 +487,7 @@ def test_a_shortlist_that_is_not_there_is_missed_only_where_it_is_wanted(own_mic
 
 
 def test_the_shortlist_of_another_vocabulary_is_refused(found):
-    content = shortlist_of(found).to_bytes()
+    content = load_shortlist(found).to_bytes()
     source, target = found.sizes
     assert Lexicon.from_bytes(content, found.sizes).of(found.vocabularies.source.encode("a")[0])
     for sizes in ((source + 1, target), (source, 9)):
@@ -505,6 +505,6 @@ def test_a_model_that_has_no_shortlist_can_be_given_one(own_micro, jumok):
     )
     answer = jumok("model", "shortlist", own_micro)
     assert (answer.code, answer.out) == (0, f"{own_micro / 'model'}\n")
-    again = shortlist_of(bundle.read(own_micro))
+    again = load_shortlist(bundle.read(own_micro))
     assert set(again.common.tolist()) == set(Lexicon.from_bytes(before, loaded.sizes).common.tolist())
     bundle.verify(own_micro / "model", ("model.safetensors", FILE))

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from jumok.config import presets
-from jumok.data.batches import Batch, forced
+from jumok.data.batches import Batch, teacher_force
 from jumok.decoding.search import greedy
 from jumok.kernels.modules import accelerate
 from jumok.models import build, convs2s
@@ -320,14 +320,14 @@ def test_it_learns_to_turn_strings_round():
     generator = torch.Generator().manual_seed(1)
     for _ in range(250):
         read = strings(64, generator)
-        source, target, labels = forced(read, [ids[::-1] for ids in read])
+        source, target, labels = teacher_force(read, [ids[::-1] for ids in read])
         loss, tokens = objective(Batch(source, target, labels, torch.arange(64), int((labels != PAD).sum())))
         optimizer.zero_grad()
         (loss / tokens).backward()
         optimizer.step()
     unseen = strings(100, generator)
     with torch.inference_mode():
-        state = model.eval().start(forced(unseen, unseen)[0])
+        state = model.eval().start(teacher_force(unseen, unseen)[0])
     found = greedy(model.step, state, [12] * 100)
     right = [hypothesis.ids == (*ids[::-1], END) for ids, hypothesis in zip(unseen, found, strict=True)]
     assert sum(right) >= 90

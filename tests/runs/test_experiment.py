@@ -393,7 +393,7 @@ def test_the_recipe_that_fits_grows_with_the_corpus_and_with_the_time():
 
 def test_pairs_are_estimated_from_the_first_megabyte(tmp_path):
     from jumok.config.sections import DataConfig
-    from jumok.data.corpora import estimate_pairs
+    from jumok.data.resolve import estimate_pairs
     from jumok.text.lines import write_lines
 
     lines = [f"sentence number {n} of a longer text" for n in range(80_000)]

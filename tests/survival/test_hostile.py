@@ -399,7 +399,7 @@ def test_a_card_that_does_not_say_how_its_run_ended_is_that_of_no_finished_run(o
 def test_a_token_store_that_says_odd_things_of_itself_is_refused(own_micro, content):
     folder = next((own_micro / "data").iterdir())
     (folder / "meta.json").write_bytes(content)
-    with pytest.raises(ModelFileError, match="not whole"):
+    with pytest.raises(ModelFileError, match="is broken"):
         Store(folder)
 
 

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jumok.data.batches import Batch, Place
+from jumok.data.batches import Batch, Position
 from jumok.training import loop
 from jumok.training.budget import LEAST_SHARE, SHARE, ByClock, ByCount, Costs, Limits, allot, ration
 from jumok.training.progress import Progress
@@ -99,7 +99,7 @@ class World:
             report, self.validate, self.save, stop=lambda: progress.counts.step >= stop_at, clock=self.clock,
             save_seconds=save_seconds,
         )  # fmt: skip
-        batches = ((Place(0, i), batch) for i in range(10**6))
+        batches = ((Position(0, i), batch) for i in range(10**6))
         return loop.train(loop.Setup(team, seed=1, largest_gradient=1.0), batches, pace, progress, hooks)
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from jumok.config.sections import TrainingConfig
-from jumok.data.batches import Batch, forced
+from jumok.data.batches import Batch, teacher_force
 from jumok.kernels import library
 from jumok.kernels import output as loss
 from jumok.kernels.ops import LONGEST
@@ -21,7 +21,7 @@ def batch_with(*lengths, seed=0):
     """A batch of random sentences with these numbers of subwords on both sides."""
     torch.manual_seed(seed)
     sentences = [torch.randint(5, SYMBOLS, (length,)).numpy() for length in lengths]
-    source, target, labels = forced(sentences, sentences)
+    source, target, labels = teacher_force(sentences, sentences)
     return Batch(source, target, labels, torch.arange(len(lengths)), sum(lengths) + len(lengths))
 
 

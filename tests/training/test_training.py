@@ -18,7 +18,7 @@ import jumok
 from jumok.config import presets
 from jumok.config.recipe import validate
 from jumok.config.sections import UNCLEANED, TrainingConfig
-from jumok.data.batches import Batch, Batches, Noise, Place, ahead, pad
+from jumok.data.batches import Batch, Batches, Noise, Position, pad, prefetch
 from jumok.data.made import phrasebook
 from jumok.errors import DiskError, JumokError, Resumable, UsageError
 from jumok.events import read_events
@@ -244,11 +244,12 @@ def test_the_card_and_the_events_tell_the_story(tmp_path):
 
 def test_validation_pairs_never_train(tmp_path):
     """Held out by rule: no source sentence is on both sides."""
-    from jumok.data.corpora import held_out, task
+    from jumok.data.corpora import is_held_out
+    from jumok.data.generated import task
 
     share = 30 / 300
     pairs = list(task("copy", 300, 1))
-    kept = [pair for pair in pairs if held_out(pair.source, share)]
+    kept = [pair for pair in pairs if is_held_out(pair.source, share)]
     corpus = next(e for e in read_events(run(tmp_path / "a") / "events.jsonl") if e["event"] == "corpus")
     assert corpus["valid"] == len(kept)
     assert corpus["train"] == len(pairs) - len(kept)
@@ -314,7 +315,7 @@ def drive(objective, *, steps=30, limits=None, validate=lambda progress: {"loss"
     replicas = replicate(model, 1)
     team = Team(model, replicas, [lambda batch: objective(replicas[0], batch)], Descent(model, TrainingConfig()))
     hooks = loop.Hooks(lambda **values: seen.append(values), validate, save=lambda progress: None)
-    batches = ((Place(0, i), one) for i in range(10**6))
+    batches = ((Position(0, i), one) for i in range(10**6))
     outcome = loop.train(loop.Setup(team, seed=1, largest_gradient=1.0), batches, pace, progress, hooks)
     return model, outcome, seen
 
@@ -364,10 +365,10 @@ def test_batches_made_ahead_keep_their_order_and_their_errors():
 
     def three():
         for i in range(3):
-            yield Place(0, i), one
+            yield Position(0, i), one
         raise ValueError("the disk is gone")
 
-    walk = ahead(three(), torch.device("cpu"))
+    walk = prefetch(three(), torch.device("cpu"))
     assert [next(walk)[0].batch for _ in range(3)] == [0, 1, 2]
     with pytest.raises(ValueError, match="the disk is gone"):
         next(walk)
@@ -375,12 +376,13 @@ def test_batches_made_ahead_keep_their_order_and_their_errors():
 
 def test_a_process_that_ends_while_batches_are_made_ends_well():
     code = (
-        "import itertools, torch; from contextlib import closing; from jumok.data.batches import Batch, Place, ahead\n"
+        "import itertools, torch; from contextlib import closing\n"
+        "from jumok.data.batches import Batch, Position, prefetch\n"
         "def walk():\n"
         "    for i in itertools.count():\n"
         "        grid = torch.sort(torch.randn(2_000, 1_000)).indices\n"
-        "        yield Place(0, i), Batch(grid, grid, grid, grid[0], 1)\n"
-        "with closing(ahead(walk(), torch.device('cpu'))) as batches:\n"
+        "        yield Position(0, i), Batch(grid, grid, grid, grid[0], 1)\n"
+        "with closing(prefetch(walk(), torch.device('cpu'))) as batches:\n"
         "    next(batches)"
     )
     ended = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)

@@ -294,7 +294,7 @@ def evaluate(
     device: Device = "cpu",
 ) -> None:
     from jumok.cli.translate import counting
-    from jumok.data.corpora import test_set
+    from jumok.data.corpora import read_test_set
     from jumok.evaluation.evaluate import evaluate as run
     from jumok.text.lines import write_lines
 
@@ -305,7 +305,7 @@ def evaluate(
     )
     with counting() as progress:
         result = run(
-            translator, test_set(source, target, table), tokenize=tokenize, compare=compare, ter=ter,
+            translator, read_test_set(source, target, table), tokenize=tokenize, compare=compare, ter=ter,
             perplexity=perplexity, progress=progress, beam=beam, length_penalty=length_penalty,
         )  # fmt: skip
     if output is not None:

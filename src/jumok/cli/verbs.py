@@ -101,10 +101,10 @@ def data_stats(
     files: Annotated[list[str], argument("help.stats_files")],
     as_json: Json = False,
 ) -> None:
-    from jumok.data.corpora import table_or_files
+    from jumok.data.corpora import from_paths
     from jumok.data.quality.survey import stats
 
-    counts = stats(table_or_files(files))
+    counts = stats(from_paths(files))
     print(dumps(counts.to_json()) if as_json else "\n".join(counts.lines()))
 
 

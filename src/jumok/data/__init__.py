@@ -1,4 +1,4 @@
-"""From text to batches: pairs, preparation, token store, batches; and the corpora that jumok makes itself.
+"""From text to batches: corpora, preparation, token store, batches; and the corpora that jumok generates itself.
 
-Level 5.  Read first: corpora.py, then batches.py.
+Level 5.  Read first: corpora.py, then resolve.py and batches.py.
 """

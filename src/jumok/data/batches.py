@@ -1,8 +1,8 @@
-"""Batches of sentences of like length, up to a budget of tokens; which batch comes when is a pure function.
+"""Batches of sentences of similar length, up to a budget of tokens, in an order that depends on seed and epoch only.
 
-Sorting by both lengths leaves little padding; the order of equals and of batches is drawn anew every epoch from
-the key (seed, epoch).  The corpus is walked in windows, so that neither the plan nor the disk has to hold it whole.  A
-window is made of blocks from everywhere (mixture.py), so that every stretch of training is a fair mixture.
+Sorting by both lengths leaves little padding; ties and the order of batches are random, with the key (seed, epoch).
+The corpus is planned one window at a time, so that memory does not depend on its size.  A window consists of blocks
+from the whole corpus (mixture.py), so that any run of consecutive batches is a fair mixture.
 
 Shapes   B batch · S source · T target
 """
@@ -26,22 +26,22 @@ from jumok.keys import generator, key
 from jumok.text.vocabulary import END, PAD, SPECIALS, START, UNKNOWN, Vocabularies, Vocabulary
 
 WINDOW = 1 << 20  # pairs that are sorted together
-NUMBERED = 1 << 32  # numbers of batches that belong to a window
-COUNTED = 4  # windows that are planned to tell how many batches an epoch has
+NUMBERED = 1 << 32  # batch numbers reserved for each window
+COUNTED = 4  # most windows that are planned to estimate the number of batches in an epoch
 
 
 @dataclass(frozen=True)
 class Batch:
     """Sentence pairs as tensors: sources end with END, targets begin with START, labels end with END.
 
-    Stretches of a text do not end: there the labels are what the target has, one ahead, and no END.
+    Segments of a text have no END: their labels are the targets shifted by one.
     """
 
     source: Tensor  # (B, S)
     target: Tensor  # (B, T)
     labels: Tensor  # (B, T)
-    rows: Tensor  # (B,) places in the store
-    tokens: int  # labels that are not padding
+    rows: Tensor  # (B,) row numbers in the store
+    tokens: int  # number of labels that are not padding
 
     @property
     def padding(self) -> float:
@@ -50,13 +50,13 @@ class Batch:
         return 1.0 - (int((self.source != PAD).sum()) + self.tokens) / grid
 
     def share(self, part: int, parts: int) -> "Batch":
-        """The sentences of one worker: neighbours in length, so that it pads less than the whole, and as much work."""
+        """The sentences of one worker: similar in length, so that it pads less, and an equal part of the work."""
         if parts == 1:
             return self
         lengths = torch.stack([(side != PAD).sum(dim=1) for side in (self.source, self.labels)]).numpy()
         order = np.lexsort(lengths[::-1])
         work = lengths[:, order].sum(axis=0)
-        middle = work.cumsum() - work / 2  # of each sentence, on the way through all of the work
+        middle = work.cumsum() - work / 2  # of each sentence, in the cumulated work
         mine = order[(middle * parts // work.sum()) == part]
         wide, long = lengths[:, mine].max(axis=1, initial=0)
         source, target, labels, rows = (side[mine] for side in (self.source, self.target, self.labels, self.rows))
@@ -68,8 +68,8 @@ class Batch:
         return Batch(source, target, labels, rows, self.tokens)
 
 
-class Place(NamedTuple):
-    """Where a run stands in its data: the next batch is number `batch` of epoch `epoch`."""
+class Position(NamedTuple):
+    """The position of a run in its data: the next batch is number `batch` of epoch `epoch`."""
 
     epoch: int
     batch: int
@@ -78,7 +78,7 @@ class Place(NamedTuple):
 def pad(
     sentences: Sequence[Sequence[int] | np.ndarray], *, before: int | None = None, after: int | None = None
 ) -> Tensor:
-    """Sentences as one grid (B, longest), PAD at the end, with an id put before or after each."""
+    """Sentences as one grid (B, longest), padded with PAD, with an id inserted before or after each."""
     extra = (before is not None) + (after is not None)
     first = 1 if before is not None else 0
     grid = np.full((len(sentences), max(map(len, sentences)) + extra), PAD, dtype=np.int64)
@@ -91,19 +91,19 @@ def pad(
     return torch.from_numpy(grid)
 
 
-def forced(
+def teacher_force(
     sources: Sequence[Sequence[int] | np.ndarray], targets: Sequence[Sequence[int] | np.ndarray], *, ends: bool = True
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Sources, targets and labels as a model is taught: grids (B, S), (B, T), (B, T)."""
+    """Sources, targets and labels for teacher forcing: grids (B, S), (B, T), (B, T)."""
     if ends:
         return pad(sources, after=END), pad(targets, before=START), pad(targets, after=END)
     return pad(sources, after=END), pad([ids[:-1] for ids in targets], before=START), pad(targets)
 
 
 def hide(grid: Tensor, share: float, rng: np.random.Generator) -> Tensor:
-    """Put UNKNOWN in the place of a share of the words, in place; symbols that are no words stay.
+    """Replace a share of the subwords by UNKNOWN, in place; special symbols stay.
 
-    A model that cannot see every word has to use the others, and cannot learn whole sentences by heart.
+    A model that cannot see every word has to use the others, so it cannot memorise whole sentences.
     """
     if share:
         hidden = rng.random(grid.shape, dtype=np.float32) < share
@@ -112,16 +112,17 @@ def hide(grid: Tensor, share: float, rng: np.random.Generator) -> Tensor:
 
 
 def plan(source: np.ndarray, target: np.ndarray, *, tokens: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Rows of each batch: neighbours in length, at most `tokens` padded tokens a side, in random order."""
-    batches = sorted_batches(source, target, tokens=tokens, rng=rng)
+    """The rows of each batch: similar in length, at most `tokens` padded tokens per side, in random order."""
+    batches = plan_sorted(source, target, tokens=tokens, rng=rng)
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
-def sorted_batches(
-    source: np.ndarray, target: np.ndarray, *, tokens: int, rng: np.random.Generator
-) -> list[np.ndarray]:
-    """The same from short to long: by target length, then by source length to and fro, so that neighbours are close in
-    both."""
+def plan_sorted(source: np.ndarray, target: np.ndarray, *, tokens: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """The rows of each batch, from short to long.
+
+    Rows are sorted by target length, then by source length, alternately up and down, so that neighbours are close in
+    both.
+    """
     snake = np.where(target % 2 == 0, source, -source)
     order = np.lexsort((rng.random(len(source)), snake, target))
     lengths = np.maximum(source, target)[order] + 1
@@ -138,19 +139,19 @@ def sorted_batches(
 
 @dataclass(frozen=True)
 class Noise:
-    """What is done to the words of a pass, so that they are not learnt by heart."""
+    """How the words of an epoch are varied, so that they are not memorised."""
 
-    sampling: float = 0.0  # how freely they are cut into subwords
-    unknown: float = 0.0  # the share of subwords that is hidden
+    sampling: float = 0.0  # strength of subword sampling
+    unknown: float = 0.0  # share of subwords that are replaced by UNKNOWN
 
 
-def silence(epoch: int) -> Noise:
-    """Words as they are, in whatever epoch."""
+def no_noise(epoch: int) -> Noise:
+    """Words as they are, in every epoch."""
     return Noise()
 
 
 class Batches:
-    """All batches of a store, epoch after epoch; training may cut the words differently each time, and hide some."""
+    """All batches of a store, epoch after epoch; in training, `noise` varies the words of each epoch."""
 
     def __init__(
         self,
@@ -159,7 +160,7 @@ class Batches:
         tokens: int,
         seed: int,
         vocabularies: Vocabularies | None = None,
-        noise: Callable[[int], Noise] = silence,
+        noise: Callable[[int], Noise] = no_noise,
         window: int = WINDOW,
         ends: bool = True,
         temperature: float | None = None,
@@ -169,20 +170,20 @@ class Batches:
 
     @classmethod
     def like(cls, other: "Batches", *, tokens: int | None = None) -> Self:
-        """The same data under the same settings, batches of another size where `tokens` says so."""
+        """The same data with the same settings; `tokens` gives batches of another size."""
         return cls(
             other.store, tokens=tokens or other.tokens, seed=other.seed, vocabularies=other.vocabularies,
             noise=other.noise, window=other.window, ends=other.ends, temperature=other.temperature,
         )  # fmt: skip
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """Batches of an epoch from number `start` on."""
-        return (batch for _, batch in self.numbered(epoch, start))
+        """The batches of an epoch from number `start` on."""
+        return (batch for _, batch in self.enumerate(epoch, start))
 
-    def numbered(self, epoch: int, start: int = 0) -> Iterator[tuple[int, Batch]]:
-        """The same, each with the number of the next."""
+    def enumerate(self, epoch: int, start: int = 0) -> Iterator[tuple[int, Batch]]:
+        """The batches of an epoch from number `start` on, each with the number of the next one."""
         if self.store.mixed:
-            yield from self._mixed_epoch(epoch, start)
+            yield from self._enumerate_mixed(epoch, start)
             return
         windows = -(-len(self.store) // self.window)
         seen, noise = 0, self.noise(epoch)
@@ -193,24 +194,24 @@ class Batches:
                 yield seen + index + 1, batch
             seen += len(rows)
 
-    def _mixed_epoch(self, epoch: int, start: int) -> Iterator[tuple[int, Batch]]:
-        """The same where a number tells the window, too, so that a resumed run plans no window but its own."""
+    def _enumerate_mixed(self, epoch: int, start: int) -> Iterator[tuple[int, Batch]]:
+        """The same for a mixed store, whose batch numbers include the window: a resumed run plans only its window."""
         noise, (first, index) = self.noise(epoch), divmod(start, NUMBERED)
         for number in range(first, self.mixture.windows):
             rows = self.window_plan(epoch, number)
-            for place in range(index, len(rows)):
-                drawn = number * NUMBERED + place
-                following = drawn + 1 if place + 1 < len(rows) else (number + 1) * NUMBERED
-                yield following, self.read(rows[place], key(self.seed, "subwords", epoch, drawn), noise)
+            for offset in range(index, len(rows)):
+                current = number * NUMBERED + offset
+                following = current + 1 if offset + 1 < len(rows) else (number + 1) * NUMBERED
+                yield following, self.read(rows[offset], key(self.seed, "subwords", epoch, current), noise)
             index = 0
 
     @cached_property
     def mixture(self) -> Mixture:
-        """Which rows are in which window."""
+        """The rows of each window."""
         return Mixture(self.store.corpora, seed=self.seed, window=self.window, temperature=self.temperature)
 
     def window_plan(self, epoch: int, number: int) -> list[np.ndarray]:
-        """Rows of each batch of one window."""
+        """The rows of each batch of one window."""
         rng = generator(self.seed, "order", epoch, number)
         if not self.store.mixed:
             first, last = number * self.window, min(len(self.store), (number + 1) * self.window)
@@ -222,74 +223,74 @@ class Batches:
         rows = np.concatenate([np.arange(*block) for block in blocks])
         if len(self.store.corpora) == 1:
             return [rows[batch] for batch in plan(source, target, tokens=self.tokens, rng=rng)]
-        batches = [rows[batch] for batch in sorted_batches(source, target, tokens=self.tokens, rng=rng)]
+        batches = [rows[batch] for batch in plan_sorted(source, target, tokens=self.tokens, rng=rng)]
         return [batches[index] for index in self.mixture.spread(batches, rng)]
 
     @cache  # noqa: B019 - one feed lives as long as its run
     def count(self, epoch: int) -> int:
-        """Batches in an epoch; from a few windows where there are many."""
+        """The number of batches in an epoch, estimated from the first windows if there are many."""
         windows = self.mixture.windows if self.store.mixed else -(-len(self.store) // self.window)
-        looked = min(windows, COUNTED) if self.store.mixed else windows
-        found = sum(len(self.window_plan(epoch, number)) for number in range(looked))
-        return found if looked == windows else round(found * windows / looked)
+        planned = min(windows, COUNTED) if self.store.mixed else windows
+        batches = sum(len(self.window_plan(epoch, number)) for number in range(planned))
+        return batches if planned == windows else round(batches * windows / planned)
 
-    def walk(self, place: Place) -> Iterator[tuple[Place, Batch]]:
-        """Every batch from `place` on, for ever, each with the place after it."""
+    def walk(self, position: Position) -> Iterator[tuple[Position, Batch]]:
+        """All batches from `position` on, without end, each with the position after it."""
         if not len(self.store):
-            raise DataError("there is no sentence pair to train on", where=f"in {self.store.folder}")
-        epoch, index = place
+            raise DataError("data.empty_store", folder=self.store.folder)
+        epoch, index = position
         while True:
-            for following, batch in self.numbered(epoch, index):
-                yield Place(epoch, following), batch
+            for following, batch in self.enumerate(epoch, index):
+                yield Position(epoch, following), batch
             epoch, index = epoch + 1, 0
 
     def read(self, rows: np.ndarray, draw: int, noise: Noise = Noise()) -> Batch:
-        """These rows as one batch; how words are cut and which of them are hidden is drawn by `draw`."""
+        """These rows as one batch; `draw` is the key of all random choices that `noise` asks for."""
         rows = np.sort(rows)
         source = [self.store.source[row] for row in rows]
         target = [self.store.target[row] for row in rows]
         if noise.sampling and self.vocabularies is not None:
-            source = _sampled(self.vocabularies.source, source, noise.sampling, draw)
-            target = _sampled(self.vocabularies.target, target, noise.sampling, draw + 1)
-        read, said, labels = forced(source, target, ends=self.ends)
+            source = _sample(self.vocabularies.source, source, noise.sampling, draw)
+            target = _sample(self.vocabularies.target, target, noise.sampling, draw + 1)
+        sources, targets, labels = teacher_force(source, target, ends=self.ends)
         return Batch(
-            source=hide(read, noise.unknown, generator(draw, "unknown", 0)),
-            target=hide(said, noise.unknown, generator(draw, "unknown", 1)),
+            source=hide(sources, noise.unknown, generator(draw, "unknown", 0)),
+            target=hide(targets, noise.unknown, generator(draw, "unknown", 1)),
             labels=labels,
             rows=torch.from_numpy(rows),
             tokens=sum(map(len, target)) + len(target) * self.ends,
         )
 
 
-def _sampled(vocabulary: Vocabulary, sentences: list[np.ndarray], strength: float, draw: int) -> list[np.ndarray]:
-    drawn = vocabulary.sample([ids.tolist() for ids in sentences], strength=strength, key=draw)
-    return [np.array(ids) for ids in drawn]
+def _sample(vocabulary: Vocabulary, sentences: list[np.ndarray], strength: float, draw: int) -> list[np.ndarray]:
+    sampled = vocabulary.sample([ids.tolist() for ids in sentences], strength=strength, key=draw)
+    return [np.array(ids) for ids in sampled]
 
 
-def ahead(
-    batches: Iterator[tuple[Place, Batch]], device: torch.device, *, depth: int = 4
-) -> Generator[tuple[Place, Batch]]:
-    """The same batches in the same order, made by a thread while the model works; close it and the thread has ended.
+def prefetch(
+    batches: Iterator[tuple[Position, Batch]], device: torch.device, *, depth: int = 4
+) -> Generator[tuple[Position, Batch]]:
+    """The same batches in the same order, prepared by a thread while the model computes.
 
-    A thread that is still inside torch when Python ends takes the process down with it.
+    Closing the generator ends the thread: one that is still inside torch when Python exits would crash the process.
     """
-    waiting: Queue[tuple[Place, Batch] | BaseException] = Queue(maxsize=depth)
-    over = threading.Event()
+    waiting: Queue[tuple[Position, Batch] | BaseException] = Queue(maxsize=depth)
+    closed = threading.Event()
 
-    def give(item: tuple[Place, Batch] | BaseException) -> None:
-        while not over.is_set():
+    def put(item: tuple[Position, Batch] | BaseException) -> None:
+        while not closed.is_set():
             with suppress(Full):
                 waiting.put(item, timeout=0.2)
                 return
 
     def fill() -> None:
         try:
-            for place, batch in batches:
-                give((place, batch.to(device)))
-                if over.is_set():
+            for position, batch in batches:
+                put((position, batch.to(device)))
+                if closed.is_set():
                     return
-        except BaseException as error:  # handed to the consumer, who raises it
-            give(error)
+        except BaseException as error:  # raised again by the consumer
+            put(error)
 
     thread = threading.Thread(target=fill, daemon=True)
     thread.start()
@@ -300,5 +301,5 @@ def ahead(
                 raise item
             yield item
     finally:
-        over.set()
+        closed.set()
         thread.join()

@@ -1,8 +1,8 @@
-"""Which subwords a source subword may turn into: a translation table learnt from the training text; no torch.
+"""Shortlists: the target subwords that a source subword may become, learned from the training text; no torch.
 
 IBM model 1 (Brown et al. 1993): every target subword of a pair comes from one of its source subwords or from nothing,
-and expectation-maximisation finds out from which.  What a subword is likely to turn into, with the subwords that are
-frequent everywhere, is the shortlist that an engine chooses among instead of the whole vocabulary.
+and expectation-maximisation estimates from which.  The likely translations of the subwords of a sentence, with the
+subwords that are frequent everywhere, are the shortlist from which an engine chooses instead of the whole vocabulary.
 
 Shapes   L links (a target subword and a source subword of the same pair) · U different links · P target positions
 """
@@ -11,20 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from jumok.data.store import Side, Store
+from jumok.data.store import Store, StoredSide
 from jumok.errors import ModelFileError
 from jumok.storage.bundle import SHORTLIST, Bundle, check_header
 from jumok.text.vocabulary import END, SPECIALS
 
-LINKS = 12_000_000  # as many as a large text gives; a sample of its pairs is enough beyond
-LOOKED = 1 << 20  # pairs whose lengths are added up at a time
-ROUNDS = 5
-NOTHING = 0  # PAD stands for the source subword that is not there
+LINKS = 12_000_000  # most links that are held; of a larger text, a sample of its pairs is used
+SUMMED = 1 << 20  # pairs whose lengths are added up at a time
+ROUNDS = 5  # iterations of expectation-maximisation
+NOTHING = 0  # PAD stands for "no source subword"
 FILE = SHORTLIST
 
 
@@ -32,30 +33,30 @@ FILE = SHORTLIST
 class Lexicon:
     """Target subwords by source subword, likeliest first, and those that are frequent everywhere."""
 
-    begins: np.ndarray  # (V + 1,) where the targets of each source subword begin
+    begins: np.ndarray  # (V + 1,) index of the first target of each source subword
     targets: np.ndarray
     common: np.ndarray
 
     def of(self, source: int) -> list[int]:
-        """What a source subword may turn into."""
-        found: list[int] = self.targets[self.begins[source] : self.begins[source + 1]].tolist()
-        return found
+        """The target subwords that a source subword may become."""
+        targets: list[int] = self.targets[self.begins[source] : self.begins[source + 1]].tolist()
+        return targets
 
     def to_bytes(self) -> bytes:
         return save({"begins": self.begins, "targets": self.targets, "common": self.common})
 
     @classmethod
-    def from_bytes(cls, content: bytes, sizes: tuple[int, int], *, where: str = "") -> Lexicon:
-        """What `to_bytes` wrote, for vocabularies of these sizes."""
+    def from_bytes(cls, content: bytes, sizes: tuple[int, int], *, file: str | Path = FILE) -> Lexicon:
+        """The lexicon that `to_bytes` wrote, for vocabularies of these sizes; `file` is named in errors."""
         try:
             arrays = load(content)
             begins, targets, common = (arrays[name].astype(np.int64) for name in ("begins", "targets", "common"))
         except (SafetensorError, KeyError, ValueError, TypeError) as error:
-            raise ModelFileError(f"not a shortlist: {error}", where=where) from None
-        whole = begins.shape == (sizes[0] + 1,) and begins[0] == 0 and begins[-1] == len(targets)
-        named = np.concatenate([targets, common])
-        if not whole or (np.diff(begins) < 0).any() or ((named < 0) | (named >= sizes[1])).any():
-            raise ModelFileError("the shortlist is not one of this vocabulary", where=where)
+            raise ModelFileError("data.not_a_shortlist", reason=error, file=file) from None
+        complete = begins.shape == (sizes[0] + 1,) and begins[0] == 0 and begins[-1] == len(targets)
+        listed = np.concatenate([targets, common])
+        if not complete or (np.diff(begins) < 0).any() or ((listed < 0) | (listed >= sizes[1])).any():
+            raise ModelFileError("data.shortlist_of_another_vocabulary", file=file)
         return cls(begins, targets, common)
 
 
@@ -67,29 +68,29 @@ def learn(
     common: int = 1_000,
     least: float = 1e-3,
 ) -> Generator[float, None, Lexicon]:
-    """The `each` likeliest targets of every source subword that have at least the probability `least`.
+    """The lexicon of a store: for every source subword its `each` likeliest targets of probability `least` or more.
 
-    In steps: yields the share of the rounds that are done.
+    Yields the share of the work that is done before each round.
     """
     rows = sample(store)
-    source, target = (flat(side, rows) for side in (store.source, store.target))
+    source, target = (flatten(side, rows) for side in (store.source, store.target))
     frequent = np.bincount(target.ids, minlength=sizes[1])
     pairs, probability = yield from model_1(source, target, sizes)
     of, to = pairs // sizes[1], pairs % sizes[1]
     order = np.lexsort((-probability, of))
     of, to, probability = of[order], to[order], probability[order]
     rank = np.arange(len(of)) - np.searchsorted(of, of)  # of each target among those of its source
-    kept = (rank < each) & (probability >= least) & (of != NOTHING)
-    begins = np.searchsorted(of[kept], np.arange(sizes[0] + 1))
-    usual = np.argsort(-frequent, kind="stable")[:common]
-    usual = usual[(frequent[usual] > 0) & (usual >= SPECIALS)]
+    listed = (rank < each) & (probability >= least) & (of != NOTHING)
+    begins = np.searchsorted(of[listed], np.arange(sizes[0] + 1))
+    most = np.argsort(-frequent, kind="stable")[:common]
+    most = most[(frequent[most] > 0) & (most >= SPECIALS)]
     small = np.uint16 if max(sizes) <= 1 << 16 else np.uint32
-    return Lexicon(begins.astype(np.uint32), to[kept].astype(small), np.append(usual, END).astype(small))
+    return Lexicon(begins.astype(np.uint32), to[listed].astype(small), np.append(most, END).astype(small))
 
 
 @dataclass(frozen=True)
 class Flat:
-    """Sentences end to end."""
+    """Concatenated sentences."""
 
     ids: np.ndarray
     lengths: np.ndarray
@@ -101,17 +102,17 @@ class Flat:
 
 
 def sample(store: Store) -> np.ndarray:
-    """Rows of the store, evenly spread, with no more links than can be held."""
+    """Evenly spaced rows of the store, few enough that their links fit into memory."""
     links = 0
-    for start in range(0, len(store), LOOKED):
-        stop = min(len(store), start + LOOKED)
+    for start in range(0, len(store), SUMMED):
+        stop = min(len(store), start + SUMMED)
         source, target = (side.lengths(start, stop) for side in (store.source, store.target))
         links += int(((source + 1) * target).sum())
     every = -(-links // LINKS)
     return np.arange(0, len(store), every)
 
 
-def flat(side: Side, rows: np.ndarray) -> Flat:
+def flatten(side: StoredSide, rows: np.ndarray) -> Flat:
     sentences = [np.asarray(side[int(row)], dtype=np.int64) for row in rows]
     return Flat(np.concatenate(sentences), np.array([len(ids) for ids in sentences]))
 
@@ -125,9 +126,9 @@ def model_1(
 ) -> Generator[float, None, tuple[np.ndarray, np.ndarray]]:
     """The different links (U,) as source · V + target, and the probability (U,) of the target given the source.
 
-    In steps, as `learn`.
+    Yields the share of the rounds that are done.
     """
-    choices = source.lengths + 1  # nothing is one of them
+    choices = source.lengths + 1  # NOTHING is one of them
     with_nothing = np.insert(source.ids, source.begins, NOTHING)
     sentence = np.repeat(np.arange(len(target.lengths)), target.lengths)  # (P,)
     each = choices[sentence]  # (P,) links of each target position
@@ -135,11 +136,11 @@ def model_1(
     shift = (np.cumsum(choices) - choices)[sentence] - (
         np.cumsum(each) - each
     )  # (P,) from a link to its source subword
-    place = np.arange(len(position), dtype=np.int32)  # (L,)
-    place += shift.astype(np.int32)[position]
+    index = np.arange(len(position), dtype=np.int32)  # (L,)
+    index += shift.astype(np.int32)[position]
     small = np.dtype(np.uint32 if sizes[0] * sizes[1] < 1 << 32 else np.uint64)
-    code = with_nothing.astype(small)[place]  # (L,)
-    del place
+    code = with_nothing.astype(small)[index]  # (L,)
+    del index
     code *= small.type(sizes[1])
     code += target.ids.astype(small)[position]
     pairs, link = _number(code)  # (U,), (L,)
@@ -156,7 +157,7 @@ def model_1(
 
 
 def _number(code: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The different values, and of each place the number of its own; `np.unique` in a third of the memory."""
+    """The different values, and for each element the number of its value; `np.unique` in a third of the memory."""
     order = np.argsort(code, kind="stable").astype(np.int32)
     ordered = code[order]
     first = np.concatenate([[True], ordered[1:] != ordered[:-1]])
@@ -167,13 +168,13 @@ def _number(code: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return different, number
 
 
-def shortlist_of(found: Bundle) -> Lexicon | None:
-    """The shortlist that was learnt with a model, if it has one."""
-    path = found.folder / FILE
+def load_shortlist(bundle: Bundle) -> Lexicon | None:
+    """The shortlist of a model, if it has one."""
+    path = bundle.folder / FILE
     if not path.is_file():
         return None
     try:
         check_header(path)
-        return Lexicon.from_bytes(path.read_bytes(), found.sizes, where=f"in {path}")
+        return Lexicon.from_bytes(path.read_bytes(), bundle.sizes, file=path)
     except OSError as error:
-        raise ModelFileError(f"cannot read the shortlist: {error.strerror}", where=f"in {path}") from None
+        raise ModelFileError("data.cannot_read_shortlist", reason=error.strerror, file=path) from None

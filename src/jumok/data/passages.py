@@ -1,9 +1,9 @@
-"""A text to be learnt itself, cut into stretches: nothing of it is lost, and no word is cut in two.
+"""A text for a language model, split into segments: no character is lost, and words stay whole.
 
-    stretches(lines, 256)        pieces of at most so many characters; together they are the text
-    halves(stretch)              what is read, and what follows it
+    split(lines, 256)        segments of at most 256 characters; joined, they are the text
+    halve(segment)           the source and the target of a segment
 
-The end of a text is what a model of it is tried on, because what comes before is what it has read.
+The end of a text is held out for validation, because a model has read what comes before it.
 """
 
 from array import array
@@ -13,47 +13,47 @@ from pathlib import Path
 
 from jumok.text.lines import read_lines
 
-TAIL = 0.1  # the share of a text that is held out, at its end
+TAIL = 0.1  # share of a text that is held out, at its end
 
 
-def stretches(lines: Iterable[str], size: int) -> Iterator[str]:
-    """The lines, each with its line break, in pieces of at most `size` characters, cut before white space."""
+def split(lines: Iterable[str], size: int) -> Iterator[str]:
+    """Segments of at most `size` characters, split before white space; every line keeps its line break."""
     waiting = ""
     for line in lines:
         waiting += f"{line}\n"
         start = 0
         while len(waiting) - start > size:
-            at = start + cut(waiting[start : start + size + 1], size)
-            yield waiting[start:at]
-            start = at
+            stop = start + find_cut(waiting[start : start + size + 1], size)
+            yield waiting[start:stop]
+            start = stop
         waiting = waiting[start:]
     if waiting.strip():
         yield waiting
 
 
-def cut(text: str, most: int) -> int:
-    """Where a text of more than `most` characters is cut: before the last white space, or inside an endless word."""
-    found = max(text.rfind(space, 1, most + 1) for space in " \n")
-    return found if found > 0 else most
+def find_cut(text: str, most: int) -> int:
+    """Where to split a text of more than `most` characters: before the last white space, else inside the word."""
+    space = max(text.rfind(character, 1, most + 1) for character in " \n")
+    return space if space > 0 else most
 
 
-def halves(stretch: str) -> tuple[str, str]:
-    """The first half of a stretch and the second."""
-    at = cut(stretch, max(1, len(stretch) // 2))
-    return stretch[:at], stretch[at:]
+def halve(segment: str) -> tuple[str, str]:
+    """The first and the second half of a segment."""
+    middle = find_cut(segment, max(1, len(segment) // 2))
+    return segment[:middle], segment[middle:]
 
 
 def read(
     path: str | Path, size: int, *, in_halves: bool = False, part: slice = slice(None)
 ) -> Iterator[tuple[str, str]]:
-    """Pairs of what is read, which is nothing unless `in_halves`, and what is said, of some lines of a file."""
+    """Pairs from the lines `part` of a file: an empty source and a segment, or the two halves of a segment."""
     lines = islice(read_lines(path), part.start, part.stop)
-    for stretch in stretches(lines, size):
-        yield halves(stretch) if in_halves else ("", stretch)
+    for segment in split(lines, size):
+        yield halve(segment) if in_halves else ("", segment)
 
 
-def head(lines: Iterable[str]) -> int:
-    """How many lines come before the last tenth of a text, which is at least one line of several."""
+def count_head(lines: Iterable[str]) -> int:
+    """The number of lines before the last tenth of a text; of several lines, at least one is in the tail."""
     sizes = array("L", (len(line) + 1 for line in lines))
     rest, before = TAIL * sum(sizes), len(sizes)
     while before > 1 and rest > 0:

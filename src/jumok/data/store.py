@@ -1,8 +1,8 @@
 """Token ids on disk: built once from a corpus, then memory-mapped, so that a corpus may be larger than memory.
 
-A store is a folder of flat arrays: the ids of both sides end to end, where each sentence begins, and the line it
-came from.  It is written beside its place and renamed when whole, and its name is a hash of the text, the
-vocabulary and the filters, so a store that exists is the right one.
+A store is a folder of flat arrays: the concatenated ids of both sides, the start of each sentence, and its line number.
+It is written to a temporary folder and renamed when it is complete.  Its name is a hash of the text, the vocabulary and
+the filters, so an existing store never has to be compared with its text.
 """
 
 import hashlib
@@ -21,40 +21,41 @@ import numpy as np
 
 from jumok.data.corpora import Pair
 from jumok.errors import DataError, DiskError, ModelFileError
+from jumok.messages import Message
 from jumok.text.vocabulary import Vocabularies
 
-CHUNK = 8_192  # pairs encoded at a time
-CHARACTERS = 1 << 18  # and no more characters than this: endless lines take no more memory than short ones
-COMPARED = 1 << 20  # sentences whose places are compared at a time
+CHUNK = 8_192  # most pairs encoded at a time
+CHARACTERS = 1 << 18  # most characters encoded at a time, so that very long lines take no more memory than short ones
+COMPARED = 1 << 20  # sentences whose starts are checked at a time
 FORMAT = 1
 
 
 @dataclass(frozen=True)
 class Filters:
-    """Which pairs are fit for training; what is left out is counted by reason."""
+    """Which pairs are fit for training, by their lengths; the others are counted by reason."""
 
     longest: int
     ratio: float
-    alone: bool = False  # nothing needs to be read for what is said
+    alone: bool = False  # the source may be empty: a text for a language model
 
     def names(self) -> tuple[str, str, str, str]:
-        """Reasons by their numbers; 0 is fit."""
+        """The reasons for leaving a pair out, by number; 0 means that the pair is fit."""
         return "", "empty side", f"longer than {self.longest} subwords", f"length ratio over {self.ratio:g}"
 
     def reasons(self, source: np.ndarray, target: np.ndarray) -> np.ndarray:
-        """The number of the reason why each pair of these lengths in subwords is left out."""
+        """The number of the reason for each pair, given the lengths of both sides in subwords."""
         short, long = np.minimum(source, target).astype(np.int64), np.maximum(source, target).astype(np.int64)
-        found = np.where((source > 0) & (long > self.ratio * short) & (long > 10), 3, 0)
-        found[long > self.longest] = 2
-        found[(target == 0) | ((source == 0) & (not self.alone))] = 1
-        return found.astype(np.uint8)
+        reasons = np.where((source > 0) & (long > self.ratio * short) & (long > 10), 3, 0)
+        reasons[long > self.longest] = 2
+        reasons[(target == 0) | ((source == 0) & (not self.alone))] = 1
+        return reasons.astype(np.uint8)
 
     def reason(self, source: int, target: int) -> str | None:
-        """Why a pair of these lengths is left out, or None."""
+        """The reason for leaving out a pair of these lengths, or None if it is fit."""
         return self.names()[int(self.reasons(np.array([source]), np.array([target]))[0])] or None
 
 
-class Side:
+class StoredSide:
     """One language of a store: sentence i is ids[begins[i] : begins[i + 1]]."""
 
     def __init__(self, folder: Path, name: str, dtype: str) -> None:
@@ -65,7 +66,7 @@ class Side:
         return self.ids[int(self.begins[row]) : int(self.begins[row + 1])]
 
     def lengths(self, start: int, stop: int) -> np.ndarray:
-        """Subwords of sentences start … stop - 1."""
+        """The lengths of sentences start … stop - 1 in subwords."""
         return np.diff(self.begins[start : stop + 1].astype(np.int64))
 
 
@@ -75,35 +76,36 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         try:
-            meta = _meta(folder / "meta.json")
+            meta = _read_meta(folder / "meta.json")
             self.count, self.left_out, dtype = int(meta["count"]), dict(meta["left_out"]), str(meta["dtype"])
             if dtype not in ("uint16", "uint32"):
-                raise ValueError(f"ids are not of type {dtype}")
-            self.source, self.target = Side(folder, "source", dtype), Side(folder, "target", dtype)
+                raise ValueError(Message("data.wrong_id_type", {"dtype": dtype}))
+            self.source, self.target = StoredSide(folder, "source", dtype), StoredSide(folder, "target", dtype)
             self.lines = _map(folder / "lines", "uint64")
-            self.mixed, self.corpora = meta.get("order") == "blocks", _corpora(meta)
-            self._compare()
+            self.mixed, self.corpora = meta.get("order") == "blocks", _read_corpora(meta)
+            self._check_lengths()
         except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-            what, hint = f"the token store is not whole: {error}", f"try: rm -r {shlex.quote(str(folder))}"
-            raise ModelFileError(what, where=f"in {folder}", hint=hint) from None
+            quoted = shlex.quote(str(folder))
+            raise ModelFileError("data.broken_store", reason=error, folder=folder, quoted=quoted) from None
 
-    def _compare(self) -> None:
-        """The arrays must be as long as they say of each other."""
+    def _check_lengths(self) -> None:
+        """Check that the lengths of the arrays fit together."""
         for name, side in (("source", self.source), ("target", self.target)):
             if len(side.begins) != self.count + 1 or int(side.begins[-1]) != len(side.ids):
-                raise ValueError(f"{name} does not have {self.count:,} whole sentences")
+                raise ValueError(Message("data.sentences_missing", {"side": name, "sentences": self.count}))
             starts = range(0, self.count, COMPARED)
             parts = (side.begins[start : start + COMPARED + 1] for start in starts)
             if int(side.begins[0]) or any((part[1:] < part[:-1]).any() for part in parts):
-                raise ValueError(f"a sentence of {name} ends before it begins")
+                raise ValueError(Message("data.sentences_out_of_order", {"side": name}))
         if len(self.lines) != self.count:
-            raise ValueError(f"there are {len(self.lines):,} lines, not {self.count:,}")
+            lines = {"lines": len(self.lines), "sentences": self.count}
+            raise ValueError(Message("data.wrong_number_of_lines", lines))
 
     def __len__(self) -> int:
         return self.count
 
     def tokens(self) -> tuple[int, int]:
-        """Subwords of each side."""
+        """The number of subwords on each side."""
         return len(self.source.ids), len(self.target.ids)
 
 
@@ -116,37 +118,38 @@ def build(
     identity: str,
     progress: Callable[[int], None] = lambda pairs: None,
 ) -> Store:
-    """The store of these pairs under `folder`; made unless one with the same identity is there."""
-    place = folder / name_of(identity, vocabularies, filters)
-    if not (place / "meta.json").exists():
-        _make(pairs, vocabularies, filters, place, progress)
-    store = Store(place)
+    """The store of these pairs under `folder`; it is built unless one with the same identity exists."""
+    target = folder / name_of(identity, vocabularies, filters)
+    if not (target / "meta.json").exists():
+        _build(pairs, vocabularies, filters, target, progress)
+    store = Store(target)
     if not len(store):
-        counts = ", ".join(f"{reason}: {count:,}" for reason, count in store.left_out.items()) or "the files are empty"
-        raise DataError("no sentence pair is left to train on", where=counts, hint="try: jumok data check FILES")
+        if not store.left_out:
+            raise DataError("data.empty_files")
+        counts = ", ".join(f"{reason}: {count:,}" for reason, count in store.left_out.items())
+        raise DataError("data.no_pair_left", counts=counts)
     return store
 
 
 def name_of(identity: str, vocabularies: Vocabularies, filters: Filters) -> str:
-    """The name of a store that `build` makes."""
+    """The name of the store that `build` writes."""
     return hashlib.sha256(f"{FORMAT}:{identity}:{vocabularies.digest}:{filters}".encode()).hexdigest()[:16]
 
 
-def _make(
-    pairs: Iterable[Pair], vocabularies: Vocabularies, filters: Filters, place: Path, progress: Callable[[int], None]
+def _build(
+    pairs: Iterable[Pair], vocabularies: Vocabularies, filters: Filters, target: Path, progress: Callable[[int], None]
 ) -> None:
-    """Write beside the place and rename, so that a store is there whole or not at all."""
-    beside = place.with_name(f"{place.name}.partial")
+    """Write to a temporary folder and rename it, so that a store is complete or absent."""
+    partial = target.with_name(f"{target.name}.partial")
     try:
-        shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir(parents=True)
-        _write(pairs, vocabularies, filters, beside, progress)
-        beside.rename(place)
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        _write(pairs, vocabularies, filters, partial, progress)
+        partial.rename(target)
     except OSError as error:
-        what = f"cannot write the token store: {error.strerror}"
-        raise DiskError(what, where=f"in {place.parent}", hint="try: df -h; free some space") from None
+        raise DiskError("data.cannot_write_store", folder=target.parent, reason=error.strerror) from None
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _write(
@@ -156,7 +159,7 @@ def _write(
     folder: Path,
     progress: Callable[[int], None],
 ) -> None:
-    """Encode in chunks and append; memory holds one chunk, whatever the corpus."""
+    """Encode and append one chunk at a time, so that memory does not depend on the size of the corpus."""
     symbols = max(len(vocabularies.source), len(vocabularies.target))
     dtype = "uint16" if symbols <= 65_535 else "uint32"
     left_out: Counter[str] = Counter()
@@ -173,15 +176,15 @@ def _write(
             )
             reasons = [filters.reason(len(s), len(t)) for s, t in zip(*sides, strict=True)]
             left_out.update(reason for reason in reasons if reason is not None)
-            kept = [i for i, reason in enumerate(reasons) if reason is None]
-            count += len(kept)
+            fit = [i for i, reason in enumerate(reasons) if reason is None]
+            count += len(fit)
             for side, encoded in enumerate(sides):
-                sentences = [encoded[i] for i in kept]
+                sentences = [encoded[i] for i in fit]
                 lengths = np.array([len(ids) for ids in sentences], "uint64")
                 files[side].write(np.fromiter(chain.from_iterable(sentences), dtype).tobytes())
                 files[2 + side].write((np.cumsum(lengths, dtype="uint64") + np.uint64(ends[side])).tobytes())
                 ends[side] += int(lengths.sum())
-            files[4].write(np.array([chunk[i].line for i in kept], "uint64").tobytes())
+            files[4].write(np.array([chunk[i].line for i in fit], "uint64").tobytes())
             progress(len(chunk))
         for file in files:
             file.flush()
@@ -190,10 +193,10 @@ def _write(
         for file in files:
             file.close()
     meta = {"format": FORMAT, "count": count, "dtype": dtype, "left_out": dict(left_out)}
-    with open(folder / "meta.json", "w") as whole:
-        json.dump(meta, whole)
-        whole.flush()
-        os.fsync(whole.fileno())
+    with open(folder / "meta.json", "w") as output:
+        json.dump(meta, output)
+        output.flush()
+        os.fsync(output.fileno())
 
 
 def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
@@ -209,33 +212,33 @@ def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
         yield chunk
 
 
-def _meta(path: Path) -> dict[str, Any]:
-    """What a store says of itself."""
+def _read_meta(path: Path) -> dict[str, Any]:
+    """The content of meta.json, checked."""
     if path.stat().st_size > 1_000_000:
-        raise ValueError("meta.json is larger than any that jumok makes")
+        raise ValueError(Message("data.meta_too_large"))
     meta = json.loads(path.read_bytes())
     if not isinstance(meta, dict) or not isinstance(meta.get("left_out"), dict):
-        raise ValueError("meta.json does not say what was left out")
+        raise ValueError(Message("data.meta_without_left_out"))
     if meta.get("format", FORMAT) != FORMAT or type(meta.get("count")) is not int or not 0 <= meta["count"] < 1 << 48:
-        raise ValueError("meta.json does not say how many pairs there are, or says it in another format")
+        raise ValueError(Message("data.meta_without_count"))
     if not all(type(count) is int for count in meta["left_out"].values()):
-        raise ValueError("meta.json does not say how much was left out")
+        raise ValueError(Message("data.meta_left_out_not_counts"))
     return meta
 
 
-def _corpora(meta: dict[str, Any]) -> list[tuple[int, int, float | None]]:
-    """First row, number of rows and share of every corpus; a store that does not say has one."""
-    found = [(int(first), int(rows), share) for first, rows, share in meta.get("corpora", [[0, meta["count"], None]])]
-    ends = [0, *(first + rows for first, rows, _ in found)]
-    if any(rows < 0 or first not in (end, 0) for (first, rows, _), end in zip(found, ends, strict=False)):
-        raise ValueError("meta.json does not say where corpora begin")
-    if not all(share is None or (isinstance(share, int | float) and share > 0) for _, _, share in found):
-        raise ValueError("a share of a corpus is no number above 0")
-    return [one for one in found if one[1]]
+def _read_corpora(meta: dict[str, Any]) -> list[tuple[int, int, float | None]]:
+    """First row, number of rows and share of every corpus; a store that does not say so has one."""
+    corpora = [(int(first), int(rows), share) for first, rows, share in meta.get("corpora", [[0, meta["count"], None]])]
+    ends = [0, *(first + rows for first, rows, _ in corpora)]
+    if any(rows < 0 or first not in (end, 0) for (first, rows, _), end in zip(corpora, ends, strict=False)):
+        raise ValueError(Message("data.meta_corpora_out_of_order"))
+    if not all(share is None or (isinstance(share, int | float) and share > 0) for _, _, share in corpora):
+        raise ValueError(Message("data.meta_bad_share"))
+    return [(first, rows, share) for first, rows, share in corpora if rows]
 
 
 def _map(path: Path, dtype: str) -> np.ndarray:
-    """A read-only array on disk; an empty file is an empty array."""
+    """A file as a read-only array; an empty file is an empty array."""
     if path.stat().st_size == 0:
         return np.empty(0, dtype)
     return np.memmap(path, dtype, mode="r")

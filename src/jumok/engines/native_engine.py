@@ -116,9 +116,9 @@ class NativeEngine:
 
 def read_shortlist(matrix: np.ndarray, bundle: Bundle) -> Shortlist:
     """Return the bundle's shortlist as the kernels read it; a token of both vocabularies may turn into itself."""
-    from jumok.data.lexicon import shortlist_of  # imports what learns one, which translating does not need
+    from jumok.data.lexicon import load_shortlist  # imports what learns one, which translating does not need
 
-    lexicon = shortlist_of(bundle)
+    lexicon = load_shortlist(bundle)
     if lexicon is None:
         raise UsageError("engines.no_shortlist", folder=bundle.folder)
     arrays = (np.ascontiguousarray(part, np.int64) for part in (lexicon.begins, lexicon.targets, lexicon.common))

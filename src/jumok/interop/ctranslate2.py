@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from jumok.config.sections import TransformerConfig, transformer
-from jumok.data.lexicon import Lexicon, shortlist_of
+from jumok.data.lexicon import Lexicon, load_shortlist
 from jumok.errors import DiskError, UnknownName, UsageError
 from jumok.interop.ctranslate2_library import VOCABULARY_MAP, find_obstacle, load_library
 from jumok.kernels.pack import compute_positions
@@ -61,7 +61,7 @@ def export(
 
 def export_bundle(bundle: Bundle, out: str | Path, *, precision: str = "float32") -> Path:
     """Export a bundle's model and its shortlist."""
-    weights, shortlist = tensors.read(bundle), shortlist_of(bundle)
+    weights, shortlist = tensors.read(bundle), load_shortlist(bundle)
     model = transformer(bundle.recipe.model, "export to CTranslate2")
     return export(weights, model, bundle.vocabularies, out, precision=precision, shortlist=shortlist)
 

@@ -18,7 +18,7 @@ import jumok
 from jumok import machine
 from jumok.config.keywords import RaceKeywords
 from jumok.config.recipe import Recipe
-from jumok.data import corpora
+from jumok.data import resolve
 from jumok.data.corpora import Pair
 from jumok.errors import ModelFileError, Resumable, UsageError
 from jumok.evaluation.evaluate import evaluate
@@ -102,7 +102,7 @@ def budget(recipe: Recipe) -> str:
 
 def validation(recipe: Recipe) -> list[Pair]:
     """The validation pairs, or some training pairs if there are none."""
-    train, valid = corpora.resolve(recipe.data, recipe.seed)
+    train, valid = resolve.resolve_one(recipe.data, recipe.seed)
     return list(islice(valid or train, 1_000))
 
 

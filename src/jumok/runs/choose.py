@@ -14,7 +14,7 @@ from jumok.config import presets
 from jumok.config.keywords import DataKeywords, TrainKeywords
 from jumok.config.recipe import Recipe
 from jumok.config.sections import DataConfig
-from jumok.data import corpora
+from jumok.data import resolve
 from jumok.data.prepare import folder
 from jumok.errors import UsageError, check_names
 from jumok.storage import bundle, checkpoint
@@ -53,7 +53,7 @@ def choose(
     given_data = {name: str(value) if isinstance(value, Path) else value for name, value in data.items()}
     wanted: dict[str, Any] = {f"data.{name}": value for name, value in given_data.items() if value is not None}
     if isinstance(recipe, str) and recipe in presets.names():
-        wanted |= corpora.usual(data.get("corpus"), data.get("text"))
+        wanted |= resolve.suggest_settings(data.get("corpus"), data.get("text"))
     if source is not None or target is not None or any(data.get(name) is not None for name in TEXTS):
         wanted |= {"data.corpus": None, "data.source": source and str(source), "data.target": target and str(target)}
     limits = {"minutes": minutes, "epochs": options.get("epochs"), "tokens": options.get("tokens")}
@@ -71,7 +71,7 @@ def _count(asked: dict[str, Any]) -> int:
         name: str(value) if isinstance(value, Path) else value for name, value in asked.items() if value is not None
     }
     try:
-        return corpora.estimate_pairs(DataConfig.model_validate(given))
+        return resolve.estimate_pairs(DataConfig.model_validate(given))
     except ValueError:  # pydantic's, which `choose` says in words
         return 0
 
@@ -89,7 +89,7 @@ def settle(out: str | Path | None, choices: dict[str, Any]) -> tuple[dict[str, A
     for place in places:
         if (place / "recipe.toml").is_file() and bundle.checkpoints(place):
             saved = bundle.saved_recipe(place)
-            if out is not None or _texts(saved.data) == _texts(corpora.public(fresh.data)):
+            if out is not None or _texts(saved.data) == _texts(resolve.redact_addresses(fresh.data)):
                 return choices | {"recipe": saved}, place, f"Recipe {saved.name}: that of the run in {place}"
     pairs = _count({name: choices.get(name) for name in (*TEXTS, "source", "target", "corpus", "columns")})
     about = f"about {pairs:,} pairs, " if pairs else ""
@@ -106,7 +106,7 @@ def _texts(data: DataConfig) -> list[Any]:
 
 def _as_prepared(recipe: Recipe, asked: dict[str, Any]) -> Recipe:
     """The recipe with the vocabulary and the limits of a prepared folder; asking for others is an error."""
-    told = folder.read_told(Path(str(recipe.data.prepared)))["request"]
+    told = folder.read_summary(Path(str(recipe.data.prepared)))["request"]
     fixed = {f"vocabulary.{name}": value for name, value in told["vocabulary"].items()}
     fixed |= {f"data.{name}": told["data"][name] for name in ("longest", "ratio")}
     for name, value in fixed.items():

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from jumok.config.recipe import Recipe
 from jumok.config.sections import UNCLEANED, DataConfig
-from jumok.data import corpora
+from jumok.data import resolve, stdin
 from jumok.disk.locks import lock
 from jumok.errors import Resumable, UsageError
 from jumok.runs.context import Context
@@ -53,8 +53,8 @@ def settle_data(recipe: Recipe, folder: RunFolder) -> tuple[Recipe, Texts]:
     """
     if bundle.is_older(folder.path):
         recipe = recipe.change(UNCLEANED)
-    named = corpora.without_stdin(recipe.data, folder.data)
-    return recipe.model_copy(update={"data": corpora.public(named)}), Texts(recipe.data, named)
+    named = stdin.replace_stdin(recipe.data, folder.data)
+    return recipe.model_copy(update={"data": resolve.redact_addresses(named)}), Texts(recipe.data, named)
 
 
 def claim(folder: RunFolder, recipe: Recipe, world: World) -> None:

@@ -20,7 +20,7 @@ import jumok
 from jumok import machine
 from jumok.config.keywords import TrainKeywords
 from jumok.config.recipe import Recipe
-from jumok.data.batches import Place, ahead
+from jumok.data.batches import Position, prefetch
 from jumok.errors import Resumable, check_names
 from jumok.events import LossLog, Silence, book, open_board
 from jumok.interop.ctranslate2_library import find_obstacle
@@ -177,8 +177,8 @@ def drive(trainee: Trainee, pace: Pace, progress: Progress, context: Context, ho
         mean=trainee.mean,
         dropout=partial(dropout_share, recipe),
     )
-    place = Place(progress.counts.epoch, progress.counts.index)
-    with closing(ahead(trainee.feed.walk(place), context.device)) as batches:
+    position = Position(progress.counts.epoch, progress.counts.index)
+    with closing(prefetch(trainee.feed.walk(position), context.device)) as batches:
         return loop.train(setup, batches, pace if world.size == 1 else Agreed(pace, world), progress, hooks)
 
 

@@ -22,8 +22,8 @@ from typing import Any
 
 from jumok import machine
 from jumok.config.recipe import Recipe
-from jumok.data import corpora
-from jumok.data.batches import Batch, Batches, Place
+from jumok.data import corpora, resolve, stdin
+from jumok.data.batches import Batch, Batches, Position
 from jumok.data.corpora import Corpus
 from jumok.data.prepare.folder import Prepared
 from jumok.errors import UsageError
@@ -128,13 +128,13 @@ class Plan:
 class LongestFirst(Batches):
     """The batches of a run, but the one with the longest sentences first: it takes the most memory."""
 
-    def walk(self, place: Place) -> Iterator[tuple[Place, Batch]]:
+    def walk(self, position: Position) -> Iterator[tuple[Position, Batch]]:
         plan = self.window_plan(0, 0)
         lengths = self.store.target.lengths(0, len(self.store))  # of a probe, which has few
         longest = max(range(len(plan)), key=lambda number: int(lengths[plan[number]].max()))
         for _ in range(machine.cores()):  # one for each
-            yield place, self.read(plan[longest], 0)
-        yield from super().walk(place)
+            yield position, self.read(plan[longest], 0)
+        yield from super().walk(position)
 
 
 @dataclass
@@ -205,7 +205,7 @@ def take_first(trial: Trial, corpus: Corpus, number: int, most: int, scratch: Pa
     else:
         size = 0
     packed = any(path.endswith(tuple(PACKED)) for path in corpus.files)
-    whole = sum(os.path.getsize(path) for path in corpus.files) * (corpora.PACKING if packed else 1.0)
+    whole = sum(os.path.getsize(path) for path in corpus.files) * (resolve.PACKING if packed else 1.0)
     trial.count += count if not size else max(count, round(count * whole / size))
     trial.tried += len(pairs)
     if not corpus.inputs or corpus.is_text:
@@ -218,7 +218,7 @@ def take_first(trial: Trial, corpus: Corpus, number: int, most: int, scratch: Pa
 
 def prepare_some(recipe: Recipe, trial: Trial, folder: RunFolder, run: RunFolder, context: Context) -> Prepared:
     """Prepare the first of the text as a run would; what was cut may not give as many subwords as the whole would."""
-    trained, valid = ([], []) if recipe.data.prepared is not None else corpora.resolve_all(recipe.data, recipe.seed)
+    trained, valid = ([], []) if recipe.data.prepared is not None else resolve.resolve_all(recipe.data, recipe.seed)
     each = max(1, PAIRS // max(1, len(trained)))
     trained = [take_first(trial, corpus, number, each, folder.path) for number, corpus in enumerate(trained)]
     valid = [replace(one, read=partial(islice, one.read(), PAIRS)) for one in valid]
@@ -256,8 +256,8 @@ def probe(
     began = clock() if began is None else began
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     with tempfile.TemporaryDirectory(prefix="jumok-plan-") as scratch:
-        data = corpora.without_stdin(recipe.data, Path(scratch) / "data")
-        NEVER.finish(corpora.keep_stdin(recipe.data, data))
+        data = stdin.replace_stdin(recipe.data, Path(scratch) / "data")
+        NEVER.finish(stdin.copy_stdin(recipe.data, data))
         recipe, folder = recipe.model_copy(update={"data": data}), RunFolder(Path(scratch))
         trial = Trial(clock=lambda: time.monotonic() - began)
         context = Context.of(folder, sinks=[trial.hear], began=began, device=device)

@@ -11,7 +11,7 @@ from typing import Any
 
 from jumok.config.recipe import Recipe
 from jumok.config.sections import DataConfig, TransformerConfig
-from jumok.data import corpora, lexicon, store
+from jumok.data import corpora, lexicon, resolve, stdin, store
 from jumok.data.corpora import Corpus, Pair
 from jumok.data.prepare import folder, pipeline
 from jumok.data.prepare.folder import Prepared
@@ -68,10 +68,10 @@ def prepare_run(
     trained: list[Corpus] = []
     validating: list[Corpus] = []
     if context.world.first and texts.given != texts.named:
-        context.stop.finish(corpora.keep_stdin(texts.given, texts.named))
+        context.stop.finish(stdin.copy_stdin(texts.given, texts.named))
     if recipe.data.prepared is None:
         fetched = run.data / "fetched"
-        trained, validating = corpora.resolve_all(texts.named, recipe.seed, fetched=fetched)
+        trained, validating = resolve.resolve_all(texts.named, recipe.seed, fetched=fetched)
     return prepare(
         recipe, run, trained, validating, report=context.report, vocabularies=vocabularies, stop=context.stop,
         write=context.world.first,
@@ -125,7 +125,7 @@ def _older(
     place = run.data / store.name_of(f"{corpus.digest}:{share}", vocabularies, filters)
     if not (place / "meta.json").exists():
         return None
-    valid = list(validating[0]) if validating else [p for p in corpus if corpora.held_out(p.source, share)]
+    valid = list(validating[0]) if validating else [p for p in corpus if corpora.is_held_out(p.source, share)]
     valid = [pair for pair in valid if (pair.source.strip() or corpus.is_text) and pair.target.strip()]
     found = store.Store(place)
     told = {
@@ -147,7 +147,7 @@ def prepare_folder(
     """Prepare data into a folder of its own, for `jumok train --data`; yields what came of it, in lines."""
     asked = Stop(stop)
     fetched = out.with_name(f"{out.name}.fetched")
-    trained, validating = corpora.resolve_all(recipe.data, recipe.seed, fetched=fetched)
+    trained, validating = resolve.resolve_all(recipe.data, recipe.seed, fetched=fetched)
     with closing(EventLog(out.with_name(f"{out.name}.events.jsonl"), list(sinks))) as report:
         try:
             made = pipeline.prepare(recipe, trained, validating, out, report=report, stop=asked, workers=workers)
@@ -156,8 +156,8 @@ def prepare_folder(
         except Stopped:
             raise stopped(out) from None
     source, target = made.store.tokens()
-    yield f"{len(made.store):,} of {made.told['pairs']:,} pairs train ({source:,} + {target:,} subwords)"
-    for reason, count in made.told["left_out"].items():
+    yield f"{len(made.store):,} of {made.summary['pairs']:,} pairs train ({source:,} + {target:,} subwords)"
+    for reason, count in made.summary["left_out"].items():
         yield f"{count:>12,} left out: {reason}"
     yield f"{len(made.valid):>12,} validate"
 
@@ -166,7 +166,7 @@ def dropped(path: str | Path, *, reason: str | None = None, limit: int = 1_000) 
     """Pairs that do not train, with where they stand, why, and their text."""
     place = Path(path)
     place = place if (place / folder.PREPARED).is_file() else RunFolder(place).data / FOLDER
-    about = folder.read_told(place)
+    about = folder.read_summary(place)
     names, named = set(about["reasons"].values()) - {""}, about["request"]["data"]["columns"]
     columns = parse_columns(named) if named else None
     if reason is not None and reason not in names:
@@ -200,7 +200,7 @@ def shortlisted(recipe: Recipe, is_text: bool) -> bool:
 
 
 def _tell(prepared: Prepared, report: Report) -> None:
-    told, left_out = prepared.told, prepared.told["left_out"]
+    told, left_out = prepared.summary, prepared.summary["left_out"]
     source, target = prepared.store.tokens()
     dropped = "; left out: " + ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
     held, what = " (held out by rule)" if told["held_out"] else "", "stretches" if prepared.is_text else "pairs"
@@ -238,8 +238,8 @@ def add_shortlist(path: str | Path, source: str | None = None, target: str | Non
     if source is not None or target is not None:
         data = DataConfig(source=source, target=target, longest=data.longest, ratio=data.ratio)
     else:
-        corpora.refuse_addresses(data, where=str(found.folder))
-    trained, _ = corpora.resolve_all(data, found.recipe.seed)
+        resolve.refuse_addresses(data, where=str(found.folder))
+    trained, _ = resolve.resolve_all(data, found.recipe.seed)
     pairs = (pair for corpus in trained for pair in islice(corpus, SHORTLIST_PAIRS // len(trained)))
     with TemporaryDirectory() as scratch:
         filters = store.Filters(data.longest, data.ratio)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jumok.data.batches import Batch, Place
+from jumok.data.batches import Batch, Position
 from jumok.errors import JumokError
 from jumok.keys import key
 from jumok.stopping import Stopped
@@ -73,7 +73,7 @@ class Hooks:
 
 
 def train(
-    setup: Setup, batches: Iterator[tuple[Place, Batch]], pace: Pace, progress: Progress, hooks: Hooks
+    setup: Setup, batches: Iterator[tuple[Position, Batch]], pace: Pace, progress: Progress, hooks: Hooks
 ) -> Outcome:
     """Update until a limit is reached or somebody asks to stop; the last state is always saved.
 
@@ -116,7 +116,7 @@ def train(
 
 def update(
     setup: Setup,
-    batches: Iterator[tuple[Place, Batch]],
+    batches: Iterator[tuple[Position, Batch]],
     schedule: Schedule,
     progress: Progress,
     stop: Callable[[], bool],

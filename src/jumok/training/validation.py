@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from jumok.config.search import SearchOptions
-from jumok.data.batches import Batch, forced
+from jumok.data.batches import Batch, teacher_force
 from jumok.data.corpora import Pair
 from jumok.engines.torch_engine import TorchEngine
 from jumok.evaluation import metrics
@@ -165,7 +165,7 @@ class TextJudge(Judge):
     def batch(self, rows: Sequence[int]) -> Batch:
         """These pairs as a model is taught."""
         sources, targets = [self.sources[row] for row in rows], [self.targets[row] for row in rows]
-        source, target, labels = forced(sources, targets, ends=False)
+        source, target, labels = teacher_force(sources, targets, ends=False)
         batch = Batch(source, target, labels, torch.tensor(rows), int((labels != PAD).sum()))
         return batch.to(self.engine.device)
 

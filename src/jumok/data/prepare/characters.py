@@ -1,6 +1,6 @@
-"""What kind of character each code point is, as a table: letters by script, digits, spaces, the rest.
+"""The kind of every Unicode code point, as a table: letters by script, digits, spaces, others.
 
-The table covers all of Unicode in a byte a code point.  Scripts that are written together count as one: Chinese
+The table has one byte per code point.  Scripts that are written together count as one: Chinese
 characters and kana are both EAST_ASIAN, because Japanese mixes them.
 """
 
@@ -50,7 +50,7 @@ _RANGES = {  # first and last code point of the blocks of a script
     "East Asian": [(0x2E80, 0x2FDF), (0x3005, 0x312F), (0x31A0, 0x31BF), (0x31F0, 0x31FF), (0x3400, 0x4DBF),
                    (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0xFF66, 0xFF9F), (0x1B000, 0x1B16F), (0x20000, 0x323AF)],
 }  # fmt: skip
-_ASSIGNED = (range(0x32400), range(0xE0000, 0xE0200))  # elsewhere, nothing is a letter, a digit or a space
+_ASSIGNED = (range(0x32400), range(0xE0000, 0xE0200))  # outside, there are no letters, digits or spaces
 
 
 @cache

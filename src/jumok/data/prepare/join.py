@@ -1,4 +1,4 @@
-"""Shards to a token store: the ids of all parts end to end, in the layout that store.py maps."""
+"""Shards to a token store: the concatenated ids of all parts, in the layout of store.py."""
 
 import hashlib
 import json
@@ -11,17 +11,17 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from jumok.data.prepare.decide import Read
+from jumok.data.prepare.decide import ReadPart
 from jumok.data.prepare.folder import LISTED
 from jumok.data.prepare.sift import CODE, HELD_OUT, REASONS
 from jumok.data.prepare.work import DROPPED, PARTS, ROW, SHARDS, VERDICTS, load, read_part
 from jumok.data.store import FORMAT, Filters
 
-BLOCK = 1 << 24
+BLOCK = 1 << 24  # bytes copied at a time
 
 
 class _File:
-    """A file that is written once and hashed on the way."""
+    """A file that is hashed while it is written."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.size, self.digest = path, 0, hashlib.sha256()
@@ -38,7 +38,7 @@ class _File:
                 self.write(block)
 
     def close(self) -> dict[str, Any]:
-        """Have everything on the disk; size and hash for the manifest."""
+        """Write everything to the disk; returns the entry of the manifest."""
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
@@ -47,7 +47,7 @@ class _File:
 
 @dataclass(frozen=True)
 class Joined:
-    """A store as it was written: counts for its owner, and the manifest of its files."""
+    """A store that was written: counts, and the manifest of its files."""
 
     count: int
     left_out: dict[str, int]
@@ -55,19 +55,19 @@ class Joined:
     manifest: dict[str, dict[str, Any]]
 
 
-def join(work: Path, parts: Iterable[Read], place: Path) -> Joined:
-    """Write the arrays of a store into the folder `place` from the shards in `work`."""
+def join(work: Path, parts: Iterable[ReadPart], folder: Path) -> Joined:
+    """Write the arrays of a store into `folder` from the shards in `work`."""
     names = ("source.ids", "target.ids", "source.begins", "target.begins", "lines", "dropped")
-    files = {name: _File(place / name) for name in names}
+    files = {name: _File(folder / name) for name in names}
     left_out: Counter[str] = Counter()
     corpora: dict[int, tuple[int, int]] = {}
     ends, count = [0, 0], 0
     for name in ("source.begins", "target.begins"):
         files[name].write(np.zeros(1, np.uint64).tobytes())
     for part in parts:
-        told = read_part(work / SHARDS, part.number)
-        assert told is not None
-        left_out.update(told["left_out"])
+        summary = read_part(work / SHARDS, part.number)
+        assert summary is not None
+        left_out.update(summary["left_out"])
         lengths = load(work / SHARDS, part.number, "lengths", np.uint32).reshape(-1, 2)
         for side, name in enumerate(("source", "target")):
             files[f"{name}.ids"].copy(work / SHARDS / f"{part.number:06d}.{name}")
@@ -75,7 +75,7 @@ def join(work: Path, parts: Iterable[Read], place: Path) -> Joined:
             files[f"{name}.begins"].write(begins.tobytes())
             ends[side] = int(begins[-1]) if len(begins) else ends[side]
         files["lines"].copy(work / SHARDS / f"{part.number:06d}.lines")
-        files["dropped"].write(_dropped(work, part).tobytes())
+        files["dropped"].write(_list_dropped(work, part).tobytes())
         first, before = corpora.get(part.corpus, (count, 0))
         corpora[part.corpus] = (first, before + len(lengths))
         count += len(lengths)
@@ -83,30 +83,30 @@ def join(work: Path, parts: Iterable[Read], place: Path) -> Joined:
     return Joined(count, dict(left_out), corpora, manifest)
 
 
-def _dropped(work: Path, part: Read) -> np.ndarray:
-    """All pairs of a part that do not train, by line, with the number of the reason; 100 … are those of `Filters`."""
+def _list_dropped(work: Path, part: ReadPart) -> np.ndarray:
+    """All pairs of a part that do not train, by line, with the code of the reason; `Filters` has those from 100 on."""
     alone = load(work / PARTS, part.number, "dropped", DROPPED)
     late = load(work / SHARDS, part.number, "dropped", DROPPED)
     rows = load(work / PARTS, part.number, "rows", ROW)
-    verdicts = np.memmap(work / VERDICTS, np.uint8, mode="r")[part.offset : part.offset + part.kept]
-    bad = np.flatnonzero((verdicts != 0) & (verdicts != CODE[HELD_OUT])) if part.kept else np.empty(0, np.int64)
-    found = np.empty(len(alone) + len(late) + len(bad), LISTED)
-    found["line"] = np.concatenate([alone["row"], late["row"], rows["row"][bad]]).astype(np.uint64) + np.uint64(
+    verdicts = np.memmap(work / VERDICTS, np.uint8, mode="r")[part.offset : part.offset + part.count]
+    bad = np.flatnonzero((verdicts != 0) & (verdicts != CODE[HELD_OUT])) if part.count else np.empty(0, np.int64)
+    dropped = np.empty(len(alone) + len(late) + len(bad), LISTED)
+    dropped["line"] = np.concatenate([alone["row"], late["row"], rows["row"][bad]]).astype(np.uint64) + np.uint64(
         part.first
     )
-    found["reason"] = np.concatenate([alone["reason"], late["reason"] + 100, verdicts[bad]])
-    return found[np.argsort(found["line"], kind="stable")]
+    dropped["reason"] = np.concatenate([alone["reason"], late["reason"] + 100, verdicts[bad]])
+    return dropped[np.argsort(dropped["line"], kind="stable")]
 
 
-def write_meta(place: Path, joined: Joined, dtype: str, told: dict[str, Any]) -> None:
-    """Write meta.json, without which a folder is no store."""
-    meta = {"format": FORMAT, "count": joined.count, "dtype": dtype, "left_out": joined.left_out, **told}
-    with open(place / "meta.json", "w") as file:
+def write_meta(folder: Path, joined: Joined, dtype: str, more: dict[str, Any]) -> None:
+    """Write meta.json, which completes a store."""
+    meta = {"format": FORMAT, "count": joined.count, "dtype": dtype, "left_out": joined.left_out, **more}
+    with open(folder / "meta.json", "w") as file:
         json.dump(meta, file)
         file.flush()
         os.fsync(file.fileno())
 
 
 def reason_names(filters: Filters) -> dict[int, str]:
-    """Reasons by the numbers that `dropped` has."""
+    """The reasons by their codes in the file `dropped`."""
     return dict(enumerate(REASONS)) | {100 + code: name for code, name in enumerate(filters.names())}

@@ -1,7 +1,7 @@
-"""Corpora cut into parts: stretches of pairs, bounded in number and bytes, that one worker takes at a time.
+"""Corpora in parts: consecutive pairs, bounded in number and bytes, that one worker takes at a time.
 
 Files are read and unpacked once, in order, by one process, which only looks for line feeds; workers decode, check and
-parse.  Where a part ends depends on the text alone.  Digests of the files are made of the same bytes on the way.
+parse.  Where a part ends depends on the text only.  The files are hashed while they are read.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,13 +17,13 @@ from jumok.text import faults, files, lines
 from jumok.text.files import BLOCK, LONGEST, Chunk, attempt, display_name
 from jumok.text.tables import BadRow, Columns, has_header, row_parser
 
-PAIRS = 1 << 16  # of a part, at most
-BYTES = 1 << 24  # of a part, over both sides; the last pair may go beyond
+PAIRS = 1 << 16  # most pairs of a part
+BYTES = 1 << 24  # bytes of both sides at which a part ends; the last pair may exceed them
 
 
 @dataclass(frozen=True)
 class Raw:
-    """Whole lines of a file as they were read: `number` and `offset` of the first, as in `files.Chunk`."""
+    """Lines of a file as raw bytes, with the number and offset of the first one, as in `files.Chunk`."""
 
     path: str
     number: int
@@ -49,39 +49,38 @@ class Raw:
 
 @dataclass
 class Stream:
-    """A file as whole lines, any number at a time, hashed on the way."""
+    """The lines of a file, any number at a time; the file is hashed while it is read."""
 
     path: str
     number: int = 1
     offset: int = 0
     tally: files.Tally = field(default_factory=files.Tally)
     _buffer: bytes = b""
-    _ends: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))  # where lines end in the buffer
-    _over: bool = False
+    _ends: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))  # ends of the lines in the buffer
+    _finished: bool = False
 
     def __post_init__(self) -> None:
         files.must_be_file(self.path)
         self._blocks = files.blocks(self.path, BLOCK, tally=self.tally)
 
     def ends(self) -> np.ndarray:
-        """Where the whole lines that wait end, in bytes from where the stream stands; empty at the end of the file."""
-        while not len(self._ends) and not self._over:
+        """The ends of the buffered lines, in bytes from the start of the buffer; empty at the end of the file."""
+        while not len(self._ends) and not self._finished:
             block = next(self._blocks, None)
             if block is None:
-                self._over = True
+                self._finished = True
                 if self._buffer:  # the last line has no line feed
                     self._buffer += b"\n"
                     self._ends = np.array([len(self._buffer)])
                 continue
-            found = np.flatnonzero(np.frombuffer(block, np.uint8) == 10) + (1 + len(self._buffer))
+            self._ends = np.flatnonzero(np.frombuffer(block, np.uint8) == 10) + (1 + len(self._buffer))
             self._buffer += block
-            self._ends = found
-            if not len(found) and len(self._buffer) > LONGEST + 1:
+            if not len(self._ends) and len(self._buffer) > LONGEST + 1:
                 raise self._too_long()
         return self._ends
 
     def take(self, count: int) -> bytes:
-        """The next `count` lines, which must be waiting."""
+        """The next `count` lines, which must be in the buffer."""
         size = int(self._ends[count - 1])
         taken, self._buffer = self._buffer[:size], self._buffer[size:]
         self._ends = self._ends[count:] - size
@@ -90,7 +89,7 @@ class Stream:
         return taken
 
     def count_rest(self) -> int:
-        """How many lines are left; they are read over."""
+        """The number of remaining lines, which are skipped."""
         count = 0
         while waiting := len(self.ends()):
             self.take(waiting)
@@ -104,7 +103,7 @@ class Stream:
 
 
 def read_together(streams: list[Stream]) -> Iterator[list[Raw]]:
-    """Parts of one file, or of two that go line by line; an unequal number of lines is a DataError with both counts."""
+    """Parts of one file, or of two parallel files; a different number of lines is a DataError with both counts."""
     taken: list[list[bytes]] = [[] for _ in streams]
     starts = [(stream.number, stream.offset) for stream in streams]
     pairs, size = 0, 0
@@ -112,33 +111,34 @@ def read_together(streams: list[Stream]) -> Iterator[list[Raw]]:
         count = min(len(stream.ends()) for stream in streams)
         total = np.sum([stream.ends()[:count] for stream in streams], axis=0)
         count = min(count, PAIRS - pairs, int(np.searchsorted(total, BYTES - size)) + 1)
-        for stream, mine in zip(streams, taken, strict=True):
-            mine.append(stream.take(count))
+        for stream, contents in zip(streams, taken, strict=True):
+            contents.append(stream.take(count))
         pairs, size = pairs + count, size + int(total[count - 1])
         if pairs == PAIRS or size >= BYTES:
-            yield [_raw(*one) for one in zip(streams, starts, taken, strict=True)]
+            yield _make_part(streams, starts, taken)
             taken, starts = [[] for _ in streams], [(stream.number, stream.offset) for stream in streams]
             pairs, size = 0, 0
     if pairs:
-        yield [_raw(*one) for one in zip(streams, starts, taken, strict=True)]
+        yield _make_part(streams, starts, taken)
     if len(streams) == 2 and any(len(stream.ends()) for stream in streams):
         raise _unequal(*streams)
 
 
-def _raw(stream: Stream, start: tuple[int, int], taken: list[bytes]) -> Raw:
-    return Raw(stream.path, *start, b"".join(taken))
+def _make_part(streams: list[Stream], starts: list[tuple[int, int]], taken: list[list[bytes]]) -> list[Raw]:
+    sides = zip(streams, starts, taken, strict=True)
+    return [Raw(stream.path, *start, b"".join(contents)) for stream, start, contents in sides]
 
 
 def _unequal(source: Stream, target: Stream) -> DataError:
     count = source.number - 1
-    wholes = [count + stream.count_rest() for stream in (source, target)]
-    return lines.unequal(source.path, target.path, (wholes[0], wholes[1]))
+    totals = [count + stream.count_rest() for stream in (source, target)]
+    return lines.unequal(source.path, target.path, (totals[0], totals[1]))
 
 
 def parse_table(raw: Raw, first: str, columns: Columns | None) -> tuple[str, str]:
     """Both sides of the rows of a .tsv or .jsonl file.
 
-    `first` is its first line: a header, or a row that may tell which languages the others have.
+    `first` is its first line: a header, or a row that may give the languages of the others.
     """
     header = has_header(raw.path, columns)
     parse = row_parser(raw.path, columns=columns, header=first)
@@ -163,7 +163,7 @@ def parse_table(raw: Raw, first: str, columns: Columns | None) -> tuple[str, str
 
 
 def first_line(path: str) -> str:
-    """The first line of a file; "" if it has none or cannot be read, which whoever reads the file reports."""
+    """The first line of a file; "" if it has none or cannot be read, which is reported when the file is read."""
     try:
         return next(lines.read_lines(path), "")
     except DataError:
@@ -171,12 +171,12 @@ def first_line(path: str) -> str:
 
 
 def join_lines(texts: Iterable[str]) -> str:
-    """Texts as lines; line breaks inside them are kept as BREAK."""
+    """Texts as lines; line breaks inside them become BREAK."""
     return "".join(f"{text.replace(chr(10), BREAK)}\n" for text in texts)
 
 
 def batched(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str, int]]:
-    """Parts of pairs that are not in a file: both sides as lines, and their number."""
+    """Parts of pairs that come from no file: both sides as lines, and the number of pairs."""
     sources, targets, size = list[str](), list[str](), 0
     for source, target in pairs:
         sources.append(source)
@@ -190,5 +190,5 @@ def batched(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str, int]]:
 
 
 def size_on_disk(paths: Iterable[str]) -> int:
-    """Bytes of the files, to know how far a reader is."""
+    """The bytes of the files, by which progress is measured."""
     return sum(Path(path).stat().st_size for path in paths)

@@ -1,6 +1,6 @@
-"""What can be said of sentence pairs one by one, thousands at a time: tidy text, why a pair is unfit, and its hashes.
+"""Rules for single sentence pairs, applied to thousands at a time: tidy text, the reason why a pair is unfit, hashes.
 
-Everything is computed on whole blocks of lines with numpy, a few nanoseconds a character.  Two pairs are duplicates if
+Everything is computed on blocks of lines with numpy, in a few nanoseconds per character.  Two pairs are duplicates if
 their tidy texts are equal; near duplicates if they are equal after case folding, with digits made 0 and punctuation and
 white space removed.  Hashes have 64 bits: among a hundred million pairs the chance of any mistake is one in 4,000.
 
@@ -19,27 +19,27 @@ from jumok.text.boundaries import SPACE as WORD_MARK
 
 EMPTY, COPY, SYMBOLS = "empty side", "source copied to target", "digits and symbols"
 SCRIPT, DUPLICATE, NEAR, EXCLUDED = "wrong script", "duplicate", "near duplicate", "in a validation or test file"
-HELD_OUT = "held out"  # not unfit: it validates
-REASONS = ("", EMPTY, COPY, SYMBOLS, SCRIPT, EXCLUDED, DUPLICATE, NEAR, HELD_OUT)  # by number; 0 is fit
+HELD_OUT = "held out"  # such a pair is not unfit, it validates
+REASONS = ("", EMPTY, COPY, SYMBOLS, SCRIPT, EXCLUDED, DUPLICATE, NEAR, HELD_OUT)  # by code; 0 means fit
 CODE = {reason: number for number, reason in enumerate(REASONS)}
-LETTERS = 0.2  # of the characters that are no spaces; with fewer, a text is digits and symbols
-BREAK = "\0"  # stands for a line break inside a text; no text has a NUL
+LETTERS = 0.2  # least share of letters among visible characters; with fewer, a text is digits and symbols
+BREAK = "\0"  # stands for a line break inside a text; texts have no NUL
 
 _MIX = tuple(map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)))
 _SHIFT = tuple(map(np.uint64, (32, 29, 21)))
 
 
 @dataclass(frozen=True)
-class Side:
-    """One language of a block: its tidy text, a line each, and what is known of each line."""
+class ExaminedSide:
+    """One side of a block: its tidy text, one sentence per line, and the properties of each line."""
 
     content: np.ndarray  # (bytes,) UTF-8, every line ended by a line feed
-    begins: np.ndarray  # (P + 1,) where each line begins
+    begins: np.ndarray  # (P + 1,) start of each line in bytes
     near: np.ndarray  # (P,) hash of the text without case, digits, punctuation and spaces
-    exact: np.ndarray  # (P,) hash that tells apart texts with the same `near`
-    empty: np.ndarray  # (P,) nothing but white space
-    symbols: np.ndarray  # (P,) too few letters
-    script: np.ndarray  # (P,) that of more than half of the letters, from 1; 0 if there is none
+    exact: np.ndarray  # (P,) hash that separates texts with the same `near`
+    empty: np.ndarray  # (P,) whether the line is only white space
+    symbols: np.ndarray  # (P,) whether the line has too few letters
+    script: np.ndarray  # (P,) script of more than half of the letters, from 1; 0 if there is none
     characters: np.ndarray  # (P,)
 
     def lines(self, rows: np.ndarray) -> bytes:
@@ -47,6 +47,9 @@ class Side:
         chosen = np.zeros(len(self.begins) - 1, bool)
         chosen[rows] = True
         return bytes(self.content[np.repeat(chosen, np.diff(self.begins))].tobytes())
+
+
+Exclusion = Callable[[ExaminedSide, ExaminedSide], np.ndarray]  # source and target to (P,) booleans
 
 
 def compose(text: str) -> str:
@@ -59,7 +62,7 @@ def compose(text: str) -> str:
 
 
 def _tidy(text: str, untidy: np.ndarray) -> str:
-    """The text with single spaces between the words of the given lines, and none around them."""
+    """The text in which the lines `untidy` have single spaces between words, and none around them."""
     if not len(untidy):
         return text
     lines = text.split("\n")
@@ -68,7 +71,7 @@ def _tidy(text: str, untidy: np.ndarray) -> str:
     return "\n".join(lines)
 
 
-def _untidy(folded: np.ndarray, kind: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
+def _find_untidy(folded: np.ndarray, kind: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
     """Lines with white space that is not a single space between two words."""
     space = kind == SPACE
     wrong = space & (folded != 32)
@@ -78,14 +81,14 @@ def _untidy(folded: np.ndarray, kind: np.ndarray, starts: np.ndarray, stops: np.
     return np.unique(np.searchsorted(stops, np.flatnonzero(wrong)))
 
 
-def examine(text: str, *, as_is: bool = False) -> Side:
-    """Everything that is known of the lines of one side; `as_is` leaves the text untouched."""
+def examine(text: str, *, as_is: bool = False) -> ExaminedSide:
+    """Tidy the lines of one side and compute their properties; `as_is` leaves the text unchanged."""
     text = text if as_is else compose(text)
     folded = np.frombuffer(text.casefold().encode("utf-32-le"), np.uint32)  # (C,)
     kind = kinds()[folded]  # (C,)
     stops = np.flatnonzero(kind == NEWLINE)
     starts = np.concatenate([[0], stops[:-1] + 1])
-    text = text if as_is else _tidy(text, _untidy(folded, kind, starts, stops))
+    text = text if as_is else _tidy(text, _find_untidy(folded, kind, starts, stops))
     content = np.frombuffer(text.encode(), np.uint8)
     begins = np.concatenate([[0], np.flatnonzero(content == 10) + 1])
 
@@ -101,7 +104,7 @@ def examine(text: str, *, as_is: bool = False) -> Side:
     for number in present:
         most = 2 * (words if len(present) == 1 else count(kind == FIRST_SCRIPT + number)) > words
         script[most] = number + 1
-    return Side(
+    return ExaminedSide(
         content=content, begins=begins, near=_hash_near(folded, kind, starts, stops),
         exact=_hash_exact(content, begins), empty=visible == 0, symbols=words < LETTERS * visible, script=script,
         characters=stops - starts,
@@ -109,27 +112,27 @@ def examine(text: str, *, as_is: bool = False) -> Side:
 
 
 def _hash_near(folded: np.ndarray, kind: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
-    """A sum over the characters that count, each mixed with its place among them."""
+    """A sum over letters and digits, each mixed with its position among them."""
     counts = kind >= DIGIT
     before = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
     first, last = before[starts], before[stops]
     code = folded[counts].astype(np.uint64)
     code[kind[counts] == DIGIT] = ord("0")
-    place = np.arange(len(code), dtype=np.uint64) - np.repeat(first, last - first).astype(np.uint64)
-    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mix(code | place << _SHIFT[2]), dtype=np.uint64)])
+    position = np.arange(len(code), dtype=np.uint64) - np.repeat(first, last - first).astype(np.uint64)
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mix(code | position << _SHIFT[2]), dtype=np.uint64)])
     return mix(sums[last] - sums[first] + (last - first).astype(np.uint64))
 
 
 def _hash_exact(content: np.ndarray, begins: np.ndarray) -> np.ndarray:
-    """A sum over the bytes, each times a random number for its place."""
+    """A sum over the bytes, each times a random number for its position."""
     lengths = np.diff(begins)
-    place = np.arange(len(content), dtype=np.uint64) - np.repeat(begins[:-1], lengths).astype(np.uint64)
-    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(content * mix(place), dtype=np.uint64)])
+    position = np.arange(len(content), dtype=np.uint64) - np.repeat(begins[:-1], lengths).astype(np.uint64)
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(content * mix(position), dtype=np.uint64)])
     return (mix(sums[begins[1:]] - sums[begins[:-1]]) >> _SHIFT[0]).astype(np.uint32)
 
 
 def mix(values: np.ndarray) -> np.ndarray:
-    """Numbers that look random, different for different values (splitmix64)."""
+    """Pseudo-random numbers, different for different values (splitmix64)."""
     mixed = values * _MIX[0] + _MIX[2]
     mixed ^= mixed >> _SHIFT[0]
     mixed *= _MIX[1]
@@ -139,19 +142,19 @@ def mix(values: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Rules:
-    """Which pairs are left out by what they are themselves; `as_is` means that no text is touched and nothing is."""
+    """Rules by which single pairs are left out; `as_is` means that texts are not tidied."""
 
     copies: bool = True
     symbols: bool = True
     as_is: bool = False
-    alone: bool = False  # the source may be empty: texts that are learnt themselves
+    alone: bool = False  # the source may be empty: a text for a language model
 
 
 @dataclass(frozen=True)
 class Sifted:
-    """A block of pairs after the rules: the code of the reason for every pair, and what is known of those that are fit.
+    """A block of pairs after the rules: a code for every pair, and the texts and properties of the fit ones.
 
-    All arrays but `reasons` have a row for each fit pair, in order; `rows` says which of the block they are.
+    All arrays but `reasons` have one entry per fit pair, in order; `rows` are their rows in the block.
     """
 
     reasons: np.ndarray  # (P,) codes
@@ -164,8 +167,8 @@ class Sifted:
     target: bytes
 
 
-def sift(source: str, target: str, rules: Rules, excluded: Callable[[Side, Side], np.ndarray] | None = None) -> Sifted:
-    """Apply the rules to a block of pairs, lines ended by line feeds; `excluded` tells pairs that other files have."""
+def sift(source: str, target: str, rules: Rules, excluded: Exclusion | None = None) -> Sifted:
+    """Apply the rules to a block of pairs, lines ended by line feeds; `excluded` marks pairs that must not train."""
     sides = examine(source, as_is=rules.as_is), examine(target, as_is=rules.as_is)
     first, second = sides
     reasons = np.zeros(len(first.near), np.uint8)
@@ -190,21 +193,21 @@ def sift(source: str, target: str, rules: Rules, excluded: Callable[[Side, Side]
     )  # fmt: skip
 
 
-def _equal(first: Side, second: Side) -> np.ndarray:
+def _equal(first: ExaminedSide, second: ExaminedSide) -> np.ndarray:
     """Whether source and target are the same text."""
-    alike: np.ndarray = (first.near == second.near) & (first.exact == second.exact)
-    for row in np.flatnonzero(alike).tolist():
+    same: np.ndarray = (first.near == second.near) & (first.exact == second.exact)
+    for row in np.flatnonzero(same).tolist():
         ours, theirs = (side.content[side.begins[row] : side.begins[row + 1]] for side in (first, second))
-        alike[row] = np.array_equal(ours, theirs)
-    return alike
+        same[row] = np.array_equal(ours, theirs)
+    return same
 
 
 def hold_out_digests(sources: Sequence[str]) -> np.ndarray:
-    """A number for each tidy sentence that decides whether its pair validates: duplicates have the same."""
-    found = b"".join([blake2b(source.lower().encode(), digest_size=8).digest() for source in sources])
-    return np.frombuffer(found, ">u8").astype(np.uint64)
+    """A number for each tidy sentence that decides whether its pair is held out; duplicates have the same one."""
+    digests = b"".join([blake2b(source.lower().encode(), digest_size=8).digest() for source in sources])
+    return np.frombuffer(digests, ">u8").astype(np.uint64)
 
 
-def mix_pair(source: Side, target: Side) -> np.ndarray:
-    """The hashes by which near duplicates are found."""
+def mix_pair(source: ExaminedSide, target: ExaminedSide) -> np.ndarray:
+    """The hashes by which near duplicates are recognised."""
     return mix(source.near * _MIX[2] + target.near)

@@ -1,11 +1,11 @@
-"""How far a stage of preparation is: an event twice a second with the share done, the rate and the time left."""
+"""Progress of a stage of preparation: an event twice a second with the share done, the count and the time left."""
 
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-EVERY = 0.5  # seconds between two reports
+EVERY = 0.5  # least seconds between two reports
 
 Report = Callable[..., None]
 T = TypeVar("T")
@@ -13,25 +13,25 @@ T = TypeVar("T")
 
 @dataclass
 class Stage:
-    """A stretch of work that is reported as it goes on: share done, rate, time left."""
+    """A stage of work that reports its progress: share done, count, time left."""
 
     report: Report
     name: str
     text: str
     unit: str = "pairs"
     began: float = field(default_factory=time.monotonic)
-    told: float = field(default_factory=time.monotonic)
-    behind: float = 0.0  # share that was done before: a resumed stage
+    reported: float = field(default_factory=time.monotonic)  # time of the last report
+    skipped: float = 0.0  # share that an earlier attempt has done
     count: int = 0
 
     def __call__(self, share: float, count: int | None = None) -> None:
-        """Tell how far it is, if that was not told just now."""
+        """Report the share that is done, unless the last report was a moment ago."""
         self.count = self.count if count is None else count
         now = time.monotonic()
-        if now - self.told < EVERY:
+        if now - self.reported < EVERY:
             return
-        self.told = now
-        seconds, gained = now - self.began, share - self.behind
+        self.reported = now
+        seconds, gained = now - self.began, share - self.skipped
         left = seconds * (1.0 - share) / gained if gained > 0.005 else None
         self.report(
             "progress", stage=self.name, text=self.text, share=round(min(1.0, share), 4), count=self.count,
@@ -39,13 +39,13 @@ class Stage:
         )  # fmt: skip
 
     def follow(self, items: Sequence[T]) -> Iterator[T]:
-        """The same items, reported as they are taken."""
+        """The same items; progress is reported as they are taken."""
         for done, item in enumerate(items):
             self(done / len(items))
             yield item
 
     def through(self, steps: Generator[float, None, T], first: float, last: float) -> Generator[float, None, T]:
-        """The same steps, each a share of the work, reported as what lies between two shares of the stage."""
+        """The same steps, each a share of the work; their progress is reported as that from `first` to `last`."""
         try:
             while True:
                 share = next(steps)
@@ -58,5 +58,5 @@ class Stage:
             steps.close()
 
     def skip(self, share: float) -> None:
-        """This much was there already."""
-        self.behind = share
+        """Note that an earlier attempt has done this share."""
+        self.skipped = share

@@ -1,4 +1,4 @@
-"""What is in a corpus, what is wrong with it, and copies that are repaired.
+"""Statistics and faults of a corpus, and repaired copies of its files.
 
 Read first: survey.py.
 """

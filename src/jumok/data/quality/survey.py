@@ -1,4 +1,4 @@
-"""What is in a corpus and what is wrong with it, for `jumok data stats` and `jumok data check`, in bounded memory."""
+"""Statistics and faults of a corpus, for `jumok data stats` and `jumok data check`, in bounded memory."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,19 +15,20 @@ from jumok.data.corpora import Corpus
 from jumok.data.prepare.parts import join_lines
 from jumok.data.prepare.sift import examine, mix
 from jumok.errors import DataError
+from jumok.messages import Message
 from jumok.text import check as text_check
 from jumok.text.files import attempt
 from jumok.text.lines import Finding, is_table, read_lines, read_pairs, read_table
 
-INCURABLE = ("unreadable", "compressed", "replacement character")  # kinds of findings that --fix cannot put right
-PAIRS = 1 << 13  # counted at a time
+INCURABLE = ("unreadable", "compressed", "replacement character")  # kinds of findings that --fix cannot repair
+PAIRS = 1 << 13  # pairs counted at a time
 
 
 class Distinct:
-    """Counts how many hashes came again, in bounded memory: a few million at a time, the rest in a temporary folder."""
+    """Counts repeated hashes in bounded memory: a few million are held, the others are in a temporary folder."""
 
-    HELD = 2_000_000
-    FILES = 64
+    HELD = 2_000_000  # most hashes in memory
+    FILES = 64  # files of the temporary folder, by the first bits of a hash
 
     def __init__(self) -> None:
         self.total = 0
@@ -53,14 +54,14 @@ class Distinct:
 
     @cached_property
     def repeated(self) -> int:
-        """How many came that had been there; nothing can be added afterwards."""
+        """The number of hashes that had been added before; nothing can be added after this."""
         if self._folder is None:
             return self.total - len(np.unique(np.concatenate([np.empty(0, np.uint64), *self._held])))
         self._spill()
         files = (Path(self._folder.name) / str(number) for number in range(self.FILES))
-        found = self.total - sum(len(np.unique(np.fromfile(file, np.uint64))) for file in files)
+        distinct = sum(len(np.unique(np.fromfile(file, np.uint64))) for file in files)
         self._folder.cleanup()
-        return found
+        return self.total - distinct
 
 
 @dataclass
@@ -70,12 +71,12 @@ class SideStats:
     words: int = 0
     characters: int = 0
     empty: int = 0
-    lengths: Counter[int] = field(default_factory=Counter)  # words a line, from 256 on together
+    lengths: Counter[int] = field(default_factory=Counter)  # words per line; 256 stands for 256 and more
     alphabet: set[int] = field(default_factory=set)
     seen: Distinct = field(default_factory=Distinct, repr=False)
 
     def add(self, texts: Sequence[str]) -> np.ndarray:
-        """Count some lines; their hashes."""
+        """Count some lines and return their hashes."""
         counts = [len(text.split()) for text in texts]
         whole = "".join(texts)
         self.words += sum(counts)
@@ -119,9 +120,9 @@ class CorpusStats:
 
     name: str
     pairs: int = 0
-    identical: int = 0  # both sides the same text
-    repeated: int = 0  # the same pair again
-    far: int = 0  # one side more than three times as many characters as the other
+    identical: int = 0  # pairs with the same text on both sides
+    repeated: int = 0  # pairs that occurred before
+    far: int = 0  # pairs with one side more than three times as long as the other
     source: SideStats = field(default_factory=SideStats)
     target: SideStats = field(default_factory=SideStats)
 
@@ -154,49 +155,52 @@ class CorpusStats:
 
 def stats(corpus: Corpus) -> CorpusStats:
     """Count everything in one pass."""
-    found, seen = CorpusStats(corpus.name), Distinct()
+    counts, seen = CorpusStats(corpus.name), Distinct()
     pairs = iter(corpus)
     while chunk := list(islice(pairs, PAIRS)):
-        found.pairs += len(chunk)
-        hashes = found.source.add([pair.source for pair in chunk]), found.target.add([pair.target for pair in chunk])
-        seen.add(mix(hashes[0] * np.uint64(3) + hashes[1]))
+        counts.pairs += len(chunk)
+        source_hashes = counts.source.add([pair.source for pair in chunk])
+        target_hashes = counts.target.add([pair.target for pair in chunk])
+        seen.add(mix(source_hashes * np.uint64(3) + target_hashes))
         for source, target, _ in chunk:
-            found.identical += source == target
+            counts.identical += source == target
             short, long = sorted((len(source), len(target)))
-            found.far += long > 3 * short and long > 20
-    if not found.pairs:
-        raise DataError("the corpus is empty", where=f"in {corpus.name}", hint="try: jumok data check FILES")
-    found.repeated = seen.repeated
-    return found
+            counts.far += long > 3 * short and long > 20
+    if not counts.pairs:
+        raise DataError("data.empty_corpus", corpus=corpus.name)
+    counts.repeated = seen.repeated
+    return counts
 
 
 def check(files: Iterable[str]) -> list[Finding]:
-    """All findings of the files, and of the pair if there are two texts.
+    """All findings in the files, and in the pair if there are two texts.
 
-    What is unreadable by itself is not read again as a pair; nor is standard input, which is gone by then.  Where
-    `--fix` can help, that is what the hint says.
+    Files that cannot be read are not read again as a pair, and standard input cannot be.  The hint of a finding that
+    `--fix` can repair is that command.
     """
     listed = list(files)
     findings = [finding for file in listed for finding in text_check.check(file)]
     if "-" in listed:
         return findings
     cure = attempt("jumok data check --fix", *listed)
-    findings = [one if one.kind in INCURABLE else replace(one, hint=cure) for one in findings]
+    findings = [finding if finding.kind in INCURABLE else replace(finding, hint=cure) for finding in findings]
     if any(finding.severity == "error" for finding in findings):
         return findings
     name = " + ".join(listed)
     try:
-        count = sum(_texts(listed))
+        count = sum(_have_text(listed))
     except DataError as error:
         hint = error.hint if "both source and target" in error.what else cure
-        return [*findings, Finding(name, 0, 0, f"{error.what} ({error.where})", hint, kind="not parallel")]
+        problem = str(Message("data.not_parallel", {"problem": error.what, "position": error.where}))
+        return [*findings, Finding(name, 0, 0, problem, hint, kind="not parallel")]
     if not count:
-        findings.append(Finding(name, 0, 0, "there is no text", attempt("ls -l", *listed), kind="no text"))
+        problem = str(Message("data.no_text_found"))
+        findings.append(Finding(name, 0, 0, problem, attempt("ls -l", *listed), kind="no text"))
     return findings
 
 
-def _texts(files: list[str]) -> Iterator[bool]:
-    """Whether there is text, for each pair, or each line of files that are not parallel."""
+def _have_text(files: list[str]) -> Iterator[bool]:
+    """Whether each pair has text on both sides, or each line of files that are not parallel."""
     if len(files) == 2 and not any(map(is_table, files)):
         yield from (bool(source.strip() and target.strip()) for source, target in read_pairs(*files))
         return

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from jumok.data.batches import forced
+from jumok.data.batches import teacher_force
 from jumok.data.corpora import Pair
 from jumok.evaluation.evaluate import evaluate
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
@@ -31,7 +31,7 @@ def certainty(model: Translator, pairs: Sequence[Pair]) -> dict[str, Any]:
     the distribution of these probabilities over ten bins."""
     sources = model.vocabularies.source.encode_all([pair.source for pair in pairs])
     targets = model.vocabularies.target.encode_all([pair.target for pair in pairs])
-    source, target, labels = forced(sources, targets)
+    source, target, labels = teacher_force(sources, targets)
     module = model.model.eval()
     real = labels != PAD  # (B, T)
     sure, word = module.project(module.hidden(source, target)[real]).softmax(dim=-1).max(dim=-1)  # (N,)

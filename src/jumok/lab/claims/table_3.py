@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from jumok.config import presets
 from jumok.config.keywords import SearchKeywords
-from jumok.data.corpora import Pair, test_set
+from jumok.data.corpora import Pair, read_test_set
 from jumok.data.made import phrasebook
 from jumok.errors import UnknownName, UsageError
 from jumok.evaluation.evaluate import evaluate
@@ -127,7 +127,7 @@ def validation(lab: Lab, sentences: int) -> list[Pair]:
     """The pairs on which rows are compared."""
     if lab.data is not None:
         home = lab.corpus("multi30k")
-        return test_set(str(home / "val.en.gz"), str(home / "val.de.gz"), None)[:sentences]
+        return read_test_set(str(home / "val.en.gz"), str(home / "val.de.gz"), None)[:sentences]
     phrases = phrasebook.phrases("validation", min(500, sentences), seed=lab.seed)
     return [Pair(phrase.english, phrase.korean, line) for line, phrase in enumerate(phrases, start=1)]
 

@@ -420,3 +420,47 @@ def test_auto_in_a_folder_that_holds_a_run_is_that_run(tmp_path, monkeypatch):
     assert place is None
     assert "chosen for about" in said
     assert settle("elsewhere", {"recipe": "tiny"}) == ({"recipe": "tiny"}, Path("elsewhere"), "")
+
+
+def test_auto_trains_on_a_text_too_small_for_the_vocabulary_of_its_recipe(tmp_path):
+    from jumok.errors import UsageError
+    from jumok.text.lines import write_lines
+
+    words = [f"{first}{second}" for first in "bdfgk" for second in ("amo", "eli", "ora", "uni")]
+    sources = [f"{words[n % 20]} {words[n // 20]} {words[n % 7]}" for n in range(300)]
+    texts = tmp_path / "a.en", tmp_path / "a.de"
+    for path, lines in zip(texts, (sources, [line[::-1] for line in sources]), strict=True):
+        write_lines(path, lines)
+    jumok.train(*texts, out=tmp_path / "auto", recipe="auto", steps=2)
+    assert RunFolder(tmp_path / "auto").recipe().vocabulary.at_most
+    assert (tmp_path / "auto" / "model" / "vocabulary.model").is_file()
+    with pytest.raises(UsageError, match="8,000"):
+        jumok.train(*texts, out=tmp_path / "tiny", recipe="tiny", steps=2)
+
+
+def test_auto_takes_a_vocabulary_that_was_asked_for_as_it_is():
+    for changes in ({"vocabulary.size": 400}, {"vocabulary.at_most": False}):
+        assert not choose(corpus="phrasebook", recipe="auto", changes=changes).vocabulary.at_most
+    assert choose(corpus="phrasebook", recipe="auto").vocabulary.at_most
+    assert not choose(corpus="phrasebook", recipe="tiny").vocabulary.at_most
+
+
+RELEASES = """
+from jumok import machine
+def anonymous():
+    lines = open("/proc/self/status").read().split("\\n")
+    return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("RssAnon:"))
+machine.keep_memory()
+blocks = [bytearray(100_000) for _ in range(2_000)]  # 200 MB
+pinned = bytearray(100_000)
+del blocks
+before = anonymous()
+machine.release_memory()
+print(before - anonymous())
+"""
+
+
+@pytest.mark.skipif(not machine.keep_memory(), reason="the allocator is not glibc's")
+def test_memory_that_was_freed_goes_back_to_the_kernel_when_asked():
+    result = subprocess.run([sys.executable, "-c", RELEASES], capture_output=True, text=True, check=True)
+    assert int(result.stdout) > 150

@@ -39,11 +39,14 @@ def choose(
     check_names("option", options, {*TrainKeywords.__annotations__, *signature(choose).parameters})
     recipe, model = options.get("recipe", presets.AUTO), options.get("model")
     data: Any = {name: value for name, value in options.items() if name in DataKeywords.__annotations__}
-    if recipe == presets.AUTO:
+    automatic, changes = recipe == presets.AUTO, options.get("changes") or {}
+    if automatic:
         asked = {"source": source, "target": target, **data}
         plain = model is None and begin is None and data.get("text") is None and data.get("prepared") is None
         recipe = presets.recommend(_count(asked), minutes, machine.cores()) if plain else "tiny"
     chosen = presets.get(recipe) if isinstance(recipe, str) else recipe
+    if automatic and not {"vocabulary.size", "vocabulary.at_most"} & changes.keys():
+        chosen = chosen.change({"vocabulary.at_most": True})  # nobody asked for a size, so a small text has fewer
     if model is not None and model != chosen.model.kind:
         chosen = chosen.change({"model.kind": model, "name": f"{chosen.name}-{model}"})
     if begin is not None:
@@ -61,7 +64,7 @@ def choose(
     if steps is not None or any(value is not None for value in limits.values()):
         wanted |= {f"training.{name}": value for name, value in limits.items()}
         wanted["training.steps"] = 10**9 if steps is None else steps
-    wanted |= options.get("changes") or {}
+    wanted |= changes
     return _as_prepared(chosen.change(wanted), wanted) if data.get("prepared") is not None else chosen.change(wanted)
 
 

@@ -107,6 +107,7 @@ def run(
             return Run(folder.path, earlier.scores)
         with context.world.turn():
             prepared = prepare_run(recipe, folder, texts, context, vocabularies)
+        machine.release_memory()
         trainee = assemble(recipe, prepared, context, inherit)
         with closing(open_board(folder.tensorboard, context.note) if context.world.first else Silence()) as board:
             context.report.sinks.append(board)

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from jumok import messages
 from jumok.data.store import Store
 from jumok.disk import user_cache
 from jumok.errors import JumokError
@@ -506,6 +507,8 @@ def watch(kind: str, seed: int, first: int, count: int, run: str, folder: str) -
         else:
             seen[f"{event} {arguments!r:.200}"] += 1
 
+    for path in (messages.FOLDER / messages.LANGUAGE).glob("*.toml"):  # texts of errors, which are our own files
+        messages.read_room(path.stem)
     sys.addaudithook(hook)
     came = Counter[str]()
     watching[0] = True

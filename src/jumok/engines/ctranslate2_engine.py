@@ -249,7 +249,7 @@ def make(found: Bundle, place: Path, precision: str) -> None:
     """Export a model into a folder that is complete or absent."""
     from jumok.interop.ctranslate2 import export_bundle  # with numpy, which translating does without
 
-    with bundle.writing_whole(place) as folder:
+    with bundle.replace_folder(place) as folder:
         export_bundle(found, folder, precision=precision)
 
 

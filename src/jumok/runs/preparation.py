@@ -245,7 +245,7 @@ def add_shortlist(path: str | Path, source: str | None = None, target: str | Non
         filters = store.Filters(data.longest, data.ratio)
         built = store.build(pairs, found.vocabularies, filters, Path(scratch), identity="shortlist")
         content = NEVER.finish(lexicon.learn(built, found.sizes)).to_bytes()
-    with bundle.writing_whole(found.folder) as place:
+    with bundle.replace_folder(found.folder) as place:
         for name in bundle.verify(found.folder):
             shutil.copyfile(found.folder / name, place / name)
         bundle.write_file(place / lexicon.FILE, content)

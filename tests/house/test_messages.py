@@ -31,6 +31,7 @@ DONE: set[str] = {
     "machine",
     "processes",
     "storage",
+    "training",
 }  # transitional: rooms whose messages are in the catalogue
 
 

@@ -176,14 +176,14 @@ def test_a_continued_run_never_ends_with_a_worse_model(tmp_path, monkeypatch):
     run(tmp_path / "a")
     before, scored = files(tmp_path / "a"), card(tmp_path / "a")
     worse = {"loss": 9.0, "perplexity": 9.0, "bleu": -1.0}
-    monkeypatch.setattr(validation.Judge, "__call__", lambda judge, most: (worse, ""))
+    monkeypatch.setattr(validation.Scorer, "__call__", lambda scorer, most: (worse, ""))
     run(tmp_path / "a", **{"training.steps": 16})
     now = card(tmp_path / "a")
     assert now["steps"] == 16
     assert now["weights"] == f"earlier model ({scored['weights']})"
     assert files(tmp_path / "a")["model/model.safetensors"] == before["model/model.safetensors"]
     better = {"loss": 1.0, "perplexity": 1.0, "bleu": 99.0}
-    monkeypatch.setattr(validation.Judge, "__call__", lambda judge, most: (better, ""))
+    monkeypatch.setattr(validation.Scorer, "__call__", lambda scorer, most: (better, ""))
     run(tmp_path / "a", **{"training.steps": 20})
     assert card(tmp_path / "a")["weights"] == "checkpoint 20"
 
@@ -303,12 +303,12 @@ def test_a_probe_of_validating_is_short_and_never_nothing(monkeypatch):
 
     pairs = [Pair("a b c", "d e f g", line) for line in range(100)]
     words = type("Both", (), {"source": Words(), "target": Words()})()
-    judge = validation.Judge(TorchEngine(made().eval()), words, pairs, ratio=2.0)
-    assert judge.limits == [19] * 100, "1.5 times the ratio times 3, and 10"
+    scorer = validation.Scorer(TorchEngine(made().eval()), words, pairs, ratio=2.0)
+    assert scorer.limits == [19] * 100, "1.5 times the ratio times 3, and 10"
     times = iter([0.0, 8.0])
-    assert judge.seconds_a_pair(lambda: next(times)) == 1.0, "eight pairs are enough where they take long"
+    assert scorer.measure_seconds(lambda: next(times)) == 1.0, "eight pairs are enough where they take long"
     times = iter([0.0, 0.1, 1.0, 65.0])
-    assert judge.seconds_a_pair(lambda: next(times)) == 1.0
+    assert scorer.measure_seconds(lambda: next(times)) == 1.0
 
 
 # ------------------------------------------------------------------------------------------ plan

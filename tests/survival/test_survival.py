@@ -164,7 +164,7 @@ CALLS = {
     "between the micro-batches of an update": ("jumok.nn.dropout:Dropouts.start", 2 * 2 * 9 + 3),
     "in a validation": ("jumok.training.validation:metrics.bleu", 2),
     "after a validation, before saving": ("jumok.runs.checkpointing:Keeper.save", 3),
-    "while candidates for the finished model are judged": ("jumok.training.validation:Judge.__call__", 6),
+    "while candidates for the finished model are scored": ("jumok.training.validation:Scorer.__call__", 6),
 }
 
 
@@ -286,7 +286,7 @@ PHASES = {
     "tokenising": ("jumok.data.prepare.work:_encode_lines", 1),
     "the first update": ("jumok.training.update:Team.update", 1),
     "an update": ("jumok.training.update:Team.update", 12),
-    "validating": ("jumok.training.validation:Judge.scores", 2),
+    "validating": ("jumok.training.validation:Scorer.score", 2),
     "saving": ("jumok.storage.checkpoint:write_whole", 2),
     "choosing the finished model": ("jumok.runs.finished:candidates", 1),
 }

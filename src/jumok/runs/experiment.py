@@ -7,6 +7,7 @@ A run folder that has checkpoints is continued by the same call.  Minutes count 
 process where the caller says so, and over all attempts; a finished run that is given minutes trains so many more.
 """
 
+import shlex
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
@@ -124,15 +125,14 @@ def learn(trainee: Trainee, folder: RunFolder, context: Context, earlier: Finish
         tell_begin(trainee, progress, context)
         pace = pace_of(trainee, progress, context, checkpoint=keeper.size(), earlier=earlier)
         check_disk(trainee, keeper, pace, progress, context)
-        validator = Validator(trainee.judge, context.report, world)
+        validator = Validator(trainee.scorer, context.report, world)
         if earlier is not None:
             validator.known[earlier.name, earlier.pairs] = earlier.scores
         try:
             hooks = hooks_of(trainee, context, losses, validate=validator, save=keeper.save)
             outcome = drive(trainee, pace, progress, context, hooks)
         except loop.NotFinite as error:
-            error.hint += f"; to see the pairs: jumok data pairs {folder.path} {' '.join(map(str, error.rows))}"
-            raise
+            raise loop.NotFinite("runs.not_finite", **error.values, folder=shlex.quote(str(folder.path))) from None
         if outcome.reason == "stopped":
             context.report("stopped", step=progress.counts.step)
             raise Resumable(

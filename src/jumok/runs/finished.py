@@ -13,7 +13,7 @@ from jumok.storage import bundle, checkpoint
 from jumok.storage.bundle import WEIGHTS
 from jumok.storage.checkpoint import Checkpoint, RunFolder
 from jumok.training.budget import limits_of
-from jumok.training.loop import reached
+from jumok.training.loop import find_reached
 from jumok.training.optim import RunningMean
 from jumok.training.progress import Progress
 
@@ -99,7 +99,7 @@ def _is_number(value: object) -> bool:
 def nothing_left(recipe: Recipe, found: Finished, context: Context) -> str | None:
     """The limit of the recipe that a finished run has reached, if it leaves nothing to do."""
     minutes = recipe.training.minutes
-    reason = reached(limits_of(recipe), found.progress)
+    reason = find_reached(limits_of(recipe), found.progress)
     if reason is None and minutes is not None and not context.more and minutes * 60.0 <= found.progress.minutes.until:
         return "minutes"
     return reason

@@ -269,7 +269,7 @@ def probe(
             trying = replace(context, stop=Stop(trial.enough))
             hooks = hooks_of(trainee, trying, Silence(), validate=lambda _: {"loss": 0.0}, save=lambda _: None)
             drive(trainee, ByCount(Limits(steps=10**9), trainee.schedule), Progress(), trying, hooks)
-            pair = trainee.judge.seconds_a_pair()
+            pair = trainee.scorer.measure_seconds()
         startup = trial.startup(reading - began, ready - began)
         keeper = make_keeper(trainee, folder, context, Silence())
         return foresee(trial, trainee, keeper, run, pair=pair, startup=startup, load=load)
@@ -285,7 +285,7 @@ def foresee(
     source, target = (round(side * share) for side in trainee.prepared.store.tokens())
     costs = Costs(pair=pair, checkpoint=keeper.size() / WRITING, update=update)
     passes = (target + trainee.prepared.store.count * share) / tokens  # updates in an epoch
-    limits = replace(limits_of(trainee.recipe), pairs=len(trainee.judge.pairs), candidates=1 + (training.average > 1))
+    limits = replace(limits_of(trainee.recipe), pairs=len(trainee.scorer.pairs), candidates=1 + (training.average > 1))
     if training.epochs is not None:
         limits = replace(limits, expected=round(training.epochs * passes))
     work = divided(limits, costs, training.minutes, startup, counted_work(trainee))

@@ -17,7 +17,7 @@ WRITING = 1.5e8  # bytes a second that a disk takes, until the first checkpoint 
 
 def counted_work(trainee: Trainee) -> Costs:
     """Counted work of an update and of validating on one pair, in target tokens."""
-    return Costs(pair=trainee.judge.work(), update=trainee.recipe.training.tokens_per_update)
+    return Costs(pair=trainee.scorer.count_work(), update=trainee.recipe.training.tokens_per_update)
 
 
 def pace_of(
@@ -42,13 +42,13 @@ def pace_of(
         limits = replace(limits, expected=min(limits.last, max(1, round(training.tokens / each))))
     candidates = 1 + (training.average > 1) + (trainee.mean is not None) + (earlier is not None)
     compared = 1 if earlier is None else 2
-    limits = replace(limits, pairs=len(trainee.judge.pairs), candidates=candidates, compared=compared)
+    limits = replace(limits, pairs=len(trainee.scorer.pairs), candidates=candidates, compared=compared)
     if training.minutes is None:
         if progress.counts.step == 0:
             _tell_ration(limits, counted_work(trainee), context)
         return ByCount(limits, trainee.schedule, counted_work(trainee))
     promise(training.minutes * 60.0, progress, context, continues=earlier is not None)
-    costs = Costs(pair=trainee.judge.seconds_a_pair(), checkpoint=checkpoint / WRITING)
+    costs = Costs(pair=trainee.scorer.measure_seconds(), checkpoint=checkpoint / WRITING)
     return ByClock(limits, trainee.schedule, costs, clock=context.clock, report=partial(context.report, "plan"))
 
 
@@ -68,7 +68,7 @@ def promise(seconds: float, progress: Progress, context: Context, *, continues: 
     """Set when the run will be over: the minutes of an interrupted run go on, those of a finished one are new."""
     minutes, plan, wall = progress.minutes, progress.plan, progress.counts.wall
     if continues:
-        minutes.began, minutes.judged, minutes.spent = wall, 0, 0.0
+        minutes.began, minutes.validations, minutes.spent = wall, 0, 0.0
         minutes.until = wall + seconds if context.more else seconds
         left = minutes.until - wall
         plan.course = Course(0, plan.course.warmup, progress.counts.step, left=left / minutes.until)

@@ -53,14 +53,14 @@ def select(
     trainee: Trainee, folder: RunFolder, pace: Pace, progress: Progress, validator: Validator, earlier: Finished | None
 ) -> Selected:
     """Score as many candidates as there is time for, and take the best."""
-    pairs = pace.final(progress)
+    pairs = pace.final_pairs(progress)
     waiting = finished.candidates(
         folder, trainee.model, trainee.mean, progress, average=trainee.recipe.training.average,
         whole=progress.plan.pairs == pairs, earlier=earlier,
     )  # fmt: skip
     scores: dict[str, dict[str, float]] = {}
     best: tuple[str, dict[str, Tensor]] | None = None
-    while (len(scores) < pace.limits.compared or pace.affords(pairs)) and (found := next(waiting, None)) is not None:
+    while (len(scores) < pace.limits.compared or pace.can_afford(pairs)) and (found := next(waiting, None)) is not None:
         name, tensors = found
         if (name, pairs) not in validator.known:
             checkpoint.set_weights(trainee.model, tensors)
@@ -92,7 +92,7 @@ def export(
     }
     more = {} if prepared.shortlist is None else {lexicon.FILE: prepared.shortlist.read_bytes()}
     checkpoint.export(folder.bundle, selected.tensors, recipe, vocabularies, card, more)
-    scores, of = selected.scores[selected.name], len(trainee.judge.pairs)
+    scores, of = selected.scores[selected.name], len(trainee.scorer.pairs)
     on = "" if selected.pairs == of else f" on {selected.pairs:,} of {of:,} pairs"
     context.report(
         "finished", reason=reason, weights=selected.name, step=progress.counts.step, wall=context.clock(),

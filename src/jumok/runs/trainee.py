@@ -21,12 +21,12 @@ from jumok.training.objectives import Objective, objective_of
 from jumok.training.optim import Optimizer, RunningMean
 from jumok.training.schedule import Schedule
 from jumok.training.update import Team, replicate
-from jumok.training.validation import Judge, judge_of, spread
+from jumok.training.validation import Scorer, scorer_of, spread
 
 
 @dataclass(frozen=True)
 class Trainee:
-    """A model and what trains and judges it."""
+    """A model and everything that trains and scores it."""
 
     recipe: Recipe
     prepared: Prepared
@@ -37,7 +37,7 @@ class Trainee:
     feed: Batches
     accumulate: int  # batches per update
     schedule: Schedule
-    judge: Judge
+    scorer: Scorer
 
     @cached_property
     def parameters(self) -> int:
@@ -73,15 +73,15 @@ def assemble(
         feed=feed,
         accumulate=max(1, round(training.tokens_per_update / batch_tokens)),
         schedule=Schedule(training.schedule, recipe.model.d_model, training.warmup, training.peak),
-        judge=make_judge(recipe, prepared, model, context),
+        scorer=make_scorer(recipe, prepared, model, context),
     )
 
 
-def make_judge(recipe: Recipe, prepared: Prepared, model: nn.Module, context: Context) -> Judge:
-    """Who scores the model on the validation pairs."""
+def make_scorer(recipe: Recipe, prepared: Prepared, model: nn.Module, context: Context) -> Scorer:
+    """The scorer of the model on the validation pairs."""
     source, target = prepared.store.tokens()
     chosen = spread(len(prepared.valid), recipe.training.valid_pairs)
-    return judge_of(
+    return scorer_of(
         TorchEngine(model, device=context.device), prepared.vocabularies, [prepared.valid[row] for row in chosen],
         is_text=prepared.is_text, ratio=target / max(1, source), labels=recipe.vocabulary.target_kind == "word",
         stop=context.stop, groups=[prepared.corpora[prepared.labels[row]] for row in chosen],

@@ -30,6 +30,7 @@ DONE: set[str] = {
     "keys",
     "machine",
     "processes",
+    "runs",
     "storage",
     "training",
 }  # transitional: rooms whose messages are in the catalogue

@@ -167,7 +167,7 @@ def test_minutes_given_to_a_finished_run_come_on_top(tmp_path):
 def test_the_earlier_model_is_compared_however_little_time_there_is(tmp_path, monkeypatch):
     timed(tmp_path / "a", 0.08)
     assert len(card(tmp_path / "a")["valid"]) >= 1
-    monkeypatch.setattr(ByClock, "affords", lambda pace, pairs: False)
+    monkeypatch.setattr(ByClock, "can_afford", lambda pace, pairs: False)
     timed(tmp_path / "a", 0.08)
     assert [name.split()[0] for name in card(tmp_path / "a")["valid"]] == ["checkpoint", "earlier"]
 
@@ -190,11 +190,11 @@ def test_a_continued_run_never_ends_with_a_worse_model(tmp_path, monkeypatch):
 
 def test_a_run_is_finished_if_its_model_was_made_from_its_newest_checkpoint(tmp_path):
     folder = RunFolder(run(tmp_path / "a"))
-    found = finished.finished(folder)
+    found = finished.find_finished(folder)
     assert found is not None
     assert found.progress.counts.step == 12
     (folder.checkpoints / "step-00000012" / "state.json").write_text("{")
-    assert finished.finished(folder) is None
+    assert finished.find_finished(folder) is None
 
 
 def test_a_run_whose_model_is_gone_is_not_finished(tmp_path):
@@ -363,7 +363,7 @@ def test_a_plan_says_plainly_what_does_not_fit(foreseen):
 
 def test_a_plan_by_count_tells_how_long_it_takes():
     costs, limits = Costs(pair=0.01, checkpoint=0.5, update=2.0), Limits(steps=100, pairs=50, validations=4)
-    found = forecast.divided(limits, costs, None, startup=10.0)
+    found = forecast.divide(limits, costs, None, startup=10.0)
     assert found["seconds"] == pytest.approx(10 + 100 * 2.0 + 4 * (0.5 + 0.5))
     assert (found["updates"], found["validations"]) == (100, 4)
 

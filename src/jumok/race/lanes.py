@@ -35,7 +35,7 @@ class Lane(NamedTuple):
 
     @property
     def finished(self) -> bool:
-        return finished.finished(RunFolder(self.folder)) is not None
+        return finished.find_finished(RunFolder(self.folder)) is not None
 
     def history(self) -> Iterator[Event]:
         """What happened in the run, attempts that were cut short without what was repeated."""

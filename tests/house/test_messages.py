@@ -24,6 +24,7 @@ ASKS = CLASSES | {"text", "Message", "verb", "option", "flag", "argument"}
 DONE: set[str] = {
     "config",
     "disk",
+    "distillation",
     "errors",
     "evaluation",
     "events",

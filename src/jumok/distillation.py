@@ -1,13 +1,13 @@
-"""A student: a deep encoder and a short decoder that learn to say at once what their teacher finds by searching.
+"""Distillation: a student with a deep encoder and a short decoder learns its teacher's translations.
 
     jumok distill runs/tiny                      runs/tiny-student: 6 + 2 layers instead of 4 + 4
 
-The teacher translates its own training text with its beam, and of the best translations the one most like the
-reference is the lesson (Kim and Rush 2016, sequence-level interpolation); the student reads the reference and the
-lesson of every sentence.  It begins with the teacher's weights: embeddings, encoder, and layers of the decoder from
-the first to the last, as many as it has.  Encoder layers beyond the teacher's begin as if they were not there.
+The teacher translates its training text with beam search, and of its best translations the one most like the reference
+is the lesson (Kim and Rush 2016, sequence-level interpolation); the student trains on the reference and the lesson of
+every sentence.  It begins with the teacher's weights: embeddings, encoder, and decoder layers spread from the first to
+the last.  Encoder layers beyond the teacher's begin as identities.
 
-Killed at any moment, the same command goes on where it was.
+The same command continues after a kill at any moment.
 """
 
 import json
@@ -42,26 +42,26 @@ from jumok.translation import Translation
 from jumok.translator import Translator
 
 BEST = 5  # translations among which the lesson is chosen
-DEEPER = 1.5  # layers of the student's encoder for each of the teacher's
-DECODED = 4_096  # stored pairs turned back to text at a time
-PEAK = 0.5  # its learning rate over the teacher's: it does not begin from nothing
+DEEPER = 1.5  # encoder layers of the student per encoder layer of the teacher
+DECODED = 4_096  # stored pairs that are decoded at a time
+PEAK = 0.5  # learning rate relative to the teacher's; lower, since the student begins with trained weights
 
 
 @dataclass(frozen=True)
 class Student:
-    """What a student is to be: half as many encoder layers again as its teacher's unless given."""
+    """The size of a student and how long it trains; by default it has 1.5 times the encoder layers of its teacher."""
 
     encoder_layers: int | None = None
     decoder_layers: int = 2
-    minutes: float | None = None  # as long as the teacher unless given
-    changes: Mapping[str, Any] = field(default_factory=dict)  # dotted keys of its recipe
+    minutes: float | None = None  # by default those of the teacher
+    changes: Mapping[str, Any] = field(default_factory=dict)  # changes to its recipe, by dotted keys
 
     def recipe(self, teacher: Recipe, data: Mapping[str, Any]) -> Recipe:
         """The student's recipe; `data` are changes that name its text."""
-        made = shape(teacher, self.encoder_layers, self.decoder_layers).change({**data, **self.changes})
+        recipe = shape(teacher, self.encoder_layers, self.decoder_layers).change({**data, **self.changes})
         if self.minutes is None:
-            return made
-        return made.change({"training.minutes": self.minutes, "training.steps": 10**9, "training.epochs": None})
+            return recipe
+        return recipe.change({"training.minutes": self.minutes, "training.steps": 10**9, "training.epochs": None})
 
 
 def distill(
@@ -73,16 +73,16 @@ def distill(
     target: str | None = None,
     **around: Unpack[ContextKeywords],
 ) -> Run:
-    """Train a student of the model in `path`, on the text it was trained on unless another is given."""
+    """Train a student of the model in `path`, on the teacher's training text unless another is given."""
     teacher = checkpoint.load(path)
     folder = RunFolder(out or student_of(path))
     recipe = teacher.recipe
     if source is not None or target is not None:
         recipe = recipe.change({"data.corpus": None, "data.table": None, "data.source": source, "data.target": target})
     lessons = Lessons.of(recipe, teacher, folder.data)
-    for said in lessons.write(around.get("stop", NEVER)):
+    for text in lessons.write(around.get("stop", NEVER)):
         for sink in around.get("sinks", ()):
-            sink({"event": "stage", "text": said})
+            sink({"event": "stage", "text": text})
     return run(
         student.recipe(recipe, lessons.data()), folder,
         Context.of(folder, more=student.minutes is not None, **around), vocabularies=teacher.vocabularies,
@@ -91,14 +91,14 @@ def distill(
 
 
 def student_of(path: str | Path) -> Path:
-    """Where a student lives unless it is told: beside its teacher's run."""
+    """The default folder of a student: the name of its teacher's run with -student."""
     folder = bundle.find(path)
     run = folder.parent if folder.name == "model" else folder
     return run.with_name(f"{run.name}-student")
 
 
 def shape(recipe: Recipe, encoder_layers: int | None, decoder_layers: int) -> Recipe:
-    """The teacher's recipe with the student's layers and a gentler start."""
+    """The teacher's recipe with the student's layers and a lower learning rate."""
     peak, layers = recipe.training.peak, transformer(recipe.model, "a student").encoder_layers
     return recipe.change(
         {
@@ -110,23 +110,24 @@ def shape(recipe: Recipe, encoder_layers: int | None, decoder_layers: int) -> Re
     )
 
 
-# ------------------------------------------------------------------ what is learnt
+# ------------------------------------------------------------------ lessons
 
 
 @dataclass(frozen=True)
 class Lessons:
-    """The teacher's translations of its own training text, on their way into a file."""
+    """The teacher's translations of its training text, written to a table that the student trains on."""
 
     teacher: Loaded
     folder: Path
     train: Corpus
     valid: Corpus | None
-    share: float  # of the training text that validates, where there is no other
+    share: float  # share of the training text for validation, if there is no validation text
 
     @classmethod
     def of(cls, recipe: Recipe, teacher: Loaded, folder: Path) -> "Lessons":
-        if recipe is teacher.recipe and (found := prepared_by(teacher)) is not None:
-            return cls(teacher, folder, *found, 0.0)
+        """The lessons of a recipe; data that the teacher's run has prepared are used again if they exist."""
+        if recipe is teacher.recipe and (prepared := find_prepared(teacher)) is not None:
+            return cls(teacher, folder, *prepared, 0.0)
         resolve.refuse_addresses(recipe.data, where=str(teacher.folder))
         train, valid = resolve.resolve_one(recipe.data, recipe.seed)
         share = 0.0 if valid is not None else preparation.held_out_share(recipe, sum(1 for _ in train))
@@ -141,62 +142,58 @@ class Lessons:
         return self.folder / "valid.jsonl"
 
     def data(self) -> dict[str, Any]:
-        """Where the student finds its text, as keys of a recipe."""
-        found: dict[str, Any] = dict.fromkeys(("data.corpus", "data.source", "data.target", "data.prepared"))
-        found |= UNCLEANED | {"data.corpora": (), "data.exclude": (), "data.columns": None}
-        found["data.table"] = str(self.table)
+        """The student's text as changes to a recipe."""
+        changes: dict[str, Any] = dict.fromkeys(("data.corpus", "data.source", "data.target", "data.prepared"))
+        changes |= UNCLEANED | {"data.corpora": (), "data.exclude": (), "data.columns": None}
+        changes["data.table"] = str(self.table)
         if self._writes_valid:
-            found |= {"data.valid_source": None, "data.valid_target": None, "data.valid_table": str(self.held_out)}
-        return found
+            changes |= {"data.valid_source": None, "data.valid_target": None, "data.valid_table": str(self.held_out)}
+        return changes
 
     @property
     def _writes_valid(self) -> bool:
-        """Whether the validation pairs are in no file that the student could read."""
+        """Whether the validation pairs must be written to a file for the student."""
         return self.valid is None or not self.valid.inputs
 
     def about(self) -> dict[str, Any]:
-        """What the lessons depend on."""
+        """Everything that the lessons depend on."""
         weights = digest([self.teacher.folder / bundle.WEIGHTS])
         return {"teacher": weights, "text": self.train.digest, "best": BEST, "share": self.share}
 
     def pairs(self) -> Iterator[Pair]:
-        """What there is to learn."""
+        """The pairs of the training text without those held out for validation."""
         return (pair for pair in self.train if not (self.share and corpora.is_held_out(pair.source, self.share)))
 
     def write(self, stop: Callable[[], bool]) -> Iterator[str]:
-        """Translate what is not translated yet, and put the table together; yields what happens."""
-        note, said = self.folder / "lessons.json", self.folder / "lessons.txt"
-        told = json.dumps(self.about(), indent=1).encode()
-        if note.is_file() and note.read_bytes() == told:
+        """Translate the sentences that have no translation yet, and write the table; yields lines of progress."""
+        note, translations = self.folder / "lessons.json", self.folder / "lessons.txt"
+        content = json.dumps(self.about(), indent=1).encode()
+        if note.is_file() and note.read_bytes() == content:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
-        draft = Draft.begin(said, about=self.about(), resume=True)
+        draft = Draft.begin(translations, about=self.about(), resume=True)
         translator = Translator(self.teacher, engine="auto")
-        yield f"The teacher translates its training text ({translator.engine_name}, {draft.lines:,} lines are there)"
+        yield f"The teacher translates its training text ({translator.engine_name}, {draft.lines:,} lines are done)"
         draft.write(self._chosen(translator, draft.lines, stop))
         draft.finish()
-        write_lines(self.table, self._rows(said))
+        write_lines(self.table, self._rows(translations))
         if self._writes_valid:
             write_lines(self.held_out, (row(pair.source, pair.target) for pair in self._validating()))
-        bundle.write_file(note, told)
+        bundle.write_file(note, content)
         yield f"{sum(1 for _ in self.pairs()):,} sentences, each with its reference and its lesson"
 
     def _chosen(self, translator: Translator, done: int, stop: Callable[[], bool]) -> Iterator[str]:
-        """A line for every pair: of the teacher's best translations the one most like the reference."""
+        """One line per pair: of the teacher's best translations the one most like the reference."""
         width = max(BEST, translator.recipe.decoding.beam)
-        rest, same = tee(islice(self.pairs(), done, None))
-        made = translator.lines((pair.source for pair in same), beam=width, n_best=BEST, details=False)
-        for pair, translation in zip(rest, made, strict=True):
+        pairs, sources = tee(islice(self.pairs(), done, None))
+        translations = translator.lines((pair.source for pair in sources), beam=width, n_best=BEST, details=False)
+        for pair, translation in zip(pairs, translations, strict=True):
             if stop():
-                raise Resumable(
-                    "stopped while the teacher was translating; what is there is saved",
-                    where=f"in {self.folder}",
-                    hint="run the same command again to continue",
-                )
+                raise Resumable("distillation.stopped", folder=self.folder)
             yield nearest(translation, pair.target)
 
-    def _rows(self, said: Path) -> Iterator[str]:
-        for pair, line in zip(self.pairs(), read_lines(said), strict=True):
+    def _rows(self, translations: Path) -> Iterator[str]:
+        for pair, line in zip(self.pairs(), read_lines(translations), strict=True):
             yield row(pair.source, pair.target)
             yield row(pair.source, line)
 
@@ -206,15 +203,15 @@ class Lessons:
         return (pair for pair in self.train if corpora.is_held_out(pair.source, self.share))
 
 
-def prepared_by(teacher: Loaded) -> tuple[Corpus, Corpus] | None:
-    """The pairs that a teacher was trained and validated on, from the data that its run has prepared, if it has them.
+def find_prepared(teacher: Loaded) -> tuple[Corpus, Corpus] | None:
+    """The pairs that a teacher was trained and validated on, from the prepared data of its run; None without them.
 
-    They are clean, nothing of the text is read again, and it may be gone.
+    They are clean, and the text itself is not needed.
     """
     named = teacher.recipe.data.prepared
-    place = Path(named) if named is not None else RunFolder(teacher.folder.parent).data / preparation.FOLDER
+    folder = Path(named) if named is not None else RunFolder(teacher.folder.parent).data / preparation.FOLDER
     try:
-        made = prepared_folder.load(place)
+        made = prepared_folder.load(folder)
     except ModelFileError:
         return None
     if made.vocabularies.digest != teacher.vocabularies.digest or made.is_text:
@@ -233,44 +230,46 @@ def prepared_by(teacher: Loaded) -> tuple[Corpus, Corpus] | None:
 
 
 def nearest(translation: Translation, reference: str) -> str:
-    """The translation, of the best ones, that is most like the reference (chrF)."""
-    texts = [one.text for one in (translation, *translation.alternatives)]
+    """The one of the best translations that is most like the reference (chrF)."""
+    texts = [alternative.text for alternative in (translation, *translation.alternatives)]
     return texts[int(chrf_matrix([*texts, reference])[:-1, -1].argmax())]
 
 
 def row(source: str, target: str) -> str:
+    """A row of the table."""
     return json.dumps({"source": source, "target": target}, ensure_ascii=False)
 
 
-# ------------------------------------------------------------------ what is inherited
+# ------------------------------------------------------------------ inherited weights
 
 
 @torch.no_grad()
 def inherit(student: Transformer, teacher: torch.nn.Module) -> None:
-    """Give a student the weights of its teacher; one of another width begins from nothing."""
+    """Give a student the weights of its teacher; a student of another width keeps its random weights."""
     own, given = checkpoint.weights(student), checkpoint.weights(teacher)
     if own["matrix"].shape != given["matrix"].shape:
         return
-    counts = {side: (layers(own, side), layers(given, side)) for side in ("encoder", "decoder")}
+    counts = {side: (count_layers(own, side), count_layers(given, side)) for side in ("encoder", "decoder")}
     for name, tensor in own.items():
         side, *rest = name.split(".")
         if side not in counts:
             old: str | None = name
         else:
-            number, deep = int(rest[0]), counts[side]
-            old = None if (place := ancestor(number, *deep, side)) is None else ".".join([side, str(place), *rest[1:]])
+            layer = find_ancestor(int(rest[0]), *counts[side], side)
+            old = None if layer is None else ".".join([side, str(layer), *rest[1:]])
         if old is not None and old in given and given[old].shape == tensor.shape:
             tensor.copy_(given[old])
         elif old is None and name.endswith((".output.weight", ".outer.weight", ".output.bias", ".outer.bias")):
-            tensor.zero_()  # a layer whose every part adds nothing
+            tensor.zero_()  # a new layer adds nothing to the residual
 
 
-def layers(weights: dict[str, Tensor], side: str) -> int:
+def count_layers(weights: dict[str, Tensor], side: str) -> int:
+    """The number of layers of a side."""
     return 1 + max(int(name.split(".")[1]) for name in weights if name.startswith(f"{side}."))
 
 
-def ancestor(number: int, own: int, given: int, side: str) -> int | None:
-    """The teacher's layer that becomes the student's layer `number`; None for one that is new."""
+def find_ancestor(number: int, own: int, given: int, side: str) -> int | None:
+    """The teacher's layer that becomes the student's layer `number`; None for a new layer."""
     if own > given:
         return number if number < given else None
     if own == 1:

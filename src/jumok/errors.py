@@ -21,12 +21,7 @@ class JumokError(Exception):
 
     code = 1
 
-    def __init__(self, key: str, /, *, where: str = "", hint: str = "", **values: Any) -> None:
-        if not messages.is_key(key):  # transitional: the text itself
-            self.key, self.values = "", {}
-            self.what, self.where, self.hint = map(_on_one_line, (key, where, hint))
-            super().__init__(self.what)
-            return
+    def __init__(self, key: str, /, **values: Any) -> None:
         entry = messages.find(key)
         assert isinstance(entry, dict), f"{key} is a text, not an error"
         self.key, self.values = key, values
@@ -100,10 +95,7 @@ class UnknownName(UsageError):
             if close
             else messages.Message("errors.known_names", {"names": ", ".join(names)})
         )
-        if not messages.is_key(key):  # transitional: the kind of name
-            super().__init__(f"no {key} is called {name!r}; {guess}", **values)
-        else:
-            super().__init__(key, name=name, guess=guess, **values)
+        super().__init__(key, name=name, guess=guess, **values)
 
 
 def check_names(key: str, given: Iterable[str], known: Iterable[str]) -> None:

@@ -56,6 +56,20 @@ def keep_memory() -> bool:
     return all(mallopt(name, value) == 1 for name, value in settings)
 
 
+def release_memory() -> bool:
+    """Return freed memory to the kernel once; returns whether any was returned (Linux with glibc only).
+
+    `keep_memory` retains what is freed, which is right for updates and wrong for what preparation has freed for good.
+    """
+    if sys.platform != "linux":
+        return False
+    try:
+        malloc_trim = ctypes.CDLL("libc.so.6").malloc_trim
+    except (OSError, AttributeError):
+        return False
+    return bool(malloc_trim(0))
+
+
 def peak_memory() -> int:
     """Largest resident size of this process so far, in bytes."""
     import resource

@@ -31,7 +31,7 @@ from jumok.data.prepare.crew import Crew, WorkItem
 from jumok.data.prepare.decide import Decision
 from jumok.errors import DataError, JumokError, ModelFileError, UnknownName, UsageError
 from jumok.runs.choose import Named, choose, gather
-from jumok.runs.preparation import dropped
+from jumok.runs.preparation import list_dropped
 from jumok.stopping import NEVER
 from jumok.text import seeds, trainer
 from jumok.text.vocabulary import Vocabulary
@@ -199,7 +199,7 @@ def test_a_language_may_have_two_scripts_if_enough_of_it_is_written_in_each(tmp_
 def test_what_was_dropped_can_be_listed_with_its_line_and_its_text(made, tmp_path):
     source, target, counts = made
     run(small(source, target), tmp_path / "p")
-    rows = list(dropped(tmp_path / "p", reason="source copied to target"))
+    rows = list(list_dropped(tmp_path / "p", reason="source copied to target"))
     assert len(rows) == counts["copy"]
     assert all(row["source"] == row["target"] for row in rows)
     lines = Path(source).read_text().split("\n")
@@ -207,7 +207,7 @@ def test_what_was_dropped_can_be_listed_with_its_line_and_its_text(made, tmp_pat
         number = int(str(row["where"]).rpartition(" ")[2])
         assert lines[number - 1] == row["source"]
     with pytest.raises(UsageError, match="no reason is called"):
-        list(dropped(tmp_path / "p", reason="bad luck"))
+        list(list_dropped(tmp_path / "p", reason="bad luck"))
 
 
 def test_a_corpus_of_which_nothing_is_left_says_where_all_went(tmp_path):

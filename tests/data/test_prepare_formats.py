@@ -11,7 +11,7 @@ from jumok.data import resolve
 from jumok.data.prepare import folder, pipeline
 from jumok.errors import DataError, UsageError
 from jumok.runs.choose import choose
-from jumok.runs.preparation import add_shortlist, dropped
+from jumok.runs.preparation import add_shortlist, list_dropped
 from tests.conftest import MICRO
 from tests.support.web import Site, serving
 
@@ -54,7 +54,7 @@ def test_files_of_a_glob_are_one_corpus_in_natural_order(plain, tmp_path):
     assert found.store.lines.tolist() == plain.store.lines.tolist()
     (tmp_path / "part3.en").write_text((tmp_path / "part3.de").read_text())
     prepared(tmp_path / "p", source=str(tmp_path / "part*.en"), target=str(tmp_path / "part*.de"))
-    rows = list(dropped(tmp_path / "p", reason="source copied to target"))
+    rows = list(list_dropped(tmp_path / "p", reason="source copied to target"))
     assert len(rows) == 50
     assert rows[0]["where"] == f"{tmp_path / 'part3.en'} + {tmp_path / 'part3.de'}, line 1"
     assert rows[0]["source"] == PAIRS[100][1]
@@ -70,7 +70,7 @@ def test_columns_of_a_table_are_found_by_name_or_number(plain, tmp_path, columns
     assert found.summary["pairs"] == len(PAIRS)
     (tmp_path / "a.tsv").write_text(head + rows + rows.split("\n")[7] + "\n")
     prepared(tmp_path / "p", table=str(tmp_path / "a.tsv"), columns=columns)
-    [again] = dropped(tmp_path / "p")
+    [again] = list_dropped(tmp_path / "p")
     assert (again["reason"], again["source"], again["target"]) == ("duplicate", *PAIRS[7])
 
 

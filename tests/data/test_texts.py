@@ -1,4 +1,4 @@
-"""Texts that are learnt themselves, answers and labels: from files to batches, judges and verbs."""
+"""Texts that are learnt themselves, answers and labels: from files to batches, scorers and verbs."""
 
 import gzip
 from pathlib import Path
@@ -20,7 +20,7 @@ from jumok.models.base import END, PAD, START
 from jumok.runs.choose import choose
 from jumok.runs.experiment import train
 from jumok.text.vocabulary import SEPARATOR, Vocabularies, Vocabulary
-from jumok.training.validation import AnswerJudge, Judge, TextJudge, judge_of
+from jumok.training.validation import AnswerScorer, Scorer, TextScorer, scorer_of
 from jumok.translator import Translator
 
 VERSE = [
@@ -141,7 +141,7 @@ def test_what_stands_beside_a_hole_is_cut_as_in_the_sentence():
     assert vocabulary.encode_parts(["a man rides a ", "."], 6)[-2:] == [6, whole[-1]]
 
 
-# ------------------------------------------------------------------ judges
+# ------------------------------------------------------------------ scorers
 
 
 def small_model(kind: str = "transformer") -> tuple[TorchEngine, Vocabularies]:
@@ -152,27 +152,27 @@ def small_model(kind: str = "transformer") -> tuple[TorchEngine, Vocabularies]:
     return TorchEngine(model), Vocabularies(vocabulary, vocabulary)
 
 
-def test_who_judges_follows_from_what_there_is_to_judge():
+def test_the_scorer_follows_from_what_there_is_to_score():
     engine, vocabularies = small_model()
     sentences, answers = [Pair("a b", "c d", 1)], [Pair("a b", "c", 1), Pair("a", "yes", 2)]
-    assert type(judge_of(engine, vocabularies, sentences, ratio=1.0)) is Judge
-    assert type(judge_of(engine, vocabularies, answers, ratio=1.0)) is AnswerJudge
-    assert type(judge_of(engine, vocabularies, sentences, ratio=1.0, labels=True)) is AnswerJudge
-    assert type(judge_of(engine, vocabularies, [Pair("", "text", 1)], ratio=1.0, is_text=True)) is TextJudge
+    assert type(scorer_of(engine, vocabularies, sentences, ratio=1.0)) is Scorer
+    assert type(scorer_of(engine, vocabularies, answers, ratio=1.0)) is AnswerScorer
+    assert type(scorer_of(engine, vocabularies, sentences, ratio=1.0, labels=True)) is AnswerScorer
+    assert type(scorer_of(engine, vocabularies, [Pair("", "text", 1)], ratio=1.0, is_text=True)) is TextScorer
 
 
 def test_an_answer_is_right_word_by_word_in_its_place():
     engine, vocabularies = small_model()
-    judge = judge_of(engine, vocabularies, [Pair("a", "O O B", 1), Pair("b", "O", 2)], ratio=1.0, labels=True)
-    assert judge.compared(["O X B", "O O"], ["O O B", "O"]) == {"accuracy": 75.0}
-    assert judge.compared(["", ""], ["O O B", "O"]) == {"accuracy": 0.0}
+    scorer = scorer_of(engine, vocabularies, [Pair("a", "O O B", 1), Pair("b", "O", 2)], ratio=1.0, labels=True)
+    assert scorer.compare(["O X B", "O O"], ["O O B", "O"]) == {"accuracy": 75.0}
+    assert scorer.compare(["", ""], ["O O B", "O"]) == {"accuracy": 0.0}
 
 
 def test_nats_a_character_are_those_of_the_model_over_the_characters():
     """Each stretch by itself, one token at a time; a character of three bytes counts once."""
     engine, vocabularies = small_model()
     pairs = [Pair("", "ab가", 1), Pair("", "xyz uvw\n", 2)]
-    scores, _ = judge_of(engine, vocabularies, pairs, ratio=1.0, is_text=True)(10)
+    scores, _ = scorer_of(engine, vocabularies, pairs, ratio=1.0, is_text=True)(10)
     total = 0.0
     for pair in pairs:
         ids = vocabularies.target.encode(pair.target)

@@ -21,35 +21,6 @@ CLASSES = {
 } | {"check_names", "NotFinite", "Absent"}
 POSITION = {"option": 1, "flag": 1}  # of the key among the arguments, where it is not the first
 ASKS = CLASSES | {"text", "Message", "verb", "option", "flag", "argument"}
-DONE: set[str] = {
-    "bench",
-    "demo",
-    "__init__",
-    "blocks",
-    "cli",
-    "decoding",
-    "engines",
-    "extras",
-    "interop",
-    "kernels",
-    "models",
-    "nn",
-    "translation",
-    "translator",
-    "lab",
-    "race",
-    "reports",
-    "config",
-    "disk",
-    "errors",
-    "evaluation",
-    "events",
-    "keys",
-    "machine",
-    "processes",
-    "stopping",
-    "text",
-}  # transitional: rooms whose messages are in the catalogue
 
 
 @dataclass(frozen=True)
@@ -111,10 +82,6 @@ ENGLISH = entries("en")
 USES = [use for path in sorted(ROOT.rglob("*.py")) if path.parent != messages.FOLDER for use in uses(path)]
 
 
-def in_a_room_that_is_done(use: Use) -> bool:
-    return use.place.split("/")[1].split(".py")[0] in DONE
-
-
 def test_an_entry_is_a_text_an_error_with_what_where_and_hint_or_the_help_of_a_verb():
     for key, entry in ENGLISH.items():
         assert messages.is_key(key), key
@@ -131,7 +98,7 @@ def test_an_entry_is_a_text_an_error_with_what_where_and_hint_or_the_help_of_a_v
 
 def test_every_key_in_the_code_exists_with_the_values_it_is_given():
     wrong = []
-    for use in filter(in_a_room_that_is_done, USES):
+    for use in USES:
         if use.key is None and use.place.startswith(("jumok/errors.py", "jumok/cli/options.py")):  # a caller's key
             continue
         if use.key is None or use.key not in ENGLISH:

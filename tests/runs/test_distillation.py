@@ -7,7 +7,7 @@ import torch
 
 from jumok import distillation
 from jumok.config import presets
-from jumok.distillation import Lessons, Student, ancestor, distill, inherit, nearest, shape
+from jumok.distillation import Lessons, Student, distill, find_ancestor, inherit, nearest, shape
 from jumok.errors import Resumable
 from jumok.models import build
 from jumok.storage import checkpoint
@@ -38,10 +38,10 @@ def test_a_student_with_a_deeper_encoder_begins_as_its_teacher(layers):
 
 
 def test_a_shorter_decoder_takes_layers_from_the_first_to_the_last():
-    assert [ancestor(number, 2, 4, "decoder") for number in range(2)] == [0, 3]
-    assert [ancestor(number, 3, 6, "decoder") for number in range(3)] == [0, 2, 5]
-    assert ancestor(0, 1, 4, "decoder") == 3
-    assert [ancestor(number, 6, 4, "encoder") for number in range(6)] == [0, 1, 2, 3, None, None]
+    assert [find_ancestor(number, 2, 4, "decoder") for number in range(2)] == [0, 3]
+    assert [find_ancestor(number, 3, 6, "decoder") for number in range(3)] == [0, 2, 5]
+    assert find_ancestor(0, 1, 4, "decoder") == 3
+    assert [find_ancestor(number, 6, 4, "encoder") for number in range(6)] == [0, 1, 2, 3, None, None]
     student, teacher = pair_of("pre-norm", decoder_layers=1)
     last = len(teacher.decoder) - 1
     torch.testing.assert_close(student.decoder[0].state_dict(), teacher.decoder[last].state_dict())

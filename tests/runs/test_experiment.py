@@ -167,7 +167,7 @@ def test_minutes_given_to_a_finished_run_come_on_top(tmp_path):
 def test_the_earlier_model_is_compared_however_little_time_there_is(tmp_path, monkeypatch):
     timed(tmp_path / "a", 0.08)
     assert len(card(tmp_path / "a")["valid"]) >= 1
-    monkeypatch.setattr(ByClock, "affords", lambda pace, pairs: False)
+    monkeypatch.setattr(ByClock, "can_afford", lambda pace, pairs: False)
     timed(tmp_path / "a", 0.08)
     assert [name.split()[0] for name in card(tmp_path / "a")["valid"]] == ["checkpoint", "earlier"]
 
@@ -176,25 +176,25 @@ def test_a_continued_run_never_ends_with_a_worse_model(tmp_path, monkeypatch):
     run(tmp_path / "a")
     before, scored = files(tmp_path / "a"), card(tmp_path / "a")
     worse = {"loss": 9.0, "perplexity": 9.0, "bleu": -1.0}
-    monkeypatch.setattr(validation.Judge, "__call__", lambda judge, most: (worse, ""))
+    monkeypatch.setattr(validation.Scorer, "__call__", lambda scorer, most: (worse, ""))
     run(tmp_path / "a", **{"training.steps": 16})
     now = card(tmp_path / "a")
     assert now["steps"] == 16
     assert now["weights"] == f"earlier model ({scored['weights']})"
     assert files(tmp_path / "a")["model/model.safetensors"] == before["model/model.safetensors"]
     better = {"loss": 1.0, "perplexity": 1.0, "bleu": 99.0}
-    monkeypatch.setattr(validation.Judge, "__call__", lambda judge, most: (better, ""))
+    monkeypatch.setattr(validation.Scorer, "__call__", lambda scorer, most: (better, ""))
     run(tmp_path / "a", **{"training.steps": 20})
     assert card(tmp_path / "a")["weights"] == "checkpoint 20"
 
 
 def test_a_run_is_finished_if_its_model_was_made_from_its_newest_checkpoint(tmp_path):
     folder = RunFolder(run(tmp_path / "a"))
-    found = finished.finished(folder)
+    found = finished.find_finished(folder)
     assert found is not None
     assert found.progress.counts.step == 12
     (folder.checkpoints / "step-00000012" / "state.json").write_text("{")
-    assert finished.finished(folder) is None
+    assert finished.find_finished(folder) is None
 
 
 def test_a_run_whose_model_is_gone_is_not_finished(tmp_path):
@@ -303,12 +303,12 @@ def test_a_probe_of_validating_is_short_and_never_nothing(monkeypatch):
 
     pairs = [Pair("a b c", "d e f g", line) for line in range(100)]
     words = type("Both", (), {"source": Words(), "target": Words()})()
-    judge = validation.Judge(TorchEngine(made().eval()), words, pairs, ratio=2.0)
-    assert judge.limits == [19] * 100, "1.5 times the ratio times 3, and 10"
+    scorer = validation.Scorer(TorchEngine(made().eval()), words, pairs, ratio=2.0)
+    assert scorer.limits == [19] * 100, "1.5 times the ratio times 3, and 10"
     times = iter([0.0, 8.0])
-    assert judge.seconds_a_pair(lambda: next(times)) == 1.0, "eight pairs are enough where they take long"
+    assert scorer.measure_seconds(lambda: next(times)) == 1.0, "eight pairs are enough where they take long"
     times = iter([0.0, 0.1, 1.0, 65.0])
-    assert judge.seconds_a_pair(lambda: next(times)) == 1.0
+    assert scorer.measure_seconds(lambda: next(times)) == 1.0
 
 
 # ------------------------------------------------------------------------------------------ plan
@@ -363,7 +363,7 @@ def test_a_plan_says_plainly_what_does_not_fit(foreseen):
 
 def test_a_plan_by_count_tells_how_long_it_takes():
     costs, limits = Costs(pair=0.01, checkpoint=0.5, update=2.0), Limits(steps=100, pairs=50, validations=4)
-    found = forecast.divided(limits, costs, None, startup=10.0)
+    found = forecast.divide(limits, costs, None, startup=10.0)
     assert found["seconds"] == pytest.approx(10 + 100 * 2.0 + 4 * (0.5 + 0.5))
     assert (found["updates"], found["validations"]) == (100, 4)
 
@@ -420,3 +420,47 @@ def test_auto_in_a_folder_that_holds_a_run_is_that_run(tmp_path, monkeypatch):
     assert place is None
     assert "chosen for about" in said
     assert settle("elsewhere", {"recipe": "tiny"}) == ({"recipe": "tiny"}, Path("elsewhere"), "")
+
+
+def test_auto_trains_on_a_text_too_small_for_the_vocabulary_of_its_recipe(tmp_path):
+    from jumok.errors import UsageError
+    from jumok.text.lines import write_lines
+
+    words = [f"{first}{second}" for first in "bdfgk" for second in ("amo", "eli", "ora", "uni")]
+    sources = [f"{words[n % 20]} {words[n // 20]} {words[n % 7]}" for n in range(300)]
+    texts = tmp_path / "a.en", tmp_path / "a.de"
+    for path, lines in zip(texts, (sources, [line[::-1] for line in sources]), strict=True):
+        write_lines(path, lines)
+    jumok.train(*texts, out=tmp_path / "auto", recipe="auto", steps=2)
+    assert RunFolder(tmp_path / "auto").recipe().vocabulary.at_most
+    assert (tmp_path / "auto" / "model" / "vocabulary.model").is_file()
+    with pytest.raises(UsageError, match="8,000"):
+        jumok.train(*texts, out=tmp_path / "tiny", recipe="tiny", steps=2)
+
+
+def test_auto_takes_a_vocabulary_that_was_asked_for_as_it_is():
+    for changes in ({"vocabulary.size": 400}, {"vocabulary.at_most": False}):
+        assert not choose(corpus="phrasebook", recipe="auto", changes=changes).vocabulary.at_most
+    assert choose(corpus="phrasebook", recipe="auto").vocabulary.at_most
+    assert not choose(corpus="phrasebook", recipe="tiny").vocabulary.at_most
+
+
+RELEASES = """
+from jumok import machine
+def anonymous():
+    lines = open("/proc/self/status").read().split("\\n")
+    return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("RssAnon:"))
+machine.keep_memory()
+blocks = [bytearray(100_000) for _ in range(2_000)]  # 200 MB
+pinned = bytearray(100_000)
+del blocks
+before = anonymous()
+machine.release_memory()
+print(before - anonymous())
+"""
+
+
+@pytest.mark.skipif(not machine.keep_memory(), reason="the allocator is not glibc's")
+def test_memory_that_was_freed_goes_back_to_the_kernel_when_asked():
+    result = subprocess.run([sys.executable, "-c", RELEASES], capture_output=True, text=True, check=True)
+    assert int(result.stdout) > 150

@@ -370,7 +370,7 @@ checkpoint_open = checkpoint.safe_open
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"extra": torch.zeros(2)}, "'extra' is unknown"),
+        ({"extra": torch.zeros(2)}, "it has no tensor 'extra'"),
         ({"a": None}, "'a' is missing"),
         ({"a": torch.zeros(4, 3)}, "a is (4, 3)"),
         ({"a": torch.zeros(3, 4, dtype=torch.float64)}, "float64"),

@@ -435,11 +435,11 @@ def use(forgery: Forgery, where: str, number: int, *, export: bool = True) -> No
             Translator(found, engine="ctranslate2", shortlist=True).translate("hello gzz 가")
     elif where == "checkpoint":
         run = checkpoint.RunFolder(forgery.run)
-        finished.finished(run)
+        finished.find_finished(run)
         newest, refused = run.newest()
         if newest is None:
             raise refused[0]
-        finished.progress_of(newest)
+        finished.read_progress(newest)
         newest.tensors("model.safetensors", forgery.expected)
         newest.tensors("optimizer.safetensors")
     else:
@@ -504,8 +504,6 @@ def watch(kind: str, seed: int, first: int, count: int, run: str, folder: str) -
             return
         if event == "open" and is_reading(arguments) and inside(arguments[0], forgery.run):
             opened[0] += 1
-        elif event == "open" and is_reading(arguments) and inside(arguments[0], messages.FOLDER):
-            return  # the words of an error
         else:
             seen[f"{event} {arguments!r:.200}"] += 1
 

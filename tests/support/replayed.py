@@ -23,24 +23,24 @@ class Replayed:
     def start(self, progress: Progress) -> None:
         progress.plan.course = self.schedule.course(0)
 
-    def over(self, progress: Progress) -> bool:
+    def is_over(self, progress: Progress) -> bool:
         return progress.counts.step >= self.last
 
-    def updated(self, progress: Progress, seconds: float) -> None:
+    def record_update(self, progress: Progress, seconds: float) -> None:
         if progress.counts.step in self.plans:
             progress.plan.course = Course(**self.plans[progress.counts.step]["course"])
 
-    def due(self, progress: Progress) -> bool:
+    def is_due(self, progress: Progress) -> bool:
         if progress.counts.step in self.checks:
             validate_on(self.checks[progress.counts.step], progress)
         return progress.counts.step in self.checks
 
-    def judged(self, progress: Progress, validating: float, saving: float) -> None: ...
+    def record_validation(self, progress: Progress, validating: float, saving: float) -> None: ...
 
-    def affords(self, pairs: int) -> bool:
+    def can_afford(self, pairs: int) -> bool:
         return False
 
-    def final(self, progress: Progress) -> int:
+    def final_pairs(self, progress: Progress) -> int:
         return progress.plan.pairs or 1
 
 

@@ -366,13 +366,13 @@ def test_a_state_that_no_run_has_is_a_bad_model_file(own_micro, change):
     found, _ = run.newest()
     assert found is not None
     with pytest.raises(ModelFileError, match=r"state\.json"):
-        finished.progress_of(found)
+        finished.read_progress(found)
 
 
 def test_the_progress_of_every_checkpoint_is_the_one_that_was_saved(micro):
     for folder in RunFolder(micro).steps():
         found = RunFolder.read(folder, full=False)
-        assert finished.progress_of(found).to_json() == found.state["progress"]
+        assert finished.read_progress(found).to_json() == found.state["progress"]
 
 
 @pytest.mark.parametrize(
@@ -381,11 +381,11 @@ def test_the_progress_of_every_checkpoint_is_the_one_that_was_saved(micro):
     ids=str,
 )
 def test_a_card_that_does_not_say_how_its_run_ended_is_that_of_no_finished_run(own_micro, change):
-    assert finished.finished(RunFolder(own_micro)) is not None
+    assert finished.find_finished(RunFolder(own_micro)) is not None
     path = own_micro / "model" / "card.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     relist(path.parent)
-    assert finished.finished(RunFolder(own_micro)) is None
+    assert finished.find_finished(RunFolder(own_micro)) is None
 
 
 @pytest.mark.parametrize(

@@ -164,7 +164,7 @@ CALLS = {
     "between the micro-batches of an update": ("jumok.nn.dropout:Dropouts.start", 2 * 2 * 9 + 3),
     "in a validation": ("jumok.training.validation:metrics.bleu", 2),
     "after a validation, before saving": ("jumok.runs.checkpointing:Keeper.save", 3),
-    "while candidates for the finished model are judged": ("jumok.training.validation:Judge.__call__", 6),
+    "while candidates for the finished model are scored": ("jumok.training.validation:Scorer.__call__", 6),
 }
 
 
@@ -286,7 +286,7 @@ PHASES = {
     "tokenising": ("jumok.data.prepare.work:_encode_lines", 1),
     "the first update": ("jumok.training.update:Team.update", 1),
     "an update": ("jumok.training.update:Team.update", 12),
-    "validating": ("jumok.training.validation:Judge.scores", 2),
+    "validating": ("jumok.training.validation:Scorer.score", 2),
     "saving": ("jumok.storage.checkpoint:write_whole", 2),
     "choosing the finished model": ("jumok.runs.finished:candidates", 1),
 }
@@ -362,7 +362,7 @@ def test_three_failures_in_a_row_end_a_run_with_74_and_the_last_good_checkpoint_
         later = "*/checkpoints/step-000000[1-9]?" + ("" if call == "rename" else ".partial*")  # the first one is saved
         ended = place.train(out, faults=[f"{call}|{later}|1+|{failure}"])
         assert ended.code == 74, ended
-        assert ended.err.count("training goes on from memory") == 2
+        assert ended.err.count("training continues without it") == 2
         assert [path.name for path in good(out)] == [f"step-{EVERY:08d}"]
         steps = [event["step"] for event in read_events(out / "events.jsonl") if event["event"] == "step"]
         assert steps == list(range(1, 4 * EVERY + 1))
@@ -394,9 +394,7 @@ def test_a_disk_that_is_really_full_costs_no_checkpoint(place, kept, tmp_path):
 # ---------------------------------------------------------------------- elsewhere
 
 
-@pytest.mark.parametrize(
-    ("change", "words"), [("threads", "threads 2, now 1"), ("data", "the training text is another")]
-)
+@pytest.mark.parametrize(("change", "words"), [("threads", "threads 2, now 1"), ("data", "another training text")])
 def test_a_run_that_goes_on_elsewhere_says_so_in_a_line_and_an_exact_one_does_not(place, kept, change, words):
     out = place.fresh()
     assert place.train(out, kill_at=("jumok.training.loop:account", 12)).signal == signal.SIGKILL

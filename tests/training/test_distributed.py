@@ -131,5 +131,5 @@ def test_a_world_that_makes_no_sense_is_a_usage_error(variables):
 
 
 def test_a_peer_that_is_not_there_is_resumable():
-    with pytest.raises(Resumable, match="has gone"):
+    with pytest.raises(Resumable, match="has exited"):
         World(1, 2).any(True)  # nobody has been met

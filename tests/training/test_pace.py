@@ -79,8 +79,8 @@ class World:
         )  # fmt: skip
         outcome = self.drive(pace, progress, stop_at)
         if outcome.reason != "stopped":
-            pairs, judged = pace.final(progress), 0
-            while judged < limits.candidates and (judged < limits.compared or pace.affords(pairs)):
+            pairs, judged = pace.final_pairs(progress), 0
+            while judged < limits.candidates and (judged < limits.compared or pace.can_afford(pairs)):
                 self.spend(self.pair * pairs if judged or pairs != progress.plan.pairs else 0.0)
                 judged += 1
             self.spend(self.checkpoint + 0.5)  # export and leave
@@ -258,7 +258,7 @@ def test_an_interrupted_run_whose_time_is_up_makes_no_update():
 def test_a_finished_run_that_is_given_more_starts_where_the_new_horizon_puts_it():
     world = World()
     progress = world.run(5).progress
-    progress.minutes.began, progress.minutes.until, progress.minutes.judged, progress.minutes.spent = (
+    progress.minutes.began, progress.minutes.until, progress.minutes.validations, progress.minutes.spent = (
         300.0,
         900.0,
         0,
@@ -394,7 +394,7 @@ def test_a_run_begun_with_another_rule_goes_on_with_it_and_more_steps_are_ration
     second.drive(ByCount(limits, SCHEDULE, work), saved, 10**9)
     assert [step for step, _, _ in first.validations + second.validations] == list(range(10, 201, 10))
     assert {pairs for _, pairs, _ in second.validations} == {1_000}
-    assert ByCount(limits, SCHEDULE, work).final(saved) == 1_000
+    assert ByCount(limits, SCHEDULE, work).final_pairs(saved) == 1_000
     third, longer = World(), replace(limits, steps=300)
     third.drive(ByCount(longer, SCHEDULE, work), saved, 10**9)
     chosen = ration(longer, work)

@@ -142,11 +142,11 @@ def test_a_disk_that_refuses_does_not_end_a_run_until_the_third_time(tmp_path, m
     def failing(times):
         left = [times]
 
-        def write(place, *rest):
-            if place.name.startswith("step-") and left[0]:
+        def write(folder, *rest):
+            if folder.name.startswith("step-") and left[0]:
                 left[0] -= 1
-                raise DiskError("cannot save: No space left on device", where=f"in {place}")
-            written(place, *rest)
+                raise DiskError("storage.cannot_save", reason="No space left on device", folder=folder)
+            written(folder, *rest)
 
         return write
 

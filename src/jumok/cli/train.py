@@ -1,4 +1,4 @@
-"""`jumok train` in a terminal: a run, or only what to expect of it."""
+"""`jumok train` in a terminal: a run, or only a forecast of it."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def list_changes(words: Sequence[str], *, compiled: bool, until_bleu: float | No
 
 
 def plan(choices: dict[str, Any], *, out: Path | None, device: str) -> None:
-    """Probe for some seconds and print what to expect."""
+    """Probe for some seconds and print the forecast."""
     from jumok.runs.forecast import probe
 
     check_device(device)
-    settled, folder, note = settle(out, choices)
+    settled, folder, why = settle(out, choices)
     forecast = probe(choose(**settled), folder, device=device, began=machine.process_began())
-    print("\n".join([*filter(None, [note]), *forecast.lines()]))
+    print("\n".join([*filter(None, [why]), *forecast.lines()]))
 
 
 def train(

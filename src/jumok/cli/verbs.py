@@ -114,9 +114,9 @@ def data_pairs(
     rows: Annotated[list[int], argument("help.pairs_rows", "N…")],
     as_json: Json = False,
 ) -> None:
-    from jumok.runs.preparation import stored
+    from jumok.runs.preparation import read_stored
 
-    for row, pair in zip(rows, stored(run, rows), strict=True):
+    for row, pair in zip(rows, read_stored(run, rows), strict=True):
         values = {"pair": row, "line": pair.line, "source": pair.source, "target": pair.target}
         print(dumps(values) if as_json else f"{row}\tline {pair.line}\t{pair.source}\t{pair.target}")
 
@@ -162,9 +162,9 @@ def data_dropped(
     limit: Annotated[int, option("N", "help.dropped_limit")] = 1_000,
     as_json: Json = False,
 ) -> None:
-    from jumok.runs.preparation import dropped
+    from jumok.runs.preparation import list_dropped
 
-    for row in dropped(folder, reason=reason, limit=limit):
+    for row in list_dropped(folder, reason=reason, limit=limit):
         print(dumps(row) if as_json else "\t".join(str(row[name]) for name in ("where", "reason", "source", "target")))
 
 

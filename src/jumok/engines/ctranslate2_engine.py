@@ -246,7 +246,7 @@ def export(bundle: Bundle, folder: Path, precision: str) -> None:
     """Export a model into a folder that is complete or absent."""
     from jumok.interop.ctranslate2 import export_bundle  # imports numpy, which this engine does not need
 
-    with bundles.writing_whole(folder) as draft:
+    with bundles.replace_folder(folder) as draft:
         export_bundle(bundle, draft, precision=precision)
 
 

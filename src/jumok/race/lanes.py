@@ -35,7 +35,7 @@ class Lane(NamedTuple):
 
     @property
     def finished(self) -> bool:
-        return finished.finished(RunFolder(self.folder)) is not None
+        return finished.find_finished(RunFolder(self.folder)) is not None
 
     def history(self) -> Iterator[Event]:
         """The events of the run, without the updates that a resumed attempt repeated."""

@@ -1,4 +1,4 @@
-"""What a run keeps of itself: checkpoints and the loss log, saved, found again, and compared with where it is now."""
+"""Checkpoints and the loss log of a run: saving, restoring, and comparing them with the present machine and text."""
 
 import shutil
 import time
@@ -15,6 +15,7 @@ from jumok import events
 from jumok.errors import DiskError, JumokError, ModelFileError, UsageError
 from jumok.events import LossLog, Silence
 from jumok.kernels import library
+from jumok.messages import Message
 from jumok.runs import finished
 from jumok.runs.context import Context
 from jumok.runs.trainee import Trainee
@@ -25,24 +26,24 @@ from jumok.training.distributed import World
 from jumok.training.optim import Optimizer, RunningMean
 from jumok.training.progress import Progress
 
-UPDATES_A_MINUTE = 1_200  # at most: what logs are told to take in a run that is limited by minutes
-SMALL, HEADER = 16_384, 600  # bytes of a checkpoint besides its values: manifest and state; names of each weight
-UNSAVED_LIMIT = 3  # checkpoints in a row that a disk may refuse
+UPDATES_PER_MINUTE = 1_200  # upper bound, for the size of the logs of a run limited by minutes
+SMALL, HEADER = 16_384, 600  # bytes of a checkpoint besides its values: for manifest and state, and for each weight
+UNSAVED_LIMIT = 3  # failed checkpoints in a row that end a run
 
 
 @dataclass(frozen=True)
 class Disk:
-    """Bytes on the disk of a run: what it takes at most, what is there already, and what is free."""
+    """Disk space of a run in bytes."""
 
-    checkpoints: int
-    model: int
-    logs: int
-    there: int
+    checkpoints: int  # at most
+    model: int  # at most
+    logs: int  # at most
+    there: int  # in files that exist already
     free: int
 
     @property
     def need(self) -> int:
-        """What it may take beyond what is there."""
+        """Bytes that the run may still need."""
         return max(0, self.checkpoints + self.model - self.there) + self.logs
 
 
@@ -50,8 +51,8 @@ class Disk:
 class Keeper:
     """Saves a run and restores it.
 
-    `surroundings` are all that the bytes of the result depend on besides the recipe; where a checkpoint comes from
-    others, an `exact` run does not go on.  Of the checkpoints that were due, the newest `keep` stay, and the best.
+    The bytes of the result depend on the recipe and on `surroundings`; an `exact` run does not continue a checkpoint
+    from other surroundings.  Of the checkpoints after validations, the newest `keep` and the best stay.
     """
 
     folder: RunFolder
@@ -65,53 +66,52 @@ class Keeper:
     world: World
     keep: int
     exact: bool = False
-    unsaved: int = field(default=0, init=False)  # checkpoints in a row that the disk did not take
+    unsaved: int = field(default=0, init=False)  # failed checkpoints in a row
 
     def restore(self) -> Progress:
-        """Restore the newest checkpoint that verifies; say which were refused and why.  Without one, begin."""
-        found, refused = self._newest()
+        """Restore the newest checkpoint that verifies, and report newer ones that do not; without one, begin."""
+        saved, refused = self._newest()
         for error in refused:
             self.report("note", text=f"refused a checkpoint: {error.what} ({error.where})")
-        if found is None:
+        if saved is None:
             self.losses.begin(0)
             return Progress()
-        if found.state.get("vocabulary") != self.vocabulary:
-            raise ModelFileError("the checkpoint belongs to another vocabulary", where=f"in {found.folder}")
-        self.compare(found)
-        if not self.losses.begin(found.losses):
-            self.report("note", text=f"{self.folder.losses.name} is shorter than the checkpoint knows; it begins anew")
+        if saved.state.get("vocabulary") != self.vocabulary:
+            raise ModelFileError("runs.other_vocabulary", folder=saved.folder)
+        self.compare(saved)
+        if not self.losses.begin(saved.losses):
+            name = self.folder.losses.name
+            self.report("note", text=f"{name} is shorter than when the checkpoint was saved; it begins again")
         expected = checkpoint.weights(self.model)
-        checkpoint.set_weights(self.model, found.tensors("model.safetensors", expected))
-        self.optimizer.restore(found.tensors("optimizer.safetensors", self.optimizer.tensors()))
-        if self.mean is not None and (found.folder / "mean.safetensors").exists():
-            self.mean.tensors.update(found.tensors("mean.safetensors", expected))
-        self.report("stage", text=f"Continuing from step {found.step:,}")
-        return finished.progress_of(found)
+        checkpoint.set_weights(self.model, saved.tensors("model.safetensors", expected))
+        self.optimizer.restore(saved.tensors("optimizer.safetensors", self.optimizer.tensors()))
+        if self.mean is not None and (saved.folder / "mean.safetensors").exists():
+            self.mean.tensors.update(saved.tensors("mean.safetensors", expected))
+        self.report("stage", text=f"Continuing from step {saved.step:,}")
+        return finished.read_progress(saved)
 
     def _newest(self) -> tuple[Checkpoint | None, list[JumokError]]:
-        """What rank 0 finds, in every process."""
-        found, refused = self.folder.newest() if self.world.first else (None, [])
-        name = self.world.share(None if found is None else found.folder.name)
-        if name is not None and found is None:
-            found = self.folder.read(self.folder.checkpoints / name)
-        return found, refused
+        """The checkpoint that rank 0 has chosen, in every process, and the errors of newer ones."""
+        newest, refused = self.folder.newest() if self.world.first else (None, [])
+        name = self.world.share(None if newest is None else newest.folder.name)
+        if name is not None and newest is None:
+            newest = self.folder.read(self.folder.checkpoints / name)
+        return newest, refused
 
-    def compare(self, found: Checkpoint) -> None:
-        """Say where a checkpoint comes from other surroundings than these; an exact run does not go on there."""
+    def compare(self, saved: Checkpoint) -> None:
+        """Report a checkpoint from other surroundings; an exact run refuses it."""
         now = self.surroundings
-        other = [name for name, value in now.items() if not is_same(found.state.get(name, value), value)]
-        if not other:
+        changed = [name for name, value in now.items() if not is_same(saved.state.get(name, value), value)]
+        if not changed:
             return
-        words = {"data": "the training text is another"}
-        told = ", ".join(words.get(name, f"{name} {found.state[name]}, now {now[name]}") for name in other)
-        what = f"this run began elsewhere ({told}): it will not end with the same bytes"
+        differences = ", ".join(str(describe_change(name, saved.state[name], now[name])) for name in changed)
+        error = UsageError("runs.other_surroundings", differences=differences, folder=saved.folder)
         if self.exact:
-            hint = "try: the same text, machine and threads as before, or the same without --exact"
-            raise UsageError(what, where=f"in {found.folder}", hint=hint)
-        self.report("note", text=what)
+            raise error
+        self.report("note", text=error.what)
 
     def save(self, progress: Progress) -> None:
-        """Write a checkpoint; a disk that refuses three in a row ends the run."""
+        """Write a checkpoint; three failures in a row end the run."""
         if not self.world.first:
             return
         weights, began = checkpoint.weights(self.model), time.monotonic()
@@ -131,13 +131,13 @@ class Keeper:
             self.unsaved += 1
             if self.unsaved == UNSAVED_LIMIT:
                 raise
-            self.report("note", text=f"{error.what} ({error.where}); training goes on from memory")
+            self.report("note", text=f"{error.what} ({error.where}); training continues without it")
             return
         self.unsaved = 0
         self.report("checkpoint", step=progress.counts.step, seconds=round(time.monotonic() - began, 3))
 
     def _write(self, progress: Progress, tensors: Mapping[str, Mapping[str, Tensor]], state: dict[str, Any]) -> None:
-        """Once more where it failed once: what was in the way may have been for a moment."""
+        """Write the checkpoint, with a second attempt after an error, which may have been temporary."""
         for attempt in (1, 2):
             try:
                 state["losses"] = self.losses.sync()
@@ -148,7 +148,7 @@ class Keeper:
                     raise
 
     def size(self) -> int:
-        """Bytes of a checkpoint: weights, two moments of each, and their running mean if there is one."""
+        """Bytes of a checkpoint: weights, two moments for each, and their running mean if there is one."""
         return sum(self._sizes) * (3 if self.mean is None else 4)
 
     @cached_property
@@ -156,40 +156,39 @@ class Keeper:
         """Bytes of each weight."""
         return [4 * tensor.numel() for tensor in checkpoint.weights(self.model).values()]
 
-    def disk(self, *, logs: int = 0, beside: int = 0) -> Disk:
-        """What the run takes at most; a model has `beside` its weights so many bytes, and may replace an earlier one.
+    def disk(self, *, logs: int = 0, extra: int = 0) -> Disk:
+        """Most disk space of the run; a model has `extra` bytes besides its weights, and may replace an earlier one.
 
-        There are the checkpoints that can be resumed and one that is being written; of those to average, of the best
-        and of one between validations there are the weights.
+        This counts complete checkpoints, including one that is being written, and the weights of those to average, of
+        the best and of one between validations.
         """
         small = SMALL + HEADER * len(self._sizes)
-        one, weights = self.size() + small, sum(self._sizes) + small
+        complete, weights = self.size() + small, sum(self._sizes) + small
         folders = (self.folder.checkpoints, self.folder.bundle)
         files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
         return Disk(
-            checkpoints=(FULL + 1) * one + self.keep * weights,
-            model=2 * (weights + beside),
+            checkpoints=(FULL + 1) * complete + self.keep * weights,
+            model=2 * (weights + extra),
             logs=logs,
             there=sum(path.stat().st_size for path in files),
             free=shutil.disk_usage(self.folder.path.absolute()).free,
         )
 
-    def check_disk(self, *, logs: int, beside: int, begun: bool) -> None:
-        """Say what the run will take and what is free; a run that could not save a single checkpoint does not begin."""
-        disk, one = self.disk(logs=logs, beside=beside), self.size()
+    def check_disk(self, *, logs: int, extra: int, begun: bool) -> None:
+        """Report the disk space that the run needs; a run that could not save a single checkpoint does not begin."""
+        disk, size = self.disk(logs=logs, extra=extra), self.size()
         need, free = spell_bytes(disk.need), spell_bytes(disk.free)
         self.report("disk", **asdict(disk), need=disk.need)
         self.report("stage", text=f"Disk: at most {need} more for checkpoints, model and logs; {free} free")
-        where, hint = f"in {self.folder.path}", "try: another --out, or free some space"
-        if disk.free < one and not begun:
-            what = f"not even one checkpoint fits on the disk: it takes {spell_bytes(one)}, and {free} are free"
-            raise DiskError(what, where=where, hint=hint)
+        if disk.free < size and not begun:
+            raise DiskError("runs.disk_too_small", needed=spell_bytes(size), free=free, folder=self.folder.path)
         if disk.free < disk.need:
-            self.report("note", text=f"the disk may become full {where}; {hint}, or --set training.average=1")
+            advice = "try: another --out, or free some space, or --set training.average=1"
+            self.report("note", text=f"the disk may become full in {self.folder.path}; {advice}")
 
 
 def make_keeper(trainee: Trainee, folder: RunFolder, context: Context, losses: LossLog | Silence) -> Keeper:
-    """The keeper of a run."""
+    """The keeper of a run with its recipe, model and logs."""
     return Keeper(
         folder, trainee.model, trainee.optimizer, trainee.mean, trainee.prepared.vocabularies.digest,
         surroundings(trainee.prepared.digest, context), losses=losses, report=context.report, world=context.world,
@@ -198,7 +197,7 @@ def make_keeper(trainee: Trainee, folder: RunFolder, context: Context, losses: L
 
 
 def surroundings(data: str, context: Context) -> dict[str, Any]:
-    """All that the bytes of the result depend on besides the recipe."""
+    """Everything besides the recipe that the bytes of the result depend on, as a checkpoint records it."""
     return {
         "data": data,
         "torch": torch.__version__,
@@ -209,17 +208,17 @@ def surroundings(data: str, context: Context) -> dict[str, Any]:
 
 
 def check_disk(trainee: Trainee, keeper: Keeper, pace: Pace, progress: Progress, context: Context) -> None:
-    """Say what the run will need of the disk; refuse to begin where not even one checkpoint fits."""
+    """Report the disk space that the run needs; refuse to begin if not even one checkpoint fits."""
     if not context.world.first:
         return
     training, last = trainee.recipe.training, pace.limits.last
     if training.minutes is not None:
-        last = min(last, progress.counts.step + round(UPDATES_A_MINUTE * training.minutes))
-    beside = sum(map(len, trainee.prepared.vocabularies.files().values()))
+        last = min(last, progress.counts.step + round(UPDATES_PER_MINUTE * training.minutes))
+    extra = sum(map(len, trainee.prepared.vocabularies.files().values()))
     if trainee.prepared.shortlist is not None:
-        beside += trainee.prepared.shortlist.stat().st_size
+        extra += trainee.prepared.shortlist.stat().st_size
     logs = events.most_bytes(max(0, last - progress.counts.step), training.validations)
-    keeper.check_disk(logs=logs, beside=beside, begun=progress.counts.step > 0)
+    keeper.check_disk(logs=logs, extra=extra, begun=progress.counts.step > 0)
 
 
 def spell_bytes(size: int) -> str:
@@ -227,6 +226,13 @@ def spell_bytes(size: int) -> str:
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB" if size >= 1e7 else f"{size / 1e6:.1f} MB"
 
 
+def describe_change(name: str, before: Any, now: Any) -> Message:
+    """One difference between recorded and present surroundings."""
+    if name == "data":
+        return Message("runs.other_text")
+    return Message("runs.other_value", {"setting": name, "before": before, "now": now})
+
+
 def is_same(before: Any, now: Any) -> bool:
-    """Whether two surroundings agree; earlier versions recorded whether there were kernels, not which ones."""
+    """Whether a recorded value is the present one; earlier versions recorded only whether there were kernels."""
     return bool(before == (bool(now) if isinstance(before, bool) else now))

@@ -1,4 +1,4 @@
-"""How a run begins: its recipe from what was asked for, and weights of a finished run that its model begins with."""
+"""The recipe of a run from the options of the user, and weights from a finished run for a new model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from jumok.errors import UsageError, check_names
 from jumok.storage import bundle, checkpoint
 from jumok.storage.bundle import Bundle
 
-TEXTS = ("table", "text", "corpora", "prepared")  # keys of a data section that name a training text
+TEXTS = ("table", "text", "corpora", "prepared")  # keys of the data section that name a training text
 
 
 def choose(
@@ -31,19 +31,22 @@ def choose(
     begin: str | Path | None = None,
     **options: Unpack[TrainKeywords],
 ) -> Recipe:
-    """A recipe with the user's text and limits; other options are those of a recipe and keys of its data section.
+    """A recipe with the user's text and limits; further options are keys of its data section and limits.
 
-    Another `model` comes with its own section; sizes are those of the run that is begun with, if there is one.  The
-    recipe "auto" is the one that fits the number of pairs, the minutes and the cores.
+    Another `model` comes with its own section; `begin` is a finished run whose sizes the model gets.  The recipe "auto"
+    stands for the one that fits the number of pairs, the minutes and the cores.
     """
-    check_names("option", options, {*TrainKeywords.__annotations__, *signature(choose).parameters})
+    check_names("runs.unknown_option", options, {*TrainKeywords.__annotations__, *signature(choose).parameters})
     recipe, model = options.get("recipe", presets.AUTO), options.get("model")
     data: Any = {name: value for name, value in options.items() if name in DataKeywords.__annotations__}
-    if recipe == presets.AUTO:
+    automatic, changes = recipe == presets.AUTO, options.get("changes") or {}
+    if automatic:
         asked = {"source": source, "target": target, **data}
         plain = model is None and begin is None and data.get("text") is None and data.get("prepared") is None
         recipe = presets.recommend(_count(asked), minutes, machine.cores()) if plain else "tiny"
     chosen = presets.get(recipe) if isinstance(recipe, str) else recipe
+    if automatic and not {"vocabulary.size", "vocabulary.at_most"} & changes.keys():
+        chosen = chosen.change({"vocabulary.at_most": True})  # a small text may have fewer subwords
     if model is not None and model != chosen.model.kind:
         chosen = chosen.change({"model.kind": model, "name": f"{chosen.name}-{model}"})
     if begin is not None:
@@ -61,46 +64,46 @@ def choose(
     if steps is not None or any(value is not None for value in limits.values()):
         wanted |= {f"training.{name}": value for name, value in limits.items()}
         wanted["training.steps"] = 10**9 if steps is None else steps
-    wanted |= options.get("changes") or {}
+    wanted |= changes
     return _as_prepared(chosen.change(wanted), wanted) if data.get("prepared") is not None else chosen.change(wanted)
 
 
 def _count(asked: dict[str, Any]) -> int:
-    """About how many pairs were named."""
+    """The approximate number of pairs of the training text; 0 if it is unknown."""
     given = {
         name: str(value) if isinstance(value, Path) else value for name, value in asked.items() if value is not None
     }
     try:
         return resolve.estimate_pairs(DataConfig.model_validate(given))
-    except ValueError:  # pydantic's, which `choose` says in words
+    except ValueError:  # raised by pydantic; `choose` reports it later
         return 0
 
 
 def settle(out: str | Path | None, choices: dict[str, Any]) -> tuple[dict[str, Any], Path | None, str]:
-    """Choices and folder of a run whose recipe is to be chosen: in a folder that holds a run it is that run's.
+    """Settle the recipe "auto": the options with its recipe, the folder, and a line that says why.
 
-    Without a folder, a run on the same text under the name of any recipe is continued.  The last value says what was
-    chosen, if anything was.
+    A folder that holds a run keeps the recipe of that run.  Without a folder, a run on the same text in the folder of
+    any recipe is continued.  Options with another recipe come back as they are.
     """
     if choices.get("recipe", presets.AUTO) != presets.AUTO:
         return choices, None if out is None else Path(out), ""
     fresh = choose(**choices)
-    places = [Path("runs") / name for name in presets.NAMED] if out is None else [Path(out)]
-    for place in places:
-        if (place / "recipe.toml").is_file() and bundle.checkpoints(place):
-            saved = bundle.saved_recipe(place)
+    folders = [Path("runs") / name for name in presets.NAMED] if out is None else [Path(out)]
+    for path in folders:
+        if (path / "recipe.toml").is_file() and bundle.checkpoints(path):
+            saved = bundle.saved_recipe(path)
             if out is not None or _texts(saved.data) == _texts(resolve.redact_addresses(fresh.data)):
-                return choices | {"recipe": saved}, place, f"Recipe {saved.name}: that of the run in {place}"
+                return choices | {"recipe": saved}, path, f"Recipe {saved.name}: that of the run in {path}"
     pairs = _count({name: choices.get(name) for name in (*TEXTS, "source", "target", "corpus", "columns")})
     about = f"about {pairs:,} pairs, " if pairs else ""
     minutes = fresh.training.minutes
     time = f"{minutes:g} minutes, " if minutes is not None else ""
-    said = f"Recipe {fresh.name}: chosen for {about}{time}{machine.cores()} cores (--recipe NAME takes another)"
-    return choices | {"recipe": presets.AUTO}, None if out is None else Path(out), said
+    why = f"Recipe {fresh.name}: chosen for {about}{time}{machine.cores()} cores (--recipe NAME takes another)"
+    return choices | {"recipe": presets.AUTO}, None if out is None else Path(out), why
 
 
 def _texts(data: DataConfig) -> list[Any]:
-    """What names the training text."""
+    """The values that name the training text."""
     return [getattr(data, name) for name in ("corpus", "source", "target", "table", "text", "corpora", "prepared")]
 
 
@@ -112,16 +115,18 @@ def _as_prepared(recipe: Recipe, asked: dict[str, Any]) -> Recipe:
     for name, value in fixed.items():
         if name in asked and asked[name] != value:
             raise UsageError(
-                f"these data were prepared with {name}={value}",
-                where=f"in {recipe.data.prepared}",
-                hint=f"try: the same without {name}, or jumok data prepare --set {name}={asked[name]}",
+                "runs.prepared_otherwise",
+                setting=name,
+                prepared=value,
+                wanted=asked[name],
+                folder=recipe.data.prepared,
             )
     return recipe.change(fixed | {"data.corpus": None})
 
 
 @dataclass(frozen=True)
 class Named:
-    """Texts as they are named on the command line: the n-th source belongs to the n-th target; or tables."""
+    """Texts as named on the command line: sources with targets in the same order, and tables."""
 
     sources: Sequence[str] | None = None
     targets: Sequence[str] | None = None
@@ -139,38 +144,38 @@ def gather(
 ) -> dict[str, Any]:
     """Keywords of `choose` from texts that were named once or several times.
 
-    Several make several corpora, tables behind the others.  Validation texts belong to all, or one to each.
+    Several texts are several corpora, tables last.  One validation text is for all of them, or there is one for each.
     """
     pairs, tables = _paired(trained, ""), trained.tables or ()
     valid, valid_tables = _paired(validating, "valid-"), validating.tables or ()
     rest = {"temperature": temperature, "columns": columns, "exclude": tuple(exclude or ()) or None}
     several = len(pairs) + len(tables) > 1
     if shares is not None and not several:
-        raise UsageError(
-            "shares are those of several corpora", where="in --shares", hint="try: --source and --target twice"
-        )
+        raise UsageError("runs.shares_of_one")
     if not several:
         (source, target), (valid_source, valid_target) = ([*pairs, (None, None)][0], [*valid, (None, None)][0])
         if len(valid) + len(valid_tables) > 1:
-            raise UsageError("one corpus takes one validation text", where="in --valid-source")
-        found = {"source": source, "target": target, "table": next(iter(tables), None), **rest}
-        return found | {
+            raise UsageError("runs.one_validation_text")
+        return {
+            "source": source,
+            "target": target,
+            "table": next(iter(tables), None),
+            **rest,
             "valid_source": valid_source,
             "valid_target": valid_target,
             "valid_table": next(iter(valid_tables), None),
         }
     named: list[dict[str, Any]] = [{"source": source, "target": target} for source, target in pairs]
     named += [{"table": table} for table in tables]
-    judges: list[dict[str, Any]] = [{"valid_source": source, "valid_target": target} for source, target in valid]
-    judges += [{"valid_table": table} for table in valid_tables]
+    texts: list[dict[str, Any]] = [{"valid_source": source, "valid_target": target} for source, target in valid]
+    texts += [{"valid_table": table} for table in valid_tables]
     common: dict[str, Any] = {}
-    if len(judges) == 1:
-        common = judges[0]
-    elif len(judges) == len(named):
-        named = [corpus | own for corpus, own in zip(named, judges, strict=True)]
-    elif judges:
-        what = f"{len(judges)} validation texts for {len(named)} corpora"
-        raise UsageError(what, where="in --valid-source", hint="try: one for all of them, or one for each")
+    if len(texts) == 1:
+        common = texts[0]
+    elif len(texts) == len(named):
+        named = [corpus | text for corpus, text in zip(named, texts, strict=True)]
+    elif texts:
+        raise UsageError("runs.validation_texts", texts=len(texts), corpora=len(named))
     if shares is not None:
         given = _numbers(shares, len(named))
         named = [corpus | {"share": share} for corpus, share in zip(named, given, strict=True)]
@@ -178,37 +183,31 @@ def gather(
 
 
 def _paired(texts: Named, prefix: str) -> list[tuple[str | None, str | None]]:
-    """Sources with their targets; one that has none is told when the text is read."""
-    ours, theirs = list(texts.sources or ()), list(texts.targets or ())
-    if len(ours) != len(theirs) and max(len(ours), len(theirs)) > 1:
-        what = f"{len(ours)} of --{prefix}source and {len(theirs)} of --{prefix}target"
-        raise UsageError(what, where=f"in --{prefix}source", hint="try: a target for each source, in the same order")
-    return list(zip_longest(ours, theirs))
+    """Sources with their targets; a single text without its other side is an error when it is read."""
+    sources, targets = list(texts.sources or ()), list(texts.targets or ())
+    if len(sources) != len(targets) and max(len(sources), len(targets)) > 1:
+        raise UsageError("runs.unpaired", sources=len(sources), targets=len(targets), prefix=prefix)
+    return list(zip_longest(sources, targets))
 
 
 def _numbers(words: str, count: int) -> list[float]:
     """Numbers above 0 between commas, as many as there are corpora."""
     try:
-        found = [float(word) for word in words.split(",")]
+        shares = [float(word) for word in words.split(",")]
     except ValueError:
-        found = []
-    if len(found) != count or not all(0.0 < share < 1e9 for share in found):
-        hint = f"try: --shares {','.join(['1'] * count)}"
-        raise UsageError(f"{words!r} are not {count} numbers above 0", where="in --shares", hint=hint)
-    return found
+        shares = []
+    if len(shares) != count or not all(0.0 < share < 1e9 for share in shares):
+        raise UsageError("runs.bad_shares", given=words, count=count, example=",".join(["1"] * count))
+    return shares
 
 
 @torch.no_grad()
-def inherit(found: Bundle, model: torch.nn.Module) -> None:
-    """Give a new model the weights of a finished one, by name, wherever they fit."""
-    given, fitting = checkpoint.with_model(found).model.state_dict(), 0
+def inherit(begin: Bundle, model: torch.nn.Module) -> None:
+    """Give a new model the weights of a finished one that have the same name and shape."""
+    given, fitting = checkpoint.with_model(begin).model.state_dict(), 0
     for name, tensor in checkpoint.weights(model).items():
         if name in given and given[name].shape == tensor.shape:
             tensor.copy_(given[name])
             fitting += 1
     if not fitting:
-        raise UsageError(
-            f"no weight of a {found.recipe.model.kind} fits into this model",
-            where=f"in {found.folder}",
-            hint="try: the same sizes, or another --from",
-        )
+        raise UsageError("runs.nothing_fits", kind=begin.recipe.model.kind, folder=begin.folder)

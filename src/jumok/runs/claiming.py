@@ -1,4 +1,4 @@
-"""A run folder in use: locked, claimed by one recipe, and told apart from one that holds another run."""
+"""A run folder in use: locked, claimed by one recipe, and refused if it holds another run."""
 
 from __future__ import annotations
 
@@ -21,21 +21,20 @@ from jumok.training.distributed import World
 
 @contextmanager
 def hold(folder: RunFolder, context: Context) -> Iterator[None]:
-    """Lock the folder, for all processes of the run; what is stopped inside can be resumed, and logs are closed."""
+    """Lock the folder for all processes of the run; a stop is raised as `Resumable`, and logs are closed."""
     locked = lock(folder.path, "the run", note=context.note) if context.world.first else nullcontext()
     with locked:
         try:
             yield
         except Stopped:
-            raise stopped(folder.path) from None
+            raise resumable(folder.path) from None
         finally:
             context.report.close()
 
 
-def stopped(place: Path) -> Resumable:
-    """The error for what was stopped on request."""
-    hint = "run the same command again to continue"
-    return Resumable("stopped; all that was made so far is kept", where=f"in {place}", hint=hint)
+def resumable(folder: Path) -> Resumable:
+    """The error for work that was stopped on request before training."""
+    return Resumable("runs.stopped_early", folder=folder)
 
 
 class Texts(NamedTuple):
@@ -46,10 +45,10 @@ class Texts(NamedTuple):
 
 
 def settle_data(recipe: Recipe, folder: RunFolder) -> tuple[Recipe, Texts]:
-    """Return the recipe as it may be written down, and its data as they were named.
+    """Return the recipe as it is saved, and its data section as it was given.
 
-    Runs begun before there was cleaning go on without; text from standard input is named by its copy; addresses may
-    hold what no file may.
+    Runs that began before there was cleaning continue without it; standard input is named by its copy; addresses are
+    saved without their secrets.
     """
     if bundle.is_older(folder.path):
         recipe = recipe.change(UNCLEANED)
@@ -59,18 +58,14 @@ def settle_data(recipe: Recipe, folder: RunFolder) -> tuple[Recipe, Texts]:
 
 def claim(folder: RunFolder, recipe: Recipe, world: World) -> None:
     """Refuse a folder that holds another run, or that cannot be written."""
-    if folder.begun() and folder.steps() and comparable(folder.recipe()) != comparable(recipe):
-        raise UsageError(
-            "this folder holds a run with another recipe",
-            where=f"in {folder.path}",
-            hint="try: another --out, or the same recipe to continue that run",
-        )
+    if folder.begun() and folder.steps() and without_limits(folder.recipe()) != without_limits(recipe):
+        raise UsageError("runs.other_recipe", folder=folder.path)
     if world.first:
         folder.claim()
 
 
-def comparable(recipe: Recipe) -> dict[str, Any]:
-    """A recipe without what may change between a stop and its continuation: the limits, and how often it is saved."""
+def without_limits(recipe: Recipe) -> dict[str, Any]:
+    """A recipe without the values that may change when a run is resumed: limits, and how often it is saved."""
     values = recipe.model_dump()
     for name in ("steps", "epochs", "tokens", "minutes", "until_bleu", "patience", "save_minutes"):
         del values["training"][name]

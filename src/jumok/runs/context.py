@@ -1,4 +1,4 @@
-"""What a run is given besides its recipe: who hears of it, who may stop it, what it computes on, and its clock."""
+"""The context of a run besides its recipe: its log, its stop signal, its device, its processes and its clock."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Clock:
     """Seconds since a run began, over all of its attempts."""
 
     def __init__(self, began: float | None = None) -> None:
-        """`began` is on the clock of `time.monotonic`; now, unless given."""
+        """`began` is on the clock of `time.monotonic`, now by default."""
         self.began = time.monotonic() if began is None else began
         self.before = 0.0  # seconds of earlier attempts
 
@@ -30,27 +30,27 @@ class Clock:
 
 
 class ContextKeywords(TypedDict, total=False):
-    """Where a run computes and who hears of it; options of every function that begins one."""
+    """Device, processes, events and stop of a run; options of every function that begins one."""
 
-    sinks: Sequence[Sink]  # hear every event
-    stop: Callable[[], bool]  # asked often: whether to save and end
-    began: float | None  # on the clock of `time.monotonic`: minutes count from here, or from the call
+    sinks: Sequence[Sink]  # receive every event
+    stop: Callable[[], bool]  # called often: whether to save and end
+    began: float | None  # on the clock of `time.monotonic`: minutes count from then; from the call by default
     device: str
-    exact: bool  # refuse to continue where the result would not be the bytes of a run that was never interrupted
-    world: World  # several processes train together (training/distributed.py)
+    exact: bool  # refuse to continue if the result would differ from that of a run without interruption
+    world: World  # processes that train together (training/distributed.py)
 
 
 @dataclass(frozen=True)
 class Context:
-    """The surroundings of one attempt of a run."""
+    """The context of one attempt of a run."""
 
     report: EventLog | Silence
     clock: Clock
     stop: Stop = NEVER
     world: World = ALONE
     device: torch.device = CPU
-    exact: bool = False  # continue only where the result will be the same bytes
-    more: bool = False  # minutes given to a finished run are added to those it had
+    exact: bool = False  # continue only if the result has the same bytes
+    more: bool = False  # minutes given to a finished run are added to its earlier ones
 
     @classmethod
     def of(cls, folder: RunFolder, *, more: bool = False, **given: Unpack[ContextKeywords]) -> Context:

@@ -3,10 +3,11 @@
     run = train(source="train.en", target="train.de", recipe="tiny", minutes=10)
     run.model.translate("A man rides a bike.").text
 
-A run folder that has checkpoints is continued by the same call.  Minutes count from the call, or from the start of the
-process where the caller says so, and over all attempts; a finished run that is given minutes trains so many more.
+The same call continues a run folder that has checkpoints.  Minutes count from the call, or from `began`, and over all
+attempts; minutes given to a finished run train it further.
 """
 
+import shlex
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
@@ -25,12 +26,11 @@ from jumok.errors import Resumable, check_names
 from jumok.events import LossLog, Silence, book, open_board
 from jumok.interop.ctranslate2_library import find_obstacle
 from jumok.kernels import library
-from jumok.runs import finished
 from jumok.runs.checkpointing import check_disk, make_keeper
 from jumok.runs.choose import choose, inherit, settle
 from jumok.runs.claiming import claim, hold, settle_data
 from jumok.runs.context import Context, ContextKeywords
-from jumok.runs.finished import Finished, nothing_left, tell_finished
+from jumok.runs.finished import Finished, find_finished, find_limit, report_finished
 from jumok.runs.pacing import pace_of
 from jumok.runs.preparation import prepare_run
 from jumok.runs.selecting import Run, export, select
@@ -48,7 +48,7 @@ Inherit = Callable[[Any], None]  # may set the weights of a new model
 
 
 class RunKeywords(TrainKeywords, ContextKeywords, total=False):
-    """What to train, and where."""
+    """Options of `train`: what to train, and where."""
 
 
 def train(
@@ -62,10 +62,10 @@ def train(
 ) -> Run:
     """Train a translator from two text files into the folder `out`, runs/RECIPE unless given.
 
-    `begin` is a finished run whose vocabulary and weights, as far as they fit, the new one begins with.  The other
-    options choose the recipe (`choose`) and say where it is trained and who hears of it (`ContextKeywords`).
+    `begin` is a finished run whose vocabulary and weights, as far as they fit, the new run begins with.  The other
+    options choose the recipe (`choose`), and the device, events and stop of the run (`ContextKeywords`).
     """
-    check_names("option", options, {*RunKeywords.__annotations__, *signature(train).parameters})
+    check_names("runs.unknown_option", options, {*RunKeywords.__annotations__, *signature(train).parameters})
     around: Any = {name: value for name, value in options.items() if name in ContextKeywords.__annotations__}
     choices = {name: value for name, value in options.items() if name not in around}
     asked: dict[str, Any] = {"source": source, "target": target, "minutes": minutes, "begin": begin, **choices}
@@ -75,9 +75,9 @@ def train(
     context = Context.of(folder, more=minutes is not None, **around)
     if begin is None:
         return run(recipe, folder, context, chosen=chosen)
-    found = bundle.read(begin)
-    known = found.vocabularies if recipe.vocabulary.joint else found.vocabularies.source
-    return run(recipe, folder, context, chosen=chosen, vocabularies=known, inherit=partial(inherit, found))
+    saved = bundle.read(begin)
+    vocabularies = saved.vocabularies if recipe.vocabulary.joint else saved.vocabularies.source
+    return run(recipe, folder, context, chosen=chosen, vocabularies=vocabularies, inherit=partial(inherit, saved))
 
 
 def run(
@@ -89,10 +89,10 @@ def run(
     inherit: Inherit = lambda model: None,
     chosen: str = "",
 ) -> Run:
-    """Run a recipe to its finished model, or continue where it was stopped; no other process may use the folder.
+    """Train a recipe to its finished model, or resume where it was stopped; no other process may use the folder.
 
-    `vocabularies` are learnt from the text unless given; `inherit` may set the weights of the new model; `chosen` says
-    why this recipe was chosen.
+    `vocabularies` are learned from the text unless given; `inherit` may set the weights of the new model; `chosen` is a
+    line that says why this recipe was chosen.
     """
     machine.keep_memory()
     with hold(folder, context):
@@ -101,12 +101,13 @@ def run(
             claim(folder, recipe, context.world)
         if chosen:
             context.say(chosen)
-        earlier = finished.finished(folder)
-        if earlier is not None and (reason := nothing_left(recipe, earlier, context)) is not None:
-            tell_finished(folder, earlier, reason, context)
+        earlier = find_finished(folder)
+        if earlier is not None and (reason := find_limit(recipe, earlier, context)) is not None:
+            report_finished(folder, earlier, reason, context)
             return Run(folder.path, earlier.scores)
         with context.world.turn():
             prepared = prepare_run(recipe, folder, texts, context, vocabularies)
+        machine.release_memory()
         trainee = assemble(recipe, prepared, context, inherit)
         with closing(open_board(folder.tensorboard, context.note) if context.world.first else Silence()) as board:
             context.report.sinks.append(board)
@@ -114,35 +115,30 @@ def run(
 
 
 def learn(trainee: Trainee, folder: RunFolder, context: Context, earlier: Finished | None) -> Run:
-    """Continue the newest whole checkpoint if there is one, train to a limit, and export the best weights."""
+    """Restore the newest complete checkpoint if there is one, train to a limit, and export the best weights."""
     world = context.world
     with closing(LossLog(folder.losses) if world.first else Silence()) as losses:
         keeper = make_keeper(trainee, folder, context, losses)
         progress = keeper.restore()
         context.clock.before = progress.counts.wall
-        tell_begin(trainee, progress, context)
+        report_begin(trainee, progress, context)
         pace = pace_of(trainee, progress, context, checkpoint=keeper.size(), earlier=earlier)
         check_disk(trainee, keeper, pace, progress, context)
-        validator = Validator(trainee.judge, context.report, world)
+        validator = Validator(trainee.scorer, context.report, world)
         if earlier is not None:
             validator.known[earlier.name, earlier.pairs] = earlier.scores
+        hooks = hooks_of(trainee, context, losses, validate=validator, save=keeper.save)
         try:
-            hooks = hooks_of(trainee, context, losses, validate=validator, save=keeper.save)
-            outcome = drive(trainee, pace, progress, context, hooks)
+            reason = drive(trainee, pace, progress, context, hooks).reason
         except loop.NotFinite as error:
-            error.hint += f"; to see the pairs: jumok data pairs {folder.path} {' '.join(map(str, error.rows))}"
-            raise
-        if outcome.reason == "stopped":
+            raise loop.NotFinite("runs.not_finite", **error.values, folder=shlex.quote(str(folder.path))) from None
+        if reason == "stopped":
             context.report("stopped", step=progress.counts.step)
-            raise Resumable(
-                f"stopped at step {progress.counts.step:,}; everything is saved",
-                where=f"in {folder.path}",
-                hint="run the same command again to continue",
-            )
-        if not world.first:
+            raise Resumable("runs.stopped", step=progress.counts.step, folder=folder.path)
+        if not world.first:  # rank 0 writes the model and shares its scores
             return Run(folder.path, world.share({}))
         selected = select(trainee, folder, pace, progress, validator, earlier)
-        done = export(trainee, folder, selected, outcome.reason, progress, context)
+        done = export(trainee, folder, selected, reason, progress, context)
         return Run(folder.path, world.share(done.scores))
 
 
@@ -154,7 +150,7 @@ def hooks_of(
     validate: Callable[[Progress], dict[str, float]],
     save: Callable[[Progress], None],
 ) -> loop.Hooks:
-    """What the loop of a run calls: several processes stop when any of them was asked to."""
+    """The hooks of the loop; several processes stop as soon as one of them is asked to."""
     world = context.world
     return loop.Hooks(
         report=partial(book, losses, context.report),
@@ -167,7 +163,7 @@ def hooks_of(
 
 
 def drive(trainee: Trainee, pace: Pace, progress: Progress, context: Context, hooks: loop.Hooks) -> loop.Outcome:
-    """Run the training loop from where the progress says."""
+    """Run the training loop from the batch that the progress names."""
     recipe, world = trainee.recipe, context.world
     setup = loop.Setup(
         team=trainee.team,
@@ -182,8 +178,8 @@ def drive(trainee: Trainee, pace: Pace, progress: Progress, context: Context, ho
         return loop.train(setup, batches, pace if world.size == 1 else Agreed(pace, world), progress, hooks)
 
 
-def tell_begin(trainee: Trainee, progress: Progress, context: Context) -> None:
-    """Say what begins, on what."""
+def report_begin(trainee: Trainee, progress: Progress, context: Context) -> None:
+    """Report the size of the model, the device, and whether the C kernels are used."""
     context.say(
         f"Training {trainee.parameters / 1e6:.1f} million parameters on {context.device} "
         f"({torch.get_num_threads()} threads); "

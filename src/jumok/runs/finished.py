@@ -1,4 +1,4 @@
-"""How a run ends: which weights may become the finished model, and what a folder tells of a run that has ended."""
+"""A run that has ended: its model, its progress, and the candidates for a finished model."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from jumok.storage import bundle, checkpoint
 from jumok.storage.bundle import WEIGHTS
 from jumok.storage.checkpoint import Checkpoint, RunFolder
 from jumok.training.budget import limits_of
-from jumok.training.loop import reached
+from jumok.training.loop import find_reached
 from jumok.training.optim import RunningMean
 from jumok.training.progress import Progress
 
 MOST = 1e18  # no count, score or time of a run is larger
-Candidate = tuple[str, dict[str, Tensor]]  # weights and what they are called
+Candidate = tuple[str, dict[str, Tensor]]  # name and weights
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ class Finished:
 
     @property
     def name(self) -> str:
-        """What its model is called among the candidates of the run that continues it."""
+        """The name of its model among the candidates of the run that continues it."""
         weights = str(self.card["weights"])
         return weights if weights.startswith("earlier") else f"earlier model ({weights})"
 
     @property
     def scores(self) -> dict[str, float]:
-        """Of its model, on `pairs` validation pairs."""
+        """Scores of its model on `pairs` validation pairs."""
         return dict(self.card["valid"][self.card["weights"]])
 
     @property
@@ -44,14 +44,14 @@ class Finished:
         return int(self.card["valid_pairs"])
 
     def candidate(self, folder: RunFolder, model: nn.Module) -> Candidate:
-        """Its model."""
+        """Its model as a candidate."""
         bundle.verify(folder.bundle, ("model.safetensors",))
         tensors = checkpoint.read_tensors(folder.bundle / "model.safetensors", checkpoint.weights(model))
         return self.name, tensors
 
 
-def finished(folder: RunFolder) -> Finished | None:
-    """The run in a folder, if it has ended: its model was made at the step of its newest whole checkpoint."""
+def find_finished(folder: RunFolder) -> Finished | None:
+    """The run in a folder, if it has ended: its model is from the step of its newest complete checkpoint."""
     if not folder.bundle.is_dir():
         return None
     try:
@@ -59,29 +59,29 @@ def finished(folder: RunFolder) -> Finished | None:
         card = bundle.read_json(folder.bundle / "card.json")
     except ModelFileError:
         return None
-    found, _ = folder.newest()
-    if found is None or card.get("steps") != found.step or not _tells(card):
+    newest, _ = folder.newest()
+    if newest is None or card.get("steps") != newest.step or not _is_complete(card):
         return None
-    return Finished(progress_of(found), card)
+    return Finished(read_progress(newest), card)
 
 
-def progress_of(found: Checkpoint) -> Progress:
-    """How far the run of a checkpoint had come; numbers throughout, or it is a bad model file."""
-    told, where = found.state["progress"], f"in {found.folder}"
-    course = told.get("course") or {}
-    numbers = {**{name: value for name, value in told.items() if name not in ("course", "best")}}
-    numbers |= {"best": told.get("best") or 0.0, **(course if isinstance(course, dict) else {"course": None})}
+def read_progress(saved: Checkpoint) -> Progress:
+    """The progress of a checkpoint; a value that is not a number is a bad model file."""
+    values, file = saved.state["progress"], "state.json"
+    course = values.get("course") or {}
+    numbers = {**{name: value for name, value in values.items() if name not in ("course", "best")}}
+    numbers |= {"best": values.get("best") or 0.0, **(course if isinstance(course, dict) else {"course": None})}
     wrong = next((name for name, value in numbers.items() if not _is_number(value)), None)
     if wrong is not None:
-        raise ModelFileError(f"state.json: {wrong} is no number that a run has", where=where)
+        raise ModelFileError("runs.not_a_number", file=file, field=wrong, folder=saved.folder)
     try:
-        return Progress.from_json(told)
+        return Progress.from_json(values)
     except TypeError as error:
-        raise ModelFileError(f"state.json does not say how far the run has come: {error}", where=where) from None
+        raise ModelFileError("runs.bad_progress", file=file, reason=error, folder=saved.folder) from None
 
 
-def _tells(card: dict[str, Any]) -> bool:
-    """Whether a card says all that a run which goes on must know of the model before it."""
+def _is_complete(card: dict[str, Any]) -> bool:
+    """Whether a card has everything that a run which continues this one needs."""
     valid, name = card.get("valid"), card.get("weights")
     scores = valid.get(name) if isinstance(valid, dict) and isinstance(name, str) else None
     return (
@@ -93,30 +93,30 @@ def _tells(card: dict[str, Any]) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    return type(value) in (int, float) and abs(value) < MOST  # type: ignore[arg-type]  # which no NaN is
+    return type(value) in (int, float) and abs(value) < MOST  # type: ignore[arg-type]  # False for NaN
 
 
-def nothing_left(recipe: Recipe, found: Finished, context: Context) -> str | None:
-    """The limit of the recipe that a finished run has reached, if it leaves nothing to do."""
+def find_limit(recipe: Recipe, earlier: Finished, context: Context) -> str | None:
+    """The limit of the recipe that a finished run has reached; None if it can train further."""
     minutes = recipe.training.minutes
-    reason = reached(limits_of(recipe), found.progress)
-    if reason is None and minutes is not None and not context.more and minutes * 60.0 <= found.progress.minutes.until:
+    reason = find_reached(limits_of(recipe), earlier.progress)
+    if reason is None and minutes is not None and not context.more and minutes * 60.0 <= earlier.progress.minutes.until:
         return "minutes"
     return reason
 
 
-def tell_finished(folder: RunFolder, found: Finished, reason: str, context: Context) -> None:
-    """Say that a run is finished, and how to train it further."""
-    steps, epochs = found.progress.counts.step, found.progress.counts.epoch
+def report_finished(folder: RunFolder, earlier: Finished, reason: str, context: Context) -> None:
+    """Report that a run is finished, and how to train it further."""
+    steps, epochs = earlier.progress.counts.step, earlier.progress.counts.epoch
     option = {"steps": f"--steps {2 * steps}", "epochs": f"--epochs {2 * epochs}", "minutes": "--minutes 10"}
     option |= {
-        "tokens": f"--tokens {2 * found.progress.counts.tokens}",
+        "tokens": f"--tokens {2 * earlier.progress.counts.tokens}",
         "bleu": "a higher --until-bleu",
         "patience": "a larger --set training.patience=N",
     }
     context.say(
-        f"This run is finished: {steps:,} steps, ended by {found.card['ended_by']}; the model is in "
-        f"{folder.bundle}. To go on: the same command with {option[reason]}"
+        f"This run is finished: {steps:,} steps, ended by {earlier.card['ended_by']}; the model is in "
+        f"{folder.bundle}. To continue: the same command with {option[reason]}"
     )
 
 
@@ -130,14 +130,15 @@ def candidates(
     whole: bool,
     earlier: Finished | None = None,
 ) -> Iterator[Candidate]:
-    """Weights that may become the finished model, the likeliest first; each is read when it is asked for.
+    """Weights that may become the finished model, the likeliest first; each is read only when it is needed.
 
-    Where validations saw a part of the pairs only (not the `whole`), the best of them is a guess: last weights first.
+    Where validations used only a part of the pairs (not the `whole`), the best of them is uncertain, so the last
+    weights come first.
     """
     expected = checkpoint.weights(model)
     other = [] if progress.best.step in (0, progress.counts.step) else folder.last(1, until=progress.best.step)
-    best = ((f"checkpoint {one.step}", one.tensors(WEIGHTS, expected)) for one in other)
-    if not (whole and other):  # the model has its last weights now, and will have others
+    best = ((f"checkpoint {saved.step}", saved.tensors(WEIGHTS, expected)) for saved in other)
+    if not (whole and other):  # cloned, because the model will be given other weights
         yield f"checkpoint {progress.counts.step}", {name: value.clone() for name, value in expected.items()}
     else:
         yield next(best)
@@ -145,8 +146,8 @@ def candidates(
         yield earlier.candidate(folder, model)
     if mean is not None:
         yield "running mean", {name: mean.tensors[name].clone() for name in expected}
-    kept = folder.last(average, until=progress.counts.step, due=True)
-    if len(kept) > 1:
-        mean_of_files = checkpoint.average_files([one.folder / WEIGHTS for one in kept], expected)
-        yield f"mean of the last {len(kept)} checkpoints", mean_of_files
+    last = folder.last(average, until=progress.counts.step, due=True)
+    if len(last) > 1:
+        mean_of_files = checkpoint.average_files([saved.folder / WEIGHTS for saved in last], expected)
+        yield f"mean of the last {len(last)} checkpoints", mean_of_files
     yield from best

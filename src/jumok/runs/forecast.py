@@ -1,11 +1,11 @@
-"""What a training run would be like here, from a probe of about twenty seconds that leaves nothing behind.
+"""A forecast of a training run on this machine, from a probe of about twenty seconds that leaves no files.
 
     plan = probe(choose("train.en", "train.de", recipe="small", minutes=30), out="runs/small")
     print("\\n".join(plan.lines()))
 
-The probe is the beginning of a real run in a folder of its own: it reads the text (for a few seconds at most), learns
-the vocabulary from the first of it (or takes that of the run), makes real updates, the one with the longest sentences
-first, and validates on a few pairs.  The rest follows by the rules of training/budget.py.
+The probe is the beginning of a real run in a temporary folder: it reads the text for a few seconds, learns the
+vocabulary from its first pairs (or takes that of the run), makes real updates, beginning with the longest sentences,
+and validates on a few pairs.  training/budget.py computes the rest.
 """
 
 import os
@@ -32,7 +32,7 @@ from jumok.runs import preparation
 from jumok.runs.checkpointing import Keeper, make_keeper
 from jumok.runs.context import Context
 from jumok.runs.experiment import drive, hooks_of
-from jumok.runs.pacing import WRITING, counted_work
+from jumok.runs.pacing import WRITING, count_work
 from jumok.runs.trainee import Trainee, assemble
 from jumok.stopping import NEVER, Stop
 from jumok.storage.checkpoint import RunFolder
@@ -41,51 +41,51 @@ from jumok.text.lines import write_lines
 from jumok.training.budget import SHARE, ByCount, Costs, Limits, allot, limits_of, ration
 from jumok.training.progress import Progress
 
-PAIRS = 30_000  # that the probe learns its vocabulary from and trains on
+PAIRS = 30_000  # pairs that the probe prepares and trains on
 READING, UPDATING = 5.0, 8.0  # seconds
 LEAST, MOST = 3, 60  # updates
-WORK = 6e10  # parameters times tokens of a batch that the probe tries at most: a few seconds
-LONG = 7 * 86_400.0  # seconds that are too long for anybody
-FEW_EPOCHS, MANY_UPDATES = 3.0, 3_000  # fewer passes over the text teach little, unless there are many updates
+WORK = 6e10  # most parameters times tokens in a batch of the probe: a few seconds
+LONG = 7 * 86_400.0  # seconds from which on the recipe is called too big
+FEW_EPOCHS, MANY_UPDATES = 3.0, 3_000  # fewer epochs are too few, unless there are many updates
 GOOD_EPOCHS = 10.0
 SMALLER = {"big": "base", "base": "small", "small": "tiny"}
 GB = 1e9
-BOUNDED = 5.0  # times as long as for the probe, at most: vocabulary and shortlist are learnt from bounded samples
+BOUNDED = 5.0  # most times the duration in the probe: vocabulary and shortlist are learned from bounded samples
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to expect of a run; times in seconds, sizes in bytes."""
+    """The forecast of a run; times in seconds, sizes in bytes."""
 
     recipe: str
     minutes: float | None
     pairs: int
-    counted: bool  # to the end of the text
-    subwords: tuple[int, int]  # of both sides
+    counted: bool  # whether the text was read to its end
+    subwords: tuple[int, int]  # of source and target
     parameters: int
-    tokens_per_second: float  # of the target
+    tokens_per_second: float  # target tokens
     update: float
     updates: int
     epochs: float
-    seconds: float  # in all
+    seconds: float  # in total
     startup: float
     validation: float
     validation_pairs: int
     validations: int
-    memory: int  # taken by the probe
+    memory: int  # used by the probe
     expected_memory: int
     available_memory: int
     disk: int
     available_disk: int
-    load: float  # of the machine when the probe began
+    load: float  # load average of the machine when the probe began
 
     def lines(self) -> list[str]:
-        """The plan as a table, and what is wrong with it."""
+        """The plan as a table, and its verdict."""
         more = "" if self.counted else "about "
         rows = {
             "pairs": f"{more}{self.pairs:,} ({self.subwords[0]:,} + {self.subwords[1]:,} subwords)",
             "model": f"{self.recipe}, {self.parameters / 1e6:.1f} million parameters",
-            "speed": f"{self.tokens_per_second:,.0f} target tokens/s, {spell(self.update)} an update",
+            "speed": f"{self.tokens_per_second:,.0f} target tokens/s, {spell(self.update)} per update",
             "time": f"{spell(self.seconds)}, of which {spell(self.startup)} before the first update",
             "updates": f"{self.updates:,}, {more}{self.epochs:.1f} passes over the text",
             "validations": f"{self.validations}, {spell(self.validation)} each on {self.validation_pairs:,} pairs",
@@ -96,62 +96,62 @@ class Plan:
         return [f"{name:<12} {value}" for name, value in rows.items()] + self.verdict()
 
     def verdict(self) -> list[str]:
-        """Whether the recipe fits the machine and the time; if not, what to try."""
+        """Sentences that say whether the recipe fits the machine and the time; if not, what to try."""
         smaller = SMALLER.get(self.recipe)
         instead = f"--recipe {smaller}" if smaller else "a smaller --set model.d_model=… or fewer layers"
-        found = []
+        problems = []
         if self.epochs < FEW_EPOCHS and self.updates < MANY_UPDATES:
             enough = GOOD_EPOCHS / max(self.epochs, 1e-9) * (self.seconds - self.startup) + self.startup
             longer = f"--minutes {enough / 60 + 1:.0f}" if self.minutes is not None else f"about {spell(enough)}"
-            found.append(
+            problems.append(
                 f"Too big for this machine and time: {self.epochs:.1f} passes over the text teach little, "
                 f"{GOOD_EPOCHS:.0f} are a beginning. Try: {longer}, or {instead}"
             )
         if self.seconds > LONG:
-            found.append(
+            problems.append(
                 f"Too big for this machine: it would take {spell(self.seconds)}. Try: {instead}, or --minutes 60"
             )
         if self.expected_memory - self.memory > self.available_memory:
-            found.append(
+            problems.append(
                 f"Too big for this machine: about {self.expected_memory / GB:.1f} GB of memory are needed. "
                 f"Try: {instead}, or a smaller --set data.tokens_per_batch=…"
             )
         if self.disk > self.available_disk:
-            found.append("The checkpoints do not fit on this disk. Try: another --out, or --set training.average=1")
-        found = found or ["This recipe fits this machine and time."]
+            problems.append("The checkpoints do not fit on this disk. Try: another --out, or --set training.average=1")
+        problems = problems or ["This recipe fits this machine and time."]
         if self.load > machine.cores() + 0.5:
             busy = f"load {self.load:.1f} on {machine.cores()} cores"
-            found.append(f"Other programs kept the machine busy ({busy}); alone, training is faster.")
-        return found
+            problems.append(f"Other programs kept the machine busy ({busy}); alone, training is faster.")
+        return problems
 
 
 class LongestFirst(Batches):
-    """The batches of a run, but the one with the longest sentences first: it takes the most memory."""
+    """The batches of a run, beginning with the one with the longest sentences, which needs the most memory."""
 
     def walk(self, position: Position) -> Iterator[tuple[Position, Batch]]:
         plan = self.window_plan(0, 0)
-        lengths = self.store.target.lengths(0, len(self.store))  # of a probe, which has few
+        lengths = self.store.target.lengths(0, len(self.store))  # all of them: a probe has few
         longest = max(range(len(plan)), key=lambda number: int(lengths[plan[number]].max()))
-        for _ in range(machine.cores()):  # one for each
+        for _ in range(machine.cores()):  # one for each worker
             yield position, self.read(plan[longest], 0)
         yield from super().walk(position)
 
 
 @dataclass
 class Trial:
-    """What is seen of the first seconds of a run."""
+    """Measurements of the first seconds of a run."""
 
     clock: Callable[[], float]
     steps: list[tuple[float, int]] = field(default_factory=list)  # seconds and target tokens of each update
     stages: dict[str, float] = field(default_factory=dict)  # when each stage of the preparation began
     count: int = 0  # pairs of the text
-    counted: bool = True  # to its end
-    tried: int = 0  # pairs that the probe has taken
-    idle: int = 0  # bytes taken before the first update
+    counted: bool = True  # whether the text was read to its end
+    tried: int = 0  # pairs of the probe
+    idle: int = 0  # bytes of memory before the first update
     smaller: float = 1.0  # a batch of the probe over one of the run
     portion: float = 1.0  # an update of the probe over one of the run
 
-    def hear(self, event: Event) -> None:
+    def record(self, event: Event) -> None:
         if event["event"] == "step":
             self.steps.append((event["seconds"], event["tokens"]))
         if event["event"] == "stage":
@@ -164,20 +164,20 @@ class Trial:
         return done >= MOST or seconds > (UPDATING if done >= LEAST else 1.5 * UPDATING)
 
     def startup(self, before: float, end: float) -> float:
-        """Seconds until the first update of the real run, from what the stages of the probe's own preparation took.
+        """Seconds until the first update of the real run, estimated from the stages of the probe's preparation.
 
-        `before` is when the text began to be looked at and `end` when the model was ready, since the probe began.
+        Since the beginning of the probe, reading began after `before` seconds, and the model was ready after `end`.
         """
         read, learn = self.stages.get("Reading", before), self.stages.get("Learning", before)
         encode, joined = self.stages.get("Encoding", end), self.stages.get("corpus", end)
-        learn = min(learn, encode) if learn > before else encode  # a vocabulary that is there is not learnt
+        learn = min(learn, encode) if learn > before else encode  # a vocabulary that exists is not learned
         growth = self.count / max(1, self.tried)
         linear = ((learn - read) + (joined - encode)) * growth / machine.cores()
         bounded = (encode - learn) * min(growth**0.6, BOUNDED) + (end - joined) * min(growth, BOUNDED)
         return float(before + max(0.0, linear) + bounded)
 
     def speed(self) -> tuple[float, float]:
-        """Seconds and target tokens of a real update; the first ones are slow and do not count if there are others."""
+        """Seconds and target tokens of a real update; the first ones are slow and count only if there are no others."""
         marks = [(0.0, 0), *self.steps]
         first = min(3, len(self.steps) - 1)
         seconds = marks[-1][0] - marks[first][0]
@@ -185,14 +185,14 @@ class Trial:
         return seconds / updates, sum(tokens for _, tokens in marks[first + 1 :]) / updates
 
     def memory(self, parameters: int) -> tuple[int, int]:
-        """Bytes that the probe has taken at most, and what a run is expected to take."""
+        """Peak memory of the probe, and the expected one of a run, in bytes."""
         peak, weights = machine.peak_memory(), 4 * parameters
         working = max(0, peak - self.idle - 3 * weights)  # gradients and both moments do not depend on the batch
         return peak, round(peak + working * (1 / self.smaller - 1) + 3 * weights)  # candidates for the finished model
 
 
 def take_first(trial: Trial, corpus: Corpus, number: int, most: int, scratch: Path) -> Corpus:
-    """The first pairs of a corpus, in files of their own; all are counted, or estimated from the bytes read."""
+    """The first pairs of a corpus, in separate files; all pairs are counted, or estimated from the bytes read."""
     pairs: list[tuple[str, str]] = []
     deadline, size, count = time.monotonic() + READING, 0, 0
     for count, pair in enumerate(corpus, start=1):
@@ -217,12 +217,12 @@ def take_first(trial: Trial, corpus: Corpus, number: int, most: int, scratch: Pa
 
 
 def prepare_some(recipe: Recipe, trial: Trial, folder: RunFolder, run: RunFolder, context: Context) -> Prepared:
-    """Prepare the first of the text as a run would; what was cut may not give as many subwords as the whole would."""
+    """Prepare the first pairs of the text as a run would, with fewer subwords if these pairs do not have enough."""
     trained, valid = ([], []) if recipe.data.prepared is not None else resolve.resolve_all(recipe.data, recipe.seed)
     each = max(1, PAIRS // max(1, len(trained)))
     trained = [take_first(trial, corpus, number, each, folder.path) for number, corpus in enumerate(trained)]
-    valid = [replace(one, read=partial(islice, one.read(), PAIRS)) for one in valid]
-    known = preparation.kept_vocabulary(recipe, run)
+    valid = [replace(corpus, read=partial(islice, corpus.read(), PAIRS)) for corpus in valid]
+    known = preparation.find_vocabulary(recipe, run)
     for size in (recipe.vocabulary.size >> halvings for halvings in range(8)):
         try:
             smaller = recipe.change({"vocabulary.size": size})
@@ -234,7 +234,7 @@ def prepare_some(recipe: Recipe, trial: Trial, folder: RunFolder, run: RunFolder
 
 
 def shrink(trainee: Trainee, trial: Trial) -> Trainee:
-    """Make an update one batch per core, small for a large model: a portion of a real update."""
+    """Reduce an update to one batch per core, small for a large model: a part of a real update."""
     tokens = min(trainee.feed.tokens, max(64, round(WORK / trainee.parameters)))
     trial.smaller = tokens / trainee.feed.tokens
     once = min(trainee.accumulate, trainee.team.workers)
@@ -250,7 +250,7 @@ def probe(
     began: float | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Plan:
-    """Try a recipe for about twenty seconds; nothing is written but to a temporary folder, which goes."""
+    """Try a recipe for about twenty seconds in a temporary folder, and return what to expect of the run."""
     machine.keep_memory()
     run = RunFolder(out or Path("runs") / recipe.name)
     began = clock() if began is None else began
@@ -260,7 +260,7 @@ def probe(
         NEVER.finish(stdin.copy_stdin(recipe.data, data))
         recipe, folder = recipe.model_copy(update={"data": data}), RunFolder(Path(scratch))
         trial = Trial(clock=lambda: time.monotonic() - began)
-        context = Context.of(folder, sinks=[trial.hear], began=began, device=device)
+        context = Context.of(folder, sinks=[trial.record], began=began, device=device)
         with closing(context.report):
             reading = clock()
             trainee = shrink(assemble(recipe, prepare_some(recipe, trial, folder, run, context), context), trial)
@@ -269,41 +269,41 @@ def probe(
             trying = replace(context, stop=Stop(trial.enough))
             hooks = hooks_of(trainee, trying, Silence(), validate=lambda _: {"loss": 0.0}, save=lambda _: None)
             drive(trainee, ByCount(Limits(steps=10**9), trainee.schedule), Progress(), trying, hooks)
-            pair = trainee.judge.seconds_a_pair()
+            pair = trainee.scorer.measure_seconds()
         startup = trial.startup(reading - began, ready - began)
         keeper = make_keeper(trainee, folder, context, Silence())
-        return foresee(trial, trainee, keeper, run, pair=pair, startup=startup, load=load)
+        return make_plan(trial, trainee, keeper, run, pair=pair, startup=startup, load=load)
 
 
-def foresee(
+def make_plan(
     trial: Trial, trainee: Trainee, keeper: Keeper, run: RunFolder, *, pair: float, startup: float, load: float
 ) -> Plan:
-    """What follows from the figures of a probe."""
+    """The plan that follows from the measurements of a probe."""
     training = trainee.recipe.training
     (update, tokens), (memory, expected_memory) = trial.speed(), trial.memory(trainee.parameters)
-    share = trial.count / max(1, trial.tried)  # of the text over what was tried
+    share = trial.count / max(1, trial.tried)  # pairs of the text per pair of the probe
     source, target = (round(side * share) for side in trainee.prepared.store.tokens())
     costs = Costs(pair=pair, checkpoint=keeper.size() / WRITING, update=update)
     passes = (target + trainee.prepared.store.count * share) / tokens  # updates in an epoch
-    limits = replace(limits_of(trainee.recipe), pairs=len(trainee.judge.pairs), candidates=1 + (training.average > 1))
+    limits = replace(limits_of(trainee.recipe), pairs=len(trainee.scorer.pairs), candidates=1 + (training.average > 1))
     if training.epochs is not None:
         limits = replace(limits, expected=round(training.epochs * passes))
-    work = divided(limits, costs, training.minutes, startup, counted_work(trainee))
-    place = next(folder for folder in (run.path.absolute(), *run.path.absolute().parents) if folder.exists())
+    work = divide(limits, costs, training.minutes, startup, count_work(trainee))
+    existing = next(folder for folder in (run.path.absolute(), *run.path.absolute().parents) if folder.exists())
     return Plan(
         recipe=trainee.recipe.name, minutes=training.minutes, pairs=trial.count, counted=trial.counted,
         subwords=(source, target), parameters=trainee.parameters, tokens_per_second=tokens / update, update=update,
         epochs=work["updates"] / passes, startup=startup, memory=memory,
         expected_memory=expected_memory, available_memory=machine.available_memory(),
-        disk=keeper.disk().need, available_disk=shutil.disk_usage(place).free,
+        disk=keeper.disk().need, available_disk=shutil.disk_usage(existing).free,
         load=load, **work,
     )  # fmt: skip
 
 
-def divided(
+def divide(
     limits: Limits, costs: Costs, minutes: float | None, startup: float, work: Costs | None = None
 ) -> dict[str, Any]:
-    """Updates, validations and seconds of a run; `work` is counted where minutes do not limit it."""
+    """Updates, validations and seconds of a run; `work` matters only where minutes do not limit it."""
     if minutes is None:
         rationed = ration(limits, work)
         pairs, updates = rationed.pairs, limits.last
@@ -326,7 +326,7 @@ def divided(
 
 
 def spell(seconds: float) -> str:
-    """0.31 s, 42 s, 5.0 minutes, 3.2 hours, 12 days."""
+    """A duration as 0.31 s, 42 s, 5.0 minutes, 3.2 hours or 12.0 days."""
     for size, name in ((86_400.0, "days"), (3_600.0, "hours"), (60.0, "minutes")):
         if seconds >= 2 * size or (name == "minutes" and seconds >= size):
             return f"{seconds / size:,.1f} {name}"

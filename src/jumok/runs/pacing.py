@@ -1,4 +1,4 @@
-"""How long a run trains: its limits, and how it divides its time, from its recipe and from where it stands."""
+"""The pace of a run: its limits, and how it divides its time, from its recipe and its progress."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from jumok.training.budget import ByClock, ByCount, Costs, Limits, Pace, limits_
 from jumok.training.progress import Progress
 from jumok.training.schedule import Course
 
-WRITING = 1.5e8  # bytes a second that a disk takes, until the first checkpoint has shown it
+WRITING = 1.5e8  # bytes per second of a disk, until the first checkpoint has measured it
 
 
-def counted_work(trainee: Trainee) -> Costs:
-    """Counted work of an update and of validating on one pair, in target tokens."""
-    return Costs(pair=trainee.judge.work(), update=trainee.recipe.training.tokens_per_update)
+def count_work(trainee: Trainee) -> Costs:
+    """The work of an update and of validating on one pair, counted in target tokens."""
+    return Costs(pair=trainee.scorer.count_work(), update=trainee.recipe.training.tokens_per_update)
 
 
 def pace_of(
     trainee: Trainee, progress: Progress, context: Context, *, checkpoint: int, earlier: Finished | None = None
 ) -> Pace:
-    """Decide by count or by clock; epochs and tokens are converted to steps, so that the schedule can end with them.
+    """The pace by count or by clock; epochs and tokens are converted to steps, so that the schedule ends with them.
 
-    A `checkpoint` has so many bytes; `earlier` is the finished run that this one continues.
+    `checkpoint` is the size of one in bytes; `earlier` is the finished run that this one continues.
     """
     training, limits = trainee.recipe.training, limits_of(trainee.recipe)
-    if training.epochs is not None or training.tokens is not None:  # counted once in a run: it takes minutes
+    if training.epochs is not None or training.tokens is not None:  # counted once in a run, since it may take minutes
         progress.plan.batches = progress.plan.batches or trainee.feed.count(0)
     if training.epochs is not None:
         expected = -(-training.epochs * progress.plan.batches // trainee.accumulate)
@@ -42,18 +42,18 @@ def pace_of(
         limits = replace(limits, expected=min(limits.last, max(1, round(training.tokens / each))))
     candidates = 1 + (training.average > 1) + (trainee.mean is not None) + (earlier is not None)
     compared = 1 if earlier is None else 2
-    limits = replace(limits, pairs=len(trainee.judge.pairs), candidates=candidates, compared=compared)
+    limits = replace(limits, pairs=len(trainee.scorer.pairs), candidates=candidates, compared=compared)
     if training.minutes is None:
         if progress.counts.step == 0:
-            _tell_ration(limits, counted_work(trainee), context)
-        return ByCount(limits, trainee.schedule, counted_work(trainee))
+            _report_ration(limits, count_work(trainee), context)
+        return ByCount(limits, trainee.schedule, count_work(trainee))
     promise(training.minutes * 60.0, progress, context, continues=earlier is not None)
-    costs = Costs(pair=trainee.judge.seconds_a_pair(), checkpoint=checkpoint / WRITING)
+    costs = Costs(pair=trainee.scorer.measure_seconds(), checkpoint=checkpoint / WRITING)
     return ByClock(limits, trainee.schedule, costs, clock=context.clock, report=partial(context.report, "plan"))
 
 
-def _tell_ration(limits: Limits, work: Costs, context: Context) -> None:
-    """Say so where a run validates less than the recipe asks for."""
+def _report_ration(limits: Limits, work: Costs, context: Context) -> None:
+    """Report that a run validates less than the recipe asks for, if it does."""
     chosen = ration(limits, work)
     if chosen == ration(limits):
         return
@@ -65,10 +65,10 @@ def _tell_ration(limits: Limits, work: Costs, context: Context) -> None:
 
 
 def promise(seconds: float, progress: Progress, context: Context, *, continues: bool) -> None:
-    """Set when the run will be over: the minutes of an interrupted run go on, those of a finished one are new."""
+    """Set the time at which the run ends: an interrupted run continues its minutes, a finished one begins new ones."""
     minutes, plan, wall = progress.minutes, progress.plan, progress.counts.wall
     if continues:
-        minutes.began, minutes.judged, minutes.spent = wall, 0, 0.0
+        minutes.began, minutes.validations, minutes.spent = wall, 0, 0.0
         minutes.until = wall + seconds if context.more else seconds
         left = minutes.until - wall
         plan.course = Course(0, plan.course.warmup, progress.counts.step, left=left / minutes.until)

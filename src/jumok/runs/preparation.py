@@ -1,4 +1,4 @@
-"""Text to batches' raw material: a vocabulary, a token store and a validation set, made once and found again."""
+"""Prepared data of a run: vocabularies, token store, validation set and shortlist, made once and read again later."""
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,7 @@ from jumok.data.prepare.pipeline import held_out_share
 from jumok.data.prepare.stage import Stage
 from jumok.errors import ModelFileError, UnknownName, UsageError
 from jumok.events import EventLog, Sink
-from jumok.runs.claiming import Texts, stopped
+from jumok.runs.claiming import Texts, resumable
 from jumok.runs.context import Context
 from jumok.stopping import NEVER, Stop, Stopped
 from jumok.storage import bundle
@@ -31,30 +31,30 @@ from jumok.text.vocabulary import Vocabularies, Vocabulary
 __all__ = [
     "Prepared",
     "add_shortlist",
-    "dropped",
+    "find_vocabulary",
     "held_out_share",
-    "kept_vocabulary",
+    "learn_shortlist",
+    "list_dropped",
+    "needs_shortlist",
     "prepare",
     "prepare_folder",
-    "shortlist",
-    "shortlisted",
-    "stored",
+    "read_stored",
 ]
-Report = Callable[..., None]  # ("stage", text=…): an event
-FOLDER = "prepared"  # in the data folder of a run
-SHORTLIST_PAIRS = 1_000_000  # read at most for a shortlist
+Report = Callable[..., None]  # called with the name and the fields of an event
+FOLDER = "prepared"  # name in the data folder of a run
+SHORTLIST_PAIRS = 1_000_000  # most pairs that a shortlist is learned from
 
 
-def shortlist(made: Prepared, stop: Stop = NEVER, report: Report = lambda *_, **__: None) -> Path:
-    """The file of what each source subword may turn into, learnt once and kept beside the token store."""
-    kept = made.folder / lexicon.FILE
-    if not kept.is_file():
+def learn_shortlist(made: Prepared, stop: Stop = NEVER, report: Report = lambda *_, **__: None) -> Path:
+    """The file of the target subwords of each source subword, learned once and saved in the prepared folder."""
+    path = made.folder / lexicon.FILE
+    if not path.is_file():
         report("stage", text="Learning which words translate which, for fast translating")
         stage = Stage(report, "shortlist", "Learning which words translate which", unit="rounds")
         sizes = len(made.vocabularies.source), len(made.vocabularies.target)
-        learnt = stop.finish(stage.through(lexicon.learn(made.store, sizes), 0.0, 1.0))
-        bundle.write_file(kept, learnt.to_bytes())
-    return kept
+        learned = stop.finish(stage.through(lexicon.learn(made.store, sizes), 0.0, 1.0))
+        bundle.write_file(path, learned.to_bytes())
+    return path
 
 
 def prepare_run(
@@ -64,7 +64,7 @@ def prepare_run(
     context: Context,
     vocabularies: Vocabularies | Vocabulary | None = None,
 ) -> Prepared:
-    """Prepare the texts of a run, or find what was prepared before; `vocabularies` are learnt unless given."""
+    """Prepare the texts of a run, or read the data prepared before; `vocabularies` are learned unless given."""
     trained: list[Corpus] = []
     validating: list[Corpus] = []
     if context.world.first and texts.given != texts.named:
@@ -89,51 +89,52 @@ def prepare(
     stop: Stop = NEVER,
     write: bool = True,
 ) -> Prepared:
-    """Everything under the run's folder; a resumed run finds its vocabulary and its store there.  Who does not `write`
-    finds all of it there.  `vocabularies` are both, or that of the source; what is not given is learnt.
+    """Prepare corpora in the folder of a run; a resumed run, or a process that does not `write`, reads them there.
 
-    What is whole when it is stopped is kept.
+    `vocabularies` are both, or that of the source; one that is not given is learned.  Stages that were complete when a
+    preparation was stopped are not repeated.
     """
-    if (older := _older(recipe, run, trained, validating, stop)) is not None:
+    if (older := _find_older(recipe, run, trained, validating, stop)) is not None:
         made = older
     elif recipe.data.prepared is not None:
         made = folder.load(Path(recipe.data.prepared), breaks=recipe.vocabulary.breaks)
     else:
         if write:
             run.begin(recipe)
-        place = run.data / FOLDER
-        made = pipeline.prepare(recipe, trained, validating, place, report=report, vocabularies=vocabularies, stop=stop)
+        made = pipeline.prepare(
+            recipe, trained, validating, run.data / FOLDER, report=report, vocabularies=vocabularies, stop=stop
+        )
     if write:
         run.begin(recipe)
         made.vocabularies.save(run.path)
-    _tell(made, report)
-    if not shortlisted(recipe, made.is_text):
+    _report_corpus(made, report)
+    if not needs_shortlist(recipe, made.is_text):
         return made
-    return replace(made, shortlist=shortlist(made, stop, report))  # now: whoever plans the rest knows its seconds
+    return replace(made, shortlist=learn_shortlist(made, stop, report))  # now, before the minutes are divided
 
 
-def _older(
+def _find_older(
     recipe: Recipe, run: RunFolder, trained: Sequence[Corpus], validating: Sequence[Corpus], stop: Stop
 ) -> Prepared | None:
-    """What a run was begun with that a version of before has prepared, so that it goes on with the same bytes."""
+    """The data that an earlier version has prepared for a run, so that it continues with the same bytes; else None."""
     if not run.steps() or (run.data / FOLDER).exists() or len(trained) != 1 or not bundle.is_older(run.path):
         return None
     corpus, vocabularies = trained[0], Vocabularies.load(run.path, breaks=recipe.vocabulary.breaks)
     filters = store.Filters(recipe.data.longest, recipe.data.ratio, alone=corpus.is_text)
     count = 0 if validating else sum(1 for _ in stop.watch(corpus))
     share = 0.0 if validating else held_out_share(recipe, count)
-    place = run.data / store.name_of(f"{corpus.digest}:{share}", vocabularies, filters)
-    if not (place / "meta.json").exists():
+    path = run.data / store.name_of(f"{corpus.digest}:{share}", vocabularies, filters)
+    if not (path / "meta.json").exists():
         return None
     valid = list(validating[0]) if validating else [p for p in corpus if corpora.is_held_out(p.source, share)]
     valid = [pair for pair in valid if (pair.source.strip() or corpus.is_text) and pair.target.strip()]
-    found = store.Store(place)
-    told = {
-        "name": corpus.name, "digest": corpus.digest, "is_text": corpus.is_text, "left_out": found.left_out,
-        "pairs": count or len(found) + sum(found.left_out.values()), "held_out": 0 if validating else len(valid),
+    older = store.Store(path)
+    about = {
+        "name": corpus.name, "digest": corpus.digest, "is_text": corpus.is_text, "left_out": older.left_out,
+        "pairs": count or len(older) + sum(older.left_out.values()), "held_out": 0 if validating else len(valid),
         "corpora": [{"name": corpus.name}],
     }  # fmt: skip
-    return Prepared(place, told, vocabularies, found, valid, [0] * len(valid))
+    return Prepared(path, about, vocabularies, older, valid, [0] * len(valid))
 
 
 def prepare_folder(
@@ -144,7 +145,7 @@ def prepare_folder(
     stop: Callable[[], bool] = lambda: False,
     workers: int | None = None,
 ) -> Iterator[str]:
-    """Prepare data into a folder of its own, for `jumok train --data`; yields what came of it, in lines."""
+    """Prepare data in a separate folder for `jumok train --data`; yields lines that describe the result."""
     asked = Stop(stop)
     fetched = out.with_name(f"{out.name}.fetched")
     trained, validating = resolve.resolve_all(recipe.data, recipe.seed, fetched=fetched)
@@ -152,9 +153,9 @@ def prepare_folder(
         try:
             made = pipeline.prepare(recipe, trained, validating, out, report=report, stop=asked, workers=workers)
             if not made.is_text:
-                shortlist(made, asked, report)
+                learn_shortlist(made, asked, report)
         except Stopped:
-            raise stopped(out) from None
+            raise resumable(out) from None
     source, target = made.store.tokens()
     yield f"{len(made.store):,} of {made.summary['pairs']:,} pairs train ({source:,} + {target:,} subwords)"
     for reason, count in made.summary["left_out"].items():
@@ -162,19 +163,19 @@ def prepare_folder(
     yield f"{len(made.valid):>12,} validate"
 
 
-def dropped(path: str | Path, *, reason: str | None = None, limit: int = 1_000) -> Iterator[dict[str, Any]]:
-    """Pairs that do not train, with where they stand, why, and their text."""
-    place = Path(path)
-    place = place if (place / folder.PREPARED).is_file() else RunFolder(place).data / FOLDER
-    about = folder.read_summary(place)
+def list_dropped(path: str | Path, *, reason: str | None = None, limit: int = 1_000) -> Iterator[dict[str, Any]]:
+    """Pairs that were left out: file and line, reason and text."""
+    prepared = Path(path)
+    prepared = prepared if (prepared / folder.PREPARED).is_file() else RunFolder(prepared).data / FOLDER
+    about = folder.read_summary(prepared)
     names, named = set(about["reasons"].values()) - {""}, about["request"]["data"]["columns"]
     columns = parse_columns(named) if named else None
     if reason is not None and reason not in names:
-        raise UnknownName("reason", reason, names, where="in --reason")
-    found = (row for row in folder.list_dropped(place) if reason in (None, row[2]))
+        raise UnknownName("runs.unknown_reason", reason, names)
+    dropped = (row for row in folder.list_dropped(prepared) if reason in (None, row[2]))
     reader: Iterator[tuple[int, tuple[str, str]]] = iter(())
     current: tuple[str, ...] = ()
-    for files, line, why in islice(found, limit):
+    for files, line, why in islice(dropped, limit):
         if files != current:
             current = files
             reader = enumerate(
@@ -184,8 +185,8 @@ def dropped(path: str | Path, *, reason: str | None = None, limit: int = 1_000) 
         yield {"where": f"{' + '.join(files)}, line {line}", "reason": why, "source": source, "target": target}
 
 
-def kept_vocabulary(recipe: Recipe, run: RunFolder) -> Vocabularies | None:
-    """The vocabulary that a run has, if it was learnt from the same text in the same way."""
+def find_vocabulary(recipe: Recipe, run: RunFolder) -> Vocabularies | None:
+    """The vocabulary in the folder of a run, if it was learned from the same text in the same way."""
     if not run.begun() or not any(run.path.glob("vocabulary*.model")):
         return None
     before = run.recipe()
@@ -194,59 +195,58 @@ def kept_vocabulary(recipe: Recipe, run: RunFolder) -> Vocabularies | None:
     return Vocabularies.load(run.path, breaks=recipe.vocabulary.breaks)
 
 
-def shortlisted(recipe: Recipe, is_text: bool) -> bool:
-    """Whether an engine could use a shortlist of what is translated into what."""
+def needs_shortlist(recipe: Recipe, is_text: bool) -> bool:
+    """Whether an engine can use a shortlist for this model."""
     return isinstance(recipe.model, TransformerConfig) and not is_text
 
 
-def _tell(prepared: Prepared, report: Report) -> None:
-    told, left_out = prepared.summary, prepared.summary["left_out"]
+def _report_corpus(prepared: Prepared, report: Report) -> None:
+    about, left_out = prepared.summary, prepared.summary["left_out"]
     source, target = prepared.store.tokens()
     dropped = "; left out: " + ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
-    held, what = " (held out by rule)" if told["held_out"] else "", "stretches" if prepared.is_text else "pairs"
+    held, what = " (held out automatically)" if about["held_out"] else "", "segments" if prepared.is_text else "pairs"
     text = (
-        f"{len(prepared.store):,} of {told['pairs']:,} {what} train ({source:,} + {target:,} subwords), "
+        f"{len(prepared.store):,} of {about['pairs']:,} {what} train ({source:,} + {target:,} subwords), "
         f"{len(prepared.valid):,} validate{held}{dropped if left_out else ''}"
     )
     report("stage", text=text)
     report(
-        "corpus", name=told["name"], digest=prepared.digest, pairs=told["pairs"], train=len(prepared.store),
+        "corpus", name=about["name"], digest=prepared.digest, pairs=about["pairs"], train=len(prepared.store),
         valid=len(prepared.valid), left_out=left_out, source_tokens=source, target_tokens=target,
     )  # fmt: skip
 
 
-def stored(path: str | Path, rows: Sequence[int]) -> Iterator[Pair]:
-    """Pairs of a run's token store by their numbers, as text; each with the line of the corpus it came from."""
+def read_stored(path: str | Path, rows: Sequence[int]) -> Iterator[Pair]:
+    """Pairs of a run's token store by their numbers, as text, with the line of the corpus that they come from."""
     run = RunFolder(path)
     built = sorted(run.data.glob("*/meta.json"), key=lambda meta: meta.stat().st_mtime)
     if not built:
-        raise ModelFileError("this run has no token store", where=f"in {run.data}", hint="try: jumok train --help")
-    found = store.Store(built[-1].parent)
+        raise ModelFileError("runs.no_store", folder=run.data)
+    newest = store.Store(built[-1].parent)
     vocabularies = Vocabularies.load(run.path, breaks=run.recipe().vocabulary.breaks)
     for row in rows:
-        if not 0 <= row < len(found):
-            hint = f"try: a number from 0 to {len(found) - 1}"
-            raise UsageError(f"there is no stored pair {row}", where=f"in {found.folder}", hint=hint)
-        source = vocabularies.source.decode(found.source[row].tolist())
-        yield Pair(source, vocabularies.target.decode(found.target[row].tolist()), int(found.lines[row]))
+        if not 0 <= row < len(newest):
+            raise UsageError("runs.no_pair", row=row, folder=newest.folder, last=len(newest) - 1)
+        source = vocabularies.source.decode(newest.source[row].tolist())
+        yield Pair(source, vocabularies.target.decode(newest.target[row].tolist()), int(newest.lines[row]))
 
 
 def add_shortlist(path: str | Path, source: str | None = None, target: str | None = None) -> Path:
-    """Learn a shortlist for a finished model, from the text it was trained on unless another is given; its bundle."""
-    found = bundle.read(path)
-    data = found.recipe.data
+    """Add a shortlist to a finished model, learned from its training text unless another is given; its folder."""
+    saved = bundle.read(path)
+    data = saved.recipe.data
     if source is not None or target is not None:
         data = DataConfig(source=source, target=target, longest=data.longest, ratio=data.ratio)
     else:
-        resolve.refuse_addresses(data, where=str(found.folder))
-    trained, _ = resolve.resolve_all(data, found.recipe.seed)
+        resolve.refuse_addresses(data, where=str(saved.folder))
+    trained, _ = resolve.resolve_all(data, saved.recipe.seed)
     pairs = (pair for corpus in trained for pair in islice(corpus, SHORTLIST_PAIRS // len(trained)))
     with TemporaryDirectory() as scratch:
         filters = store.Filters(data.longest, data.ratio)
-        built = store.build(pairs, found.vocabularies, filters, Path(scratch), identity="shortlist")
-        content = NEVER.finish(lexicon.learn(built, found.sizes)).to_bytes()
-    with bundle.writing_whole(found.folder) as place:
-        for name in bundle.verify(found.folder):
-            shutil.copyfile(found.folder / name, place / name)
-        bundle.write_file(place / lexicon.FILE, content)
-    return found.folder
+        built = store.build(pairs, saved.vocabularies, filters, Path(scratch), identity="shortlist")
+        content = NEVER.finish(lexicon.learn(built, saved.sizes)).to_bytes()
+    with bundle.replace_folder(saved.folder) as partial:
+        for name in bundle.verify(saved.folder):
+            shutil.copyfile(saved.folder / name, partial / name)
+        bundle.write_file(partial / lexicon.FILE, content)
+    return saved.folder

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run."""
+    """A finished run: its folder and the scores of its model."""
 
     folder: Path
     scores: dict[str, float]  # on the validation set
 
     @property
     def model(self) -> Translator:
-        from jumok.translator import Translator  # with all that translates, which training does without
+        from jumok.translator import Translator  # imported here, since training does not need it
 
         return Translator.load(self.folder)
 
@@ -45,36 +45,38 @@ class Selected:
 
     name: str
     tensors: dict[str, Tensor]
-    scores: dict[str, dict[str, float]]  # of every candidate
-    pairs: int  # of the validation set
+    scores: dict[str, dict[str, float]]  # by candidate
+    pairs: int  # validation pairs that they were scored on
 
 
 def select(
     trainee: Trainee, folder: RunFolder, pace: Pace, progress: Progress, validator: Validator, earlier: Finished | None
 ) -> Selected:
-    """Score as many candidates as there is time for, and take the best."""
-    pairs = pace.final(progress)
-    waiting = finished.candidates(
+    """Score as many candidates as there is time for, and return the best."""
+    pairs = pace.final_pairs(progress)
+    remaining = finished.candidates(
         folder, trainee.model, trainee.mean, progress, average=trainee.recipe.training.average,
         whole=progress.plan.pairs == pairs, earlier=earlier,
     )  # fmt: skip
     scores: dict[str, dict[str, float]] = {}
     best: tuple[str, dict[str, Tensor]] | None = None
-    while (len(scores) < pace.limits.compared or pace.affords(pairs)) and (found := next(waiting, None)) is not None:
-        name, tensors = found
+    while len(scores) < pace.limits.compared or pace.can_afford(pairs):
+        if (candidate := next(remaining, None)) is None:
+            break
+        name, tensors = candidate
         if (name, pairs) not in validator.known:
             checkpoint.set_weights(trainee.model, tensors)
         scores[name] = validator.score(name, pairs)
         if best is None or rank(scores[name]) > rank(scores[best[0]]):
-            best = found
-    assert best is not None  # the last weights are always there
+            best = candidate
+    assert best is not None  # the last weights are always a candidate
     return Selected(*best, scores, pairs)
 
 
 def export(
     trainee: Trainee, folder: RunFolder, selected: Selected, reason: str, progress: Progress, context: Context
 ) -> Run:
-    """Write the finished model with its card, and say so."""
+    """Write the finished model with its card, and report it."""
     recipe, prepared, vocabularies = trainee.recipe, trainee.prepared, trainee.prepared.vocabularies
     card: dict[str, Any] = checkpoint.maker(recipe) | {
         "weights": selected.name,
@@ -92,26 +94,26 @@ def export(
     }
     more = {} if prepared.shortlist is None else {lexicon.FILE: prepared.shortlist.read_bytes()}
     checkpoint.export(folder.bundle, selected.tensors, recipe, vocabularies, card, more)
-    scores, of = selected.scores[selected.name], len(trainee.judge.pairs)
-    on = "" if selected.pairs == of else f" on {selected.pairs:,} of {of:,} pairs"
+    scores, pairs = selected.scores[selected.name], len(trainee.scorer.pairs)
+    part = "" if selected.pairs == pairs else f" on {selected.pairs:,} of {pairs:,} pairs"
     context.report(
         "finished", reason=reason, weights=selected.name, step=progress.counts.step, wall=context.clock(),
         pairs=selected.pairs, **scores,
-        text=f"Done after {progress.counts.step:,} steps ({reason}): {selected.name}, valid {spell(scores)}{on}; "
+        text=f"Done after {progress.counts.step:,} steps ({reason}): {selected.name}, valid {spell(scores)}{part}; "
         f"the model is in {folder.bundle}",
     )  # fmt: skip
     return Run(folder.path, scores)
 
 
 def rank(scores: dict[str, float]) -> tuple[float, float]:
-    """What candidates are compared by: quality, then loss."""
-    found = quality(scores)
-    return 0.0 if found is None else found, -scores["loss"]
+    """The value by which candidates are compared: quality, then loss."""
+    best = quality(scores)
+    return 0.0 if best is None else best, -scores["loss"]
 
 
 def spell(scores: dict[str, float]) -> str:
-    """Scores in words."""
-    names = {"bleu": "BLEU {:.2f}", "accuracy": "accuracy {:.2f} %", "nats": "{:.3f} nats a character"}
+    """Scores as text."""
+    names = {"bleu": "BLEU {:.2f}", "accuracy": "accuracy {:.2f} %", "nats": "{:.3f} nats per character"}
     if scores["perplexity"] < 100_000:  # a larger one comes from targets that are not words
         names["perplexity"] = "perplexity {:.2f}"
     return ", ".join(words.format(scores[name]) for name, words in names.items() if name in scores)

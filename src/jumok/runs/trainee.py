@@ -1,4 +1,4 @@
-"""Everything that training needs, put together from a recipe and prepared data."""
+"""The parts of a training, assembled from a recipe and prepared data."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from jumok.training.objectives import Objective, objective_of
 from jumok.training.optim import Optimizer, RunningMean
 from jumok.training.schedule import Schedule
 from jumok.training.update import Team, replicate
-from jumok.training.validation import Judge, judge_of, spread
+from jumok.training.validation import Scorer, scorer_of, spread
 
 
 @dataclass(frozen=True)
 class Trainee:
-    """A model and what trains and judges it."""
+    """A model and everything that trains and scores it."""
 
     recipe: Recipe
     prepared: Prepared
@@ -37,7 +37,7 @@ class Trainee:
     feed: Batches
     accumulate: int  # batches per update
     schedule: Schedule
-    judge: Judge
+    scorer: Scorer
 
     @cached_property
     def parameters(self) -> int:
@@ -47,17 +47,19 @@ class Trainee:
 def assemble(
     recipe: Recipe, prepared: Prepared, context: Context, inherit: Callable[[Any], None] = lambda model: None
 ) -> Trainee:
-    """Make the model, with weights drawn by the recipe's seed, and all that trains it; `inherit` may set weights."""
+    """Build the model with weights from the recipe's seed, and everything that trains it; `inherit` may set weights."""
     training, device = recipe.training, context.device
     vocabularies = prepared.vocabularies
     torch.manual_seed(key(recipe.seed, "weights"))
     model = build(recipe.model, len(vocabularies.source), len(vocabularies.target)).to(device).eval()
     inherit(model)
-    if hasattr(model, "starts"):  # a model that must know which symbols begin a word
+    if hasattr(model, "starts"):  # the model needs to know which symbols begin a word
         model.starts.copy_(torch.tensor(vocabularies.source.begins()))
     optimizer = Optimizer(model, training)
     replicas = replicate(model, count_workers(recipe, device), kernels=not training.compile)
-    team = Team(model, replicas, [make_objective(recipe, context, one) for one in replicas], optimizer, context.world)
+    team = Team(
+        model, replicas, [make_objective(recipe, context, replica) for replica in replicas], optimizer, context.world
+    )
     batch_tokens = min(recipe.data.tokens_per_batch, training.tokens_per_update)
     feed = Batches(
         prepared.store, tokens=batch_tokens, seed=recipe.seed, vocabularies=vocabularies,
@@ -73,15 +75,15 @@ def assemble(
         feed=feed,
         accumulate=max(1, round(training.tokens_per_update / batch_tokens)),
         schedule=Schedule(training.schedule, recipe.model.d_model, training.warmup, training.peak),
-        judge=make_judge(recipe, prepared, model, context),
+        scorer=make_scorer(recipe, prepared, model, context),
     )
 
 
-def make_judge(recipe: Recipe, prepared: Prepared, model: nn.Module, context: Context) -> Judge:
-    """Who scores the model on the validation pairs."""
+def make_scorer(recipe: Recipe, prepared: Prepared, model: nn.Module, context: Context) -> Scorer:
+    """The scorer of the model on the validation pairs."""
     source, target = prepared.store.tokens()
     chosen = spread(len(prepared.valid), recipe.training.valid_pairs)
-    return judge_of(
+    return scorer_of(
         TorchEngine(model, device=context.device), prepared.vocabularies, [prepared.valid[row] for row in chosen],
         is_text=prepared.is_text, ratio=target / max(1, source), labels=recipe.vocabulary.target_kind == "word",
         stop=context.stop, groups=[prepared.corpora[prepared.labels[row]] for row in chosen],
@@ -89,14 +91,14 @@ def make_judge(recipe: Recipe, prepared: Prepared, model: nn.Module, context: Co
 
 
 def make_objective(recipe: Recipe, context: Context, model: Any) -> Objective:
-    """What training makes small of a model, or of a replica of it."""
+    """The objective of a model, or of a replica of it, in the precision of the recipe."""
     training, device = recipe.training, context.device
     hidden = torch.compile(model.hidden, dynamic=True) if training.compile else None
     plain = objective_of(model, smoothing=training.label_smoothing, hidden=hidden)
     if training.precision != "bf16":
         return plain
     if not has_bf16(device):
-        context.note(f"{device} has no bf16 arithmetic; training goes on in float32")
+        context.note(f"{device} has no bf16 arithmetic; training continues in float32")
         return plain
 
     def mixed(batch: Batch) -> tuple[Tensor, int]:
@@ -107,18 +109,18 @@ def make_objective(recipe: Recipe, context: Context, model: Any) -> Objective:
 
 
 def count_workers(recipe: Recipe, device: torch.device) -> int:
-    """One per core on a CPU; a compiled model and a graphics card work alone."""
+    """The number of workers: one per core on a CPU; one for a compiled model and on a GPU."""
     return torch.get_num_threads() if device.type == "cpu" and not recipe.training.compile else 1
 
 
 def dropout_share(recipe: Recipe, epoch: int) -> float:
-    """The share of the dropout in a pass over the data: what has been seen often is what can be learnt by heart."""
+    """The factor of the dropout in an epoch; it grows, since only text seen often can be memorised."""
     passes = recipe.training.dropout_epochs
     return min(1.0, epoch / passes) if passes else 1.0
 
 
 def noise_of(recipe: Recipe, epoch: int) -> Noise:
-    """How the words of a pass are cut and hidden, in proportion to its dropout."""
+    """Subword sampling and word dropout of an epoch, in proportion to its dropout."""
     share = dropout_share(recipe, epoch)
     return Noise(sampling=share * recipe.vocabulary.sampling, unknown=share * recipe.training.word_dropout)
 

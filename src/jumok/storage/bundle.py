@@ -24,23 +24,25 @@ from typing import Any
 from jumok.config.recipe import Recipe, read_recipe
 from jumok.config.sections import CleaningConfig
 from jumok.errors import DiskError, JumokError, MissingPackage, ModelFileError
+from jumok.messages import Message
 from jumok.text.vocabulary import Vocabularies
 
 MANIFEST = "MANIFEST.json"
 WEIGHTS = "model.safetensors"
 SHORTLIST = "shortlist.safetensors"
-FORMAT = 1  # of bundles and checkpoints, said in card.json and state.json; where nothing is said it is 1
+FORMAT = 1  # format number of bundles and checkpoints, in card.json and state.json; a file without one has format 1
 NAME = re.compile(r"(?!\.+$)[A-Za-z0-9_.-]{1,100}")
-FILES = 64  # that a manifest may list
-JSON = 1_000_000  # bytes of a JSON file, at most
-BEFORE = {"data": {"clean": dict.fromkeys(CleaningConfig.model_fields, False)}}  # what recipes meant that do not say it
-HEADER = 8_000_000  # bytes of names and shapes before the tensors of a file, at most
-OTHER = 64_000_000  # bytes of a file that this version does not read
+FILES = 64  # most files of a manifest
+JSON = 1_000_000  # most bytes of a JSON file
+BEFORE = {"data": {"clean": dict.fromkeys(CleaningConfig.model_fields, False)}}  # defaults of recipes before cleaning
+HEADER = 8_000_000  # most bytes of names and shapes before the tensors of a file
+OTHER = 64_000_000  # most bytes of a file whose size does not follow from the recipe
+LARGEST = 10**18  # numbers beyond this are not printed
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bundle:
-    """All that translating needs, verified; the weights are still on disk."""
+    """Everything that translating needs, verified; the weights are still on disk."""
 
     recipe: Recipe
     vocabularies: Vocabularies
@@ -50,21 +52,18 @@ class Bundle:
 
 
 def read(path: str | Path) -> Bundle:
-    """Return the bundle of a run folder or of its own folder: every file is the one that was saved."""
+    """Return the bundle of a run folder, or in a model folder itself: every file is the one that was saved."""
     folder = find(path)
     listed = manifest(folder)
-    first = [
-        "card.json",
-        "recipe.toml",
-        *_vocabulary_files(folder, listed),
-    ]  # the sizes of the others follow from these
+    first = ["card.json", "recipe.toml", *_vocabulary_files(folder, listed)]  # the sizes of the others follow from them
     for name in first:
         check(folder, listed, name, most=OTHER)
     card = read_json(folder / "card.json")
     check_format(card, folder / "card.json")
-    recipe, vocabularies = (known := saved_recipe(folder)), Vocabularies.load(folder, breaks=known.vocabulary.breaks)
+    recipe = saved_recipe(folder)
+    vocabularies = Vocabularies.load(folder, breaks=recipe.vocabulary.breaks)
     if card.get("vocabulary") != vocabularies.digest:
-        raise ModelFileError("the vocabulary is not the one this model was trained with", where=f"in {folder}")
+        raise ModelFileError("storage.wrong_vocabulary", folder=folder)
     sizes = len(vocabularies.source), len(vocabularies.target)
     weights = 4 * recipe.model.parameters(*sizes)
     large = {WEIGHTS: HEADER + weights, SHORTLIST: HEADER + 2_048 * sizes[0]}
@@ -73,8 +72,7 @@ def read(path: str | Path) -> Bundle:
         if name not in first:
             check(folder, listed, name, most=large.get(name, OTHER))
     if (size := (folder / WEIGHTS).stat().st_size) < weights // 4:
-        what = f"the weights do not fit the recipe: {WEIGHTS} has {size:,} bytes where it implies about {weights:,}"
-        raise ModelFileError(what, where=f"in {folder}")
+        raise ModelFileError("storage.wrong_size", file=WEIGHTS, size=size, expected=weights, folder=folder)
     return Bundle(recipe=recipe, vocabularies=vocabularies, card=card, folder=folder, sizes=sizes)
 
 
@@ -85,19 +83,18 @@ def _vocabulary_files(folder: Path, listed: Collection[str]) -> Collection[str]:
 
 
 def find(path: str | Path) -> Path:
-    """Return the folder of a bundle, from a run folder or from itself."""
+    """Return the folder of a bundle, given it or its run folder."""
     path = Path(path)
-    for folder in (path / "model", path, path / "model.before"):  # the last, if killed while the first was replaced
+    for folder in (path / "model", path, path / "model.before"):  # the last if a process was killed while replacing
         if (folder / MANIFEST).exists() or (folder / WEIGHTS).exists():
             return folder
     if checkpoints(path):
-        hint = f"try: jumok model average {shlex.quote(str(path))}"
-        raise ModelFileError("the run has checkpoints but no finished model yet", where=f"in {path}", hint=hint)
+        raise ModelFileError("storage.no_finished_model", folder=path, quoted=shlex.quote(str(path)))
     if path.exists():
-        raise ModelFileError("there is no model in this folder", where=f"in {path}", hint="try: jumok train --help")
-    near = difflib.get_close_matches(str(path), map(str, path.parent.glob("*")), n=1)
-    hint = f"did you mean {near[0]}?" if near else "try: jumok train --help"
-    raise ModelFileError(f"there is no folder {path}", where=f"in {path.parent.absolute()}", hint=hint)
+        raise ModelFileError("storage.no_model", folder=path)
+    close = difflib.get_close_matches(str(path), map(str, path.parent.glob("*")), n=1)
+    advice = Message("storage.did_you_mean", {"folder": close[0]}) if close else Message("storage.try_training")
+    raise ModelFileError("storage.no_folder", folder=path, parent=path.parent.absolute(), advice=advice)
 
 
 def checkpoints(run: Path) -> list[Path]:
@@ -112,19 +109,19 @@ def step_of(folder: Path) -> int:
 
 
 def saved_recipe(folder: Path) -> Recipe:
-    """Return the recipe that a run or bundle was made with; a bad one is a bad model file, not bad usage."""
+    """Return the recipe of a run or bundle; one that cannot be read is a bad model file, not bad usage."""
     path = folder / "recipe.toml"
     try:
-        _check_own(path)
+        _check_regular(path)
         return read_recipe(path, missing=BEFORE)
-    except MissingPackage:  # the recipe is good, but its model is of a kind that needs torch
+    except (MissingPackage, ModelFileError):  # the recipe may be good, but its kind of model needs torch
         raise
     except JumokError as error:
-        raise ModelFileError(error.what, where=error.where) from None
+        raise ModelFileError("storage.bad_recipe", reason=error.what, location=error.where) from None
 
 
 def is_older(folder: Path) -> bool:
-    """Return whether a run began before pairs were cleaned; it continues without."""
+    """Return whether a run began with a version that did not clean pairs; it continues without cleaning."""
     try:
         text = (folder / "recipe.toml").read_text(encoding="utf-8")
     except (OSError, ValueError):
@@ -133,33 +130,32 @@ def is_older(folder: Path) -> bool:
 
 
 @contextmanager
-def writing_whole(place: Path) -> Iterator[Path]:
-    """A folder to write files into, which becomes `place` when the block ends: whole, or not at all."""
-    beside, before = place.with_name(place.name + ".partial"), place.with_name(place.name + ".before")
+def replace_folder(target: Path) -> Iterator[Path]:
+    """Yield a folder to write files into, which replaces `target` when the block ends: completely or not at all."""
+    partial, before = target.with_name(target.name + ".partial"), target.with_name(target.name + ".before")
     try:
-        shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir(parents=True)
-        yield beside
-        paths = sorted(beside.iterdir())
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        yield partial
+        paths = sorted(partial.iterdir())
         for path in paths:
             sync(path)
-        ours = [path for path in paths if NAME.fullmatch(path.name)]  # other files stay, unlisted
+        ours = [path for path in paths if NAME.fullmatch(path.name)]  # other files are not listed, so never read
         listed = {path.name: {"size": path.stat().st_size, "sha256": _sha256(path)} for path in ours}
-        write_file(beside / MANIFEST, json.dumps(listed, indent=1).encode())
-        sync(beside)
-        if place.exists():
+        write_file(partial / MANIFEST, json.dumps(listed, indent=1).encode())
+        sync(partial)
+        if target.exists():
             shutil.rmtree(before, ignore_errors=True)
-            place.rename(before)  # what was there stays whole until the new folder has its place
-        beside.rename(place)
-        sync(place.parent)
+            target.rename(before)  # the earlier folder stays complete until the new one has its name
+        partial.rename(target)
+        sync(target.parent)
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise DiskError(f"cannot save: {reason}", where=f"in {place}", hint="try: df -h; free some space") from None
+        raise DiskError("storage.cannot_save", reason=error.strerror or str(error), folder=target) from None
     finally:
-        if before.exists() and not place.exists():
-            before.rename(place)
-        for rest in (beside, before):
-            shutil.rmtree(rest, ignore_errors=True)
+        if before.exists() and not target.exists():
+            before.rename(target)
+        for leftover in (partial, before):
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def drop(folder: Path, names: Collection[str]) -> None:
@@ -174,14 +170,14 @@ def drop(folder: Path, names: Collection[str]) -> None:
 
 
 def tidy(folder: Path) -> None:
-    """Repair what a killed process left behind: a folder that was being replaced is restored."""
+    """Restore folders that a killed process was replacing, and remove those that it was writing."""
     for before in folder.glob("*.before"):
-        place = before.with_name(before.name.removesuffix(".before"))
-        if not place.exists():
-            before.rename(place)
+        target = before.with_name(before.name.removesuffix(".before"))
+        if not target.exists():
+            before.rename(target)
     for pattern in ("*.before", "*.partial"):
-        for rest in folder.glob(pattern):
-            shutil.rmtree(rest, ignore_errors=True)
+        for leftover in folder.glob(pattern):
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def verify(folder: Path, needed: Collection[str] = ()) -> Mapping[str, Any]:
@@ -196,46 +192,44 @@ def manifest(folder: Path) -> Mapping[str, Any]:
     """Return a folder's manifest: at most 64 files, all in this folder."""
     listed = read_json(folder / MANIFEST)
     if len(listed) > FILES:
-        raise ModelFileError(f"{MANIFEST} lists more files than jumok makes", where=f"in {folder}")
+        raise ModelFileError("storage.too_many_files", manifest=MANIFEST, files=len(listed), folder=folder)
     for name in listed:
         if not NAME.fullmatch(name):
-            raise ModelFileError(f"{name[:100]!r} points out of its folder", where=f"in {folder}")
+            raise ModelFileError("storage.outside_folder", manifest=MANIFEST, entry=name[:100], folder=folder)
     return listed
 
 
 def check(folder: Path, listed: Mapping[str, Any], name: str, *, most: int | None = None) -> None:
     """Refuse a file that is not the one listed, or larger than `most`, before it is read."""
-
-    def refuse(what: str) -> ModelFileError:
-        return ModelFileError(what, where=f"in {folder}")
-
     path = folder / name
     if name not in listed:
-        raise refuse(f"{MANIFEST} does not list {name}")
+        raise ModelFileError("storage.not_listed", manifest=MANIFEST, file=name, folder=folder)
     entry = listed[name]
     if not isinstance(entry, dict) or type(entry.get("size")) is not int:
-        raise refuse(f"{MANIFEST} does not say how large {name} is")
+        raise ModelFileError("storage.no_size", manifest=MANIFEST, file=name, folder=folder)
     try:
-        _check_own(path)
+        _check_regular(path)
         size = path.stat().st_size
         if size != entry["size"]:
-            raise refuse(f"{name} has {size:,} bytes, not {_number(entry['size'])}")
+            expected = _spell(entry["size"])
+            raise ModelFileError("storage.other_size", file=name, size=size, expected=expected, folder=folder)
         if most is not None and size > most:
-            raise refuse(f"{name} is larger than any that fits the recipe: {size:,} bytes")
+            raise ModelFileError("storage.too_large", file=name, size=size, folder=folder)
         if _sha256(path) != entry.get("sha256"):
-            raise refuse(f"{name} is not the file that was saved")
+            raise ModelFileError("storage.other_content", file=name, folder=folder)
     except OSError as error:
-        raise refuse(f"cannot read {name}: {error.strerror}") from None
+        raise ModelFileError("storage.cannot_read", file=name, reason=error.strerror, folder=folder) from None
 
 
 def check_format(values: Mapping[str, Any], path: Path) -> None:
-    """Refuse what a later version made, by the format in its card.json or state.json."""
+    """Refuse a file of a later version, by the format number in card.json or state.json."""
     version = values.get("format", FORMAT)
     if type(version) is not int or version < 1:
-        raise ModelFileError(f"{path.name} does not say which format it has", where=f"in {path.parent}")
+        raise ModelFileError("storage.no_format", file=path.name, folder=path.parent)
     if version > FORMAT:
-        what = f"made by a newer jumok: {path.name} has the format {_number(version)}, not {FORMAT}"
-        raise ModelFileError(what, where=f"in {path.parent}", hint="try: pip install -U jumok")
+        raise ModelFileError(
+            "storage.newer_format", file=path.name, version=_spell(version), known_version=FORMAT, folder=path.parent
+        )
 
 
 def check_header(path: Path) -> None:
@@ -243,46 +237,51 @@ def check_header(path: Path) -> None:
     with open(path, "rb") as file:
         length = int.from_bytes(file.read(8), "little")
     if length > HEADER:
-        raise ModelFileError(f"{path.name} has a list of tensors of {length:,} bytes", where=f"in {path.parent}")
+        raise ModelFileError("storage.long_header", file=path.name, size=length, folder=path.parent)
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """Return the object in a JSON file of at most 1 MB."""
     try:
-        _check_own(path)
+        _check_regular(path)
         if path.stat().st_size > JSON:
-            raise ModelFileError(f"{path.name} is larger than any that jumok makes", where=f"in {path.parent}")
+            raise ModelFileError("storage.large_json", file=path.name, folder=path.parent)
         values = json.loads(path.read_bytes())
     except OSError as error:
-        raise ModelFileError(f"cannot read {path.name}: {error.strerror}", where=f"in {path.parent}") from None
+        reason = error.strerror
+        raise ModelFileError("storage.cannot_read", file=path.name, reason=reason, folder=path.parent) from None
     except (ValueError, RecursionError) as error:
-        raise ModelFileError(f"{path.name} is not JSON: {error}", where=f"in {path.parent}") from None
+        raise ModelFileError("storage.not_json", file=path.name, reason=error, folder=path.parent) from None
     if not isinstance(values, dict):
-        raise ModelFileError(f"{path.name} is not a JSON object", where=f"in {path.parent}")
+        raise ModelFileError("storage.not_json_object", file=path.name, folder=path.parent)
     return values
 
 
-def _check_own(path: Path) -> None:
-    """Refuse a name that is not a file of this folder itself: nothing, a link, a folder, a pipe."""
+def _check_regular(path: Path) -> None:
+    """Refuse a name that is not a regular file in this folder: missing, a link, a folder or a pipe."""
     if path.is_symlink():
-        raise ModelFileError(f"{path.name} is a link: it points out of its folder", where=f"in {path.parent}")
+        raise ModelFileError("storage.link", file=path.name, folder=path.parent)
     if not path.is_file():
-        unfinished = ": never finished, or not made by jumok" if path.name == MANIFEST else " or no file"
-        raise ModelFileError(f"{path.name} is missing{unfinished}", where=f"in {path.parent}")
+        if path.name == MANIFEST:
+            raise ModelFileError("storage.no_manifest", file=path.name, folder=path.parent)
+        raise ModelFileError("storage.missing", file=path.name, folder=path.parent)
 
 
-def _number(value: int) -> str:
-    return f"{value:,}" if abs(value) < 10**18 else "endlessly many"
+def _spell(number: int) -> Message:
+    """A number from a file for an error message; it may have thousands of digits."""
+    if abs(number) < LARGEST:
+        return Message("storage.number", {"number": number})
+    return Message("storage.unlimited")
 
 
 def write_file(path: Path, content: bytes) -> None:
     """Write a file, completely or not at all."""
-    beside = path.with_name(path.name + ".tmp")
-    with open(beside, "wb") as file:
+    partial = path.with_name(path.name + ".tmp")
+    with open(partial, "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    beside.replace(path)
+    partial.replace(path)
 
 
 def sync(path: Path) -> None:

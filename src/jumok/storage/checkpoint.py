@@ -1,11 +1,11 @@
-"""A run on disk: recipe, vocabulary, weights and state; whole or ignored, never half.
+"""A run on disk: recipe, vocabulary, weights and state; each folder is complete or ignored.
 
     RUN/recipe.toml  vocabulary.model  events.jsonl  losses.tsv  tensorboard/
         checkpoints/step-00001200/{model,optimizer,mean}.safetensors  state.json  MANIFEST.json
         model/{recipe.toml, vocabulary.model, model.safetensors, card.json, MANIFEST.json}
 
-How a folder is whole or ignored is in bundle.py; here are its tensors.  Reading never allocates more than the recipe
-implies: shapes are compared before bytes are read.
+bundle.py makes folders complete or ignored; this module adds their tensors.  Reading never allocates more than the
+recipe implies: shapes are compared before bytes are read.
 """
 
 import errno
@@ -42,10 +42,10 @@ from jumok.storage.bundle import (
 )
 from jumok.text.vocabulary import Vocabularies
 
-BLOCK = 1 << 22  # bytes of double precision that averaging holds at a time; more is slower, it leaves the cache
+BLOCK = 1 << 22  # bytes of double precision that averaging holds at a time; more does not fit the cache and is slower
 OPTIMIZER, MEAN = "optimizer.safetensors", "mean.safetensors"
-TRAINING = (OPTIMIZER, MEAN)  # what a checkpoint needs for training to go on, and averaging does not
-FULL = 2  # newest checkpoints that training can be resumed from; older ones keep their weights alone
+TRAINING = (OPTIMIZER, MEAN)  # files that resuming needs and averaging does not
+FULL = 2  # newest checkpoints that training can be resumed from; older ones keep only their weights
 TYPES = {
     "F64": torch.float64,
     "F32": torch.float32,
@@ -56,53 +56,55 @@ TYPES = {
 }
 
 
-def write_whole(place: Path, tensors: Mapping[str, Mapping[str, Tensor]], files: Mapping[str, bytes]) -> None:
-    """Make the folder `place` with these safetensors and other files; it appears whole or not at all."""
-    with bundle.writing_whole(place) as folder:
+def write_whole(folder: Path, tensors: Mapping[str, Mapping[str, Tensor]], files: Mapping[str, bytes]) -> None:
+    """Write a folder with these safetensors and other files; it appears complete or not at all."""
+    with bundle.replace_folder(folder) as partial:
         for name, group in tensors.items():
             try:
-                save_file({key: value.detach().contiguous() for key, value in group.items()}, str(folder / name))
+                save_file({key: value.detach().contiguous() for key, value in group.items()}, str(partial / name))
             except SafetensorError as error:
                 raise OSError(str(error)) from error
         for name, content in files.items():
-            write_file(folder / name, content)
+            write_file(partial / name, content)
 
 
 def read_tensors(path: Path, expected: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
-    """The tensors of a safetensors file; with `expected` names, shapes and types must be just these."""
+    """The tensors of a safetensors file; with `expected`, names, shapes and types must be exactly these."""
     with _open(path, expected) as file:
         return {name: file.get_tensor(name) for name in sorted(file.keys())}
 
 
 @contextmanager
 def _open(path: Path, expected: Mapping[str, Tensor] | None) -> Iterator[Any]:
-    """An open safetensors file; with `expected` names, shapes and types are just these.  Nothing is read yet."""
+    """An open safetensors file with the `expected` names, shapes and types; no tensor is read yet."""
     try:
         check_header(path)
         with safe_open(str(path), framework="pt") as file:
             if expected is not None:
                 names = set(file.keys())
-                compare({name: _outline(file.get_slice(name)) for name in names}, expected, where=f"in {path}")
+                compare({name: _outline(file.get_slice(name)) for name in names}, expected, path)
             yield file
     except (SafetensorError, OSError) as error:
-        raise ModelFileError(f"cannot read the weights: {error}", where=f"in {path}") from None
+        raise ModelFileError("storage.cannot_read_weights", reason=error, file=path) from None
 
 
-def compare(found: Mapping[str, tuple[Any, ...]], expected: Mapping[str, Tensor], *, where: str) -> None:
+def compare(outlines: Mapping[str, tuple[Any, ...]], expected: Mapping[str, Tensor], file: Path) -> None:
     """Refuse tensors, known by (shape, type), that are not those expected."""
-    for name in sorted(found.keys() ^ expected.keys()):
-        which = "unknown to the recipe" if name in found else "missing in the file"
-        raise ModelFileError(f"the weights do not fit the recipe: {name!r} is {which}", where=where)
+    for name in sorted(outlines.keys() ^ expected.keys()):
+        if name in outlines:
+            raise ModelFileError("storage.unknown_tensor", tensor=name, file=file)
+        raise ModelFileError("storage.missing_tensor", tensor=name, file=file)
     for name, tensor in expected.items():
-        wanted = (tuple(tensor.shape), tensor.dtype)
-        if found[name] != wanted:
-            (shape, kind), (right, sort) = found[name], wanted
-            what = f"the weights do not fit the recipe: {name} is {shape} {kind}, not {right} {sort}"
-            raise ModelFileError(what, where=where)
+        shape, kind = outlines[name]
+        if (shape, kind) != (tuple(tensor.shape), tensor.dtype):
+            raise ModelFileError(
+                "storage.wrong_tensor", tensor=name, shape=shape, type=kind, expected_shape=tuple(tensor.shape),
+                expected_type=tensor.dtype, file=file,
+            )  # fmt: skip
 
 
 def _outline(part: Any) -> tuple[tuple[int, ...], Any]:
-    """Shape and type of a tensor that has not been read."""
+    """Shape and type of a tensor that is still on disk."""
     return tuple(part.get_shape()), TYPES.get(part.get_dtype(), part.get_dtype())
 
 
@@ -121,14 +123,14 @@ def set_weights(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
 
 
 def average(groups: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """The mean of several models' weights, in double (section 6.1: the last 5 checkpoints of base, 20 of big)."""
+    """The mean of several models' weights, in double precision (section 6.1: the last 5 checkpoints; 20 of big)."""
     return {name: _mean([group[name] for group in groups]) for name in groups[0]}
 
 
 def average_files(paths: Sequence[Path], expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The same bits from safetensors files, read a few rows at a time.
+    """The same mean, bit for bit, from safetensors files that are read a few rows at a time.
 
-    Memory holds the mean and at most `BLOCK` bytes of the models, however many there are.
+    Memory holds the mean and at most `BLOCK` bytes of the models, regardless of their number.
     """
     with ExitStack() as stack:
         files = [stack.enter_context(_open(path, expected)) for path in paths]
@@ -147,7 +149,7 @@ def average_files(paths: Sequence[Path], expected: Mapping[str, Tensor]) -> dict
 
 
 def _mean(tensors: Sequence[Tensor]) -> Tensor:
-    """The mean of tensors of one shape, in double; each element is the same in a part as in the whole."""
+    """The mean of tensors of one shape, in double precision; no element depends on the others."""
     return torch.stack([tensor.double() for tensor in tensors]).mean(dim=0).to(tensors[0].dtype)
 
 
@@ -164,23 +166,23 @@ class Checkpoint:
 
     @property
     def losses(self) -> int:
-        """Bytes of the loss log when it was saved."""
+        """Bytes of the loss log when the checkpoint was saved."""
         size = self.state.get("losses", 0)
         return size if isinstance(size, int) and size >= 0 else 0
 
     def tensors(self, name: str, expected: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
-        """One of its safetensors files; with `expected` it must hold just these names, shapes and types.
+        """The tensors of one of its files; with `expected`, it must hold exactly these names, shapes and types.
 
-        Without, it is at most as large as what an optimizer remembers of a model: two values of every weight.
+        Otherwise it may be as large as the state of an optimizer: two values for every weight.
         """
-        size, model = ((self.folder / one).stat().st_size for one in (name, WEIGHTS))
-        if expected is None and size > 2 * model + bundle.HEADER:
-            raise ModelFileError(f"{name} is larger than any that fits the weights", where=f"in {self.folder}")
+        size, model_size = ((self.folder / file).stat().st_size for file in (name, WEIGHTS))
+        if expected is None and size > 2 * model_size + bundle.HEADER:
+            raise ModelFileError("storage.large_state", file=name, folder=self.folder)
         return read_tensors(self.folder / name, expected)
 
 
 class RunFolder:
-    """Where a run lives."""
+    """The folder of a run: the paths in it, and its checkpoints."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -192,7 +194,7 @@ class RunFolder:
         self.bundle = self.path / "model"
 
     def claim(self) -> None:
-        """Make the folder, and put right what a killed run has left in it."""
+        """Create the folder, and repair what a killed run has left in it."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             if not os.access(self.path, os.W_OK):
@@ -200,22 +202,22 @@ class RunFolder:
             for folder in (self.path, self.checkpoints, self.data):
                 bundle.tidy(folder)
         except OSError as error:
-            raise self._refused(error) from None
+            raise self._cannot_write(error) from None
 
-    def _refused(self, error: OSError) -> DiskError:
-        hint = f"try: ls -ld {shlex.quote(str(self.path.parent))}, or another --out"
-        return DiskError(f"cannot write the run: {error.strerror}", where=f"in {self.path}", hint=hint)
+    def _cannot_write(self, error: OSError) -> DiskError:
+        parent = shlex.quote(str(self.path.parent))
+        return DiskError("storage.cannot_write_run", reason=error.strerror, folder=self.path, parent=parent)
 
     def begin(self, recipe: Recipe) -> None:
-        """Make the folder and write the resolved recipe."""
+        """Create the folder and write the resolved recipe."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             write_file(self.path / "recipe.toml", recipe.to_toml().encode())
         except OSError as error:
-            raise self._refused(error) from None
+            raise self._cannot_write(error) from None
 
     def begun(self) -> bool:
-        """Whether a run has been here."""
+        """Whether a run has begun in this folder."""
         return (self.path / "recipe.toml").exists()
 
     def recipe(self) -> Recipe:
@@ -228,25 +230,25 @@ class RunFolder:
     def save(
         self, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any], *, keep: int, best: int
     ) -> Path:
-        """Write a checkpoint, then drop all but the newest `keep` and the best; older ones keep their weights alone.
+        """Write a checkpoint, then remove all but the newest `keep` and the best; older ones keep only their weights.
 
-        Those made between two validations go first, so that the others are those of a run that never stopped.
+        Those saved between two validations are removed first, so that the others are those of a run without stops.
         """
-        place = self.checkpoints / f"step-{step:08d}"
-        told = {"format": bundle.FORMAT, **state}
-        write_whole(place, tensors, {"state.json": json.dumps(told, indent=1).encode()})
+        folder = self.checkpoints / f"step-{step:08d}"
+        content = {"format": bundle.FORMAT, **state}
+        write_whole(folder, tensors, {"state.json": json.dumps(content, indent=1).encode()})
         passing = set(self.passing())
         old = [path for path in self.steps() if step_of(path) < step and step_of(path) != best and path not in passing]
-        kept = keep if place in passing else keep - 1
-        for path in [*(passing - {place}), *old[: max(0, len(old) - kept)]]:
+        retained = keep if folder in passing else keep - 1
+        for path in [*(passing - {folder}), *old[: max(0, len(old) - retained)]]:
             shutil.rmtree(path, ignore_errors=True)
         for path in [path for path in self.steps() if step_of(path) <= step][:-FULL]:
-            with suppress(ModelFileError, OSError):  # a damaged one stays as it is; nobody will read it
+            with suppress(ModelFileError, OSError):  # a damaged checkpoint stays as it is, since it is never read
                 bundle.drop(path, TRAINING)
-        return place
+        return folder
 
     def passing(self) -> Iterator[Path]:
-        """Checkpoints that were not due: saved because the run was stopped, or because time had passed."""
+        """Checkpoints without a validation, saved because the run was stopped or because time had passed."""
         for path in self.steps():
             with suppress(ModelFileError):
                 if read_json(path / "state.json").get("passing"):
@@ -255,8 +257,8 @@ class RunFolder:
     def newest(self) -> tuple[Checkpoint | None, list[JumokError]]:
         """The newest checkpoint that verifies and can be resumed, and why each newer one was refused."""
         refused: list[JumokError] = []
-        found = self.last(1, refused=refused, full=True)
-        return (found[0] if found else None), refused
+        newest = self.last(1, refused=refused, full=True)
+        return (newest[0] if newest else None), refused
 
     def last(
         self,
@@ -267,60 +269,61 @@ class RunFolder:
         full: bool = False,
         refused: list[JumokError] | None = None,
     ) -> list[Checkpoint]:
-        """The newest `count` checkpoints that verify, newest first; why others do not is added to `refused`.
+        """The newest `count` checkpoints that verify, newest first; errors of others are added to `refused`.
 
         With `due`, only those that every run of the recipe has, stopped or not; with `full`, only those that training
         can be resumed from.
         """
-        found: list[Checkpoint] = []
+        verified: list[Checkpoint] = []
         for folder in reversed(self.steps()):
-            if len(found) == count:
+            if len(verified) == count:
                 break
             if until is not None and step_of(folder) > until:
                 continue
             try:
-                one = self.read(folder, full=full)
-                found += [] if due and one.state.get("passing") else [one]
+                checkpoint = self.read(folder, full=full)
             except ModelFileError as error:
                 if refused is not None:
                     refused.append(error)
-        return found
+                continue
+            if not (due and checkpoint.state.get("passing")):
+                verified.append(checkpoint)
+        return verified
 
     @staticmethod
     def read(folder: Path, *, full: bool = True) -> Checkpoint:
-        """A checkpoint whose files are those of its manifest; `full`, it has all that training needs to go on."""
+        """A checkpoint whose files are those of its manifest; if `full`, training can be resumed from it."""
         listed = verify(folder, (WEIGHTS, "state.json"))
         if full and OPTIMIZER not in listed:
-            what = f"{bundle.MANIFEST} does not list {OPTIMIZER}: this checkpoint has kept its weights only"
-            raise ModelFileError(what, where=f"in {folder}")
+            raise ModelFileError("storage.weights_only", manifest=bundle.MANIFEST, file=OPTIMIZER, folder=folder)
         if full and MEAN not in listed and os.path.lexists(folder / MEAN):
-            raise ModelFileError(f"{bundle.MANIFEST} does not list {MEAN}", where=f"in {folder}")
+            raise ModelFileError("storage.not_listed", manifest=bundle.MANIFEST, file=MEAN, folder=folder)
         state = read_json(folder / "state.json")
         check_format(state, folder / "state.json")
         progress = state.get("progress")
         if not isinstance(progress, dict) or type(progress.get("step")) is not int:
-            raise ModelFileError("state.json does not say how far the run has come", where=f"in {folder}")
+            raise ModelFileError("storage.no_progress", file="state.json", folder=folder)
         if progress["step"] != step_of(folder):
-            raise ModelFileError("state.json is that of another step", where=f"in {folder}")
+            raise ModelFileError("storage.other_step", file="state.json", folder=folder)
         return Checkpoint(folder, state)
 
 
 def export(
-    place: Path,
+    folder: Path,
     model_weights: Mapping[str, Tensor],
     recipe: Recipe,
     vocabularies: Vocabularies,
     card: Mapping[str, Any],
     more: Mapping[str, bytes] | None = None,
 ) -> None:
-    """Write a bundle: all that translating needs, and nothing of training; `more` are further files."""
+    """Write a bundle: everything that translating needs, and nothing of training; `more` are further files."""
     files = {
         "recipe.toml": recipe.to_toml().encode(),
         "card.json": json.dumps({"format": bundle.FORMAT, **card}, indent=1, ensure_ascii=False).encode(),
         **vocabularies.files(),
         **(more or {}),
     }
-    write_whole(place, {"model.safetensors": model_weights}, files)
+    write_whole(folder, {WEIGHTS: model_weights}, files)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -335,39 +338,35 @@ def load(path: str | Path) -> Loaded:
     return with_model(bundle.read(path))
 
 
-def with_model(found: bundle.Bundle) -> Loaded:
-    """A bundle with its weights read."""
-    tensors = read_tensors(found.folder / WEIGHTS, weights(build(found.recipe.model, *found.sizes, device="meta")))
-    model = build(found.recipe.model, *found.sizes)
+def with_model(saved: bundle.Bundle) -> Loaded:
+    """A bundle together with its model."""
+    tensors = read_tensors(saved.folder / WEIGHTS, weights(build(saved.recipe.model, *saved.sizes, device="meta")))
+    model = build(saved.recipe.model, *saved.sizes)
     set_weights(model, tensors)
-    return Loaded(**vars(found), model=model.eval())
+    return Loaded(**vars(saved), model=model.eval())
 
 
 def average_run(path: str | Path, *, last: int, out: Path | None = None) -> Path:
-    """Make a model from the mean of a run's last whole checkpoints, in RUN/model unless `out` is given."""
+    """Make a model from the mean of a run's last complete checkpoints, in RUN/model unless `out` is given."""
     run = RunFolder(path)
     refused: list[JumokError] = []
-    whole = run.last(last, due=True, refused=refused) or run.last(last)
-    if not whole:
-        raise (
-            refused[0]
-            if refused
-            else ModelFileError("there is no checkpoint", where=f"in {run.checkpoints}", hint="try: jumok train --help")
-        )
+    checkpoints = run.last(last, due=True, refused=refused) or run.last(last)
+    if not checkpoints:
+        raise refused[0] if refused else ModelFileError("storage.no_checkpoint", folder=run.checkpoints)
     recipe = run.recipe()
     vocabularies = Vocabularies.load(run.path, breaks=recipe.vocabulary.breaks)
     expected = weights(build(recipe.model, len(vocabularies.source), len(vocabularies.target), device="meta"))
-    mean = average_files([one.folder / WEIGHTS for one in whole], expected)
+    mean = average_files([checkpoint.folder / WEIGHTS for checkpoint in checkpoints], expected)
     card = maker(recipe) | {
-        "weights": f"mean of the checkpoints {', '.join(str(one.step) for one in reversed(whole))}",
+        "weights": f"mean of the checkpoints {', '.join(str(checkpoint.step) for checkpoint in reversed(checkpoints))}",
         "vocabulary": vocabularies.digest,
     }
-    place = out or run.bundle
-    export(place, mean, recipe, vocabularies, card)
-    return place
+    folder = out or run.bundle
+    export(folder, mean, recipe, vocabularies, card)
+    return folder
 
 
 def maker(recipe: Recipe) -> dict[str, Any]:
-    """The first lines of a card: what, when, by which version."""
+    """The first entries of a card: the recipe, the date and the version."""
     today = datetime.now(UTC).strftime("%Y-%m-%d")
     return {"name": recipe.name, "made": today, "by": f"jumok {jumok.__version__}"}

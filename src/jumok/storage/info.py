@@ -1,4 +1,4 @@
-"""What a finished model is, in words and numbers; its weights are not loaded, and torch is not needed."""
+"""A description of a finished model; its weights are not loaded, and torch is not needed."""
 
 from math import prod
 from pathlib import Path
@@ -8,21 +8,21 @@ from jumok.storage import bundle, tensors
 
 
 def describe(path: str | Path) -> dict[str, Any]:
-    """What `jumok model info` prints: recipe, sizes, and what training wrote on the model's card."""
-    found = bundle.read(path)
-    model, vocabularies = found.recipe.model, found.vocabularies
-    parameters = sum(map(prod, tensors.read(found).shapes.values()))
-    size = (found.folder / bundle.WEIGHTS).stat().st_size
+    """The lines of `jumok model info`: recipe, sizes, and the model's card as training wrote it."""
+    saved = bundle.read(path)
+    model, vocabularies = saved.recipe.model, saved.vocabularies
+    parameters = sum(map(prod, tensors.read(saved).shapes.values()))
+    size = (saved.folder / bundle.WEIGHTS).stat().st_size
     symbols = (
         f"{len(vocabularies.source):,} joint"
         if vocabularies.joint
         else " + ".join(f"{len(side):,}" for side in (vocabularies.source, vocabularies.target))
     )
     return {
-        "folder": str(found.folder),
-        "recipe": found.recipe.name,
+        "folder": str(saved.folder),
+        "recipe": saved.recipe.name,
         "model": f"{model.kind}: {model.shape}",
         "parameters": f"{parameters:,} ({size / 1e6:.1f} MB)",
-        "vocabulary": f"{symbols} subwords ({found.recipe.vocabulary.kind})",
-        **{name: value for name, value in found.card.items() if name not in ("format", "name", "vocabulary")},
+        "vocabulary": f"{symbols} subwords ({saved.recipe.vocabulary.kind})",
+        **{name: value for name, value in saved.card.items() if name not in ("format", "name", "vocabulary")},
     }

@@ -13,7 +13,7 @@ from jumok.storage.bundle import WEIGHTS, Bundle, check_header
 
 
 class Tensors:
-    """Weights by name: shapes at once, values when they are taken; a wrong shape is an error that names the tensor."""
+    """Weights by name: shapes at once, values when they are asked for; a wrong shape is an error."""
 
     def __init__(self, shapes: Mapping[str, Sequence[int]], read: Callable[[str], np.ndarray]) -> None:
         self.shapes = {name: tuple(shape) for name, shape in shapes.items()}
@@ -31,9 +31,10 @@ class Tensors:
 
     def take(self, name: str, *shape: int) -> np.ndarray:
         """Return the tensor of this name, which must have this shape; nothing of another shape is read."""
-        if self.shapes.get(name) != shape:
-            saved = self.shapes.get(name, "missing")
-            raise ModelFileError(f"the weights do not fit the recipe: {name} is {saved}, not {shape}")
+        if name not in self.shapes:
+            raise ModelFileError("storage.no_tensor", tensor=name)
+        if self.shapes[name] != shape:
+            raise ModelFileError("storage.wrong_shape", tensor=name, shape=self.shapes[name], expected_shape=shape)
         return self.read(name)
 
 
@@ -46,7 +47,7 @@ def read(bundle: Bundle) -> Tensors:
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (it is not a mapping)
         other = next((name for name, part in slices.items() if part.get_dtype() != "F32"), None)
     except (SafetensorError, OSError) as error:
-        raise ModelFileError(f"cannot read the weights: {error}", where=f"in {path}") from None
+        raise ModelFileError("storage.cannot_read_weights", reason=error, file=path) from None
     if other is not None:
-        raise ModelFileError(f"the weights do not fit the recipe: {other} is not float32", where=f"in {path}")
+        raise ModelFileError("storage.not_float32", tensor=other, file=path)
     return Tensors({name: part.get_shape() for name, part in slices.items()}, file.get_tensor)

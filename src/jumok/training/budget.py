@@ -1,8 +1,8 @@
-"""How a run divides its time: which update is the last, when to validate, on how many pairs, what the end takes.
+"""How a run divides its time: which update is the last, when to validate, on how many pairs, how long the end takes.
 
-A run limited by steps, epochs or tokens (`ByCount`) never looks at the clock: what it may spend on validating is a
-share of its work, counted in target tokens.  A run limited by minutes (`ByClock`) looks at it at few updates, each
-named by the look before, and at the end; what it decides is kept in `Progress` and told as a `plan` event.  The clock
+A run limited by steps, epochs or tokens (`ByCount`) never checks the clock: it may spend a share of its work, counted
+in target tokens, on validating.  A run limited by minutes (`ByClock`) checks the clock after a few updates, each chosen
+by the check before, and at the end; its decisions are saved in `Progress` and reported as `plan` events.  The clock
 counts seconds since the run began, over all of its attempts.
 """
 
@@ -17,19 +17,19 @@ from jumok.config.recipe import Recipe
 from jumok.training.progress import Best, Progress
 from jumok.training.schedule import Schedule
 
-SHARE = 0.06  # of the minutes, or of the counted work, for all that is not an update: validating, choosing the model
-JUDGING = 0.6  # of this share, at most, for choosing the finished model on the whole validation set
-FEW = (5, 2)  # validations that a short run wants before its last; their number of pairs follows from it
-LEAST_PAIRS, LEAST_SHARE = 50, 0.2  # even a run too short for it validates on so many, if that is no more of its time
-FIRST_LOOKS = (2, 4, 8)  # updates after the start at which the pace is looked at; then by the time left
-FEWEST = 4  # updates that the pace is the mean of, at least
-LOOKS = 30  # about so many looks in a run
-MARGIN, LEAVING = 1.2, 1.0  # the end may take a fifth longer than thought; seconds for the process to leave
+SHARE = 0.06  # share of the minutes, or of the counted work, for validating, saving and choosing the finished model
+CHOOSING = 0.6  # largest part of this share for choosing the finished model on the whole validation set
+FEW = (5, 2)  # validations before the last one that a short run tries to afford by taking fewer pairs
+LEAST_PAIRS, LEAST_SHARE = 50, 0.2  # a very short run validates on so many pairs, within this share of its time
+FIRST_CHECKS = (2, 4, 8)  # the clock is checked after these updates, then depending on the time left
+FEWEST = 4  # fewest updates whose mean is the pace
+CHECKS = 30  # approximate number of times that a run checks the clock
+MARGIN, EXITING = 1.2, 1.0  # the end may take a fifth longer than expected; seconds for the process to exit
 
 
 @dataclass(frozen=True)
 class Limits:
-    """When a run ends; the first limit reached counts.  `expected`: where epochs or tokens will end, if they do."""
+    """When a run ends; the first limit reached counts.  `expected` is the update at which epochs or tokens end."""
 
     steps: int
     expected: int | None = None
@@ -39,13 +39,13 @@ class Limits:
     patience: int = 0
     validations: int = 20
     validate_every: int | None = None
-    pairs: int = 1  # of a whole validation
-    candidates: int = 1  # for the finished model
-    compared: int = 1  # of them, however little time there is: the last weights, and the model that is to be replaced
+    pairs: int = 1  # pairs of the validation set
+    candidates: int = 1  # candidates for the finished model
+    compared: int = 1  # candidates that are always scored: the last weights, and the model that they may replace
 
     @property
     def last(self) -> int:
-        """The update after which there is none, as far as it is known."""
+        """The last update, as far as it is known."""
         return self.steps if self.expected is None else min(self.steps, self.expected)
 
 
@@ -59,22 +59,22 @@ def limits_of(recipe: Recipe) -> Limits:
 
 
 class Pace(Protocol):
-    """All that the loop may know about time: it asks and tells, and never decides."""
+    """All that the loop knows about time: it reports durations and asks what is due."""
 
     schedule: Schedule
     limits: Limits
 
     def start(self, progress: Progress) -> None: ...
-    def over(self, progress: Progress) -> bool: ...  # time is up
-    def updated(self, progress: Progress, seconds: float) -> None: ...
-    def due(self, progress: Progress) -> bool: ...  # validate now
-    def judged(self, progress: Progress, validating: float, saving: float) -> None: ...
-    def affords(self, pairs: int) -> bool: ...  # at the end: another validation of so many pairs
-    def final(self, progress: Progress) -> int: ...  # pairs to judge candidates for the finished model on
+    def is_over(self, progress: Progress) -> bool: ...  # time is up
+    def record_update(self, progress: Progress, seconds: float) -> None: ...
+    def is_due(self, progress: Progress) -> bool: ...  # a validation is due
+    def record_validation(self, progress: Progress, validating: float, saving: float) -> None: ...
+    def can_afford(self, pairs: int) -> bool: ...  # at the end: another validation on so many pairs
+    def final_pairs(self, progress: Progress) -> int: ...  # pairs on which candidates are scored
 
 
 def validate_on(pairs: int, progress: Progress) -> None:
-    """Scores on another number of pairs do not compare with those before: what was best is open again."""
+    """Validate on this number of pairs; after a change the best so far is forgotten, since scores do not compare."""
     if progress.plan.pairs not in (0, pairs):
         progress.best = Best()
     progress.plan.pairs = pairs
@@ -82,27 +82,27 @@ def validate_on(pairs: int, progress: Progress) -> None:
 
 @dataclass
 class Costs:
-    """Seconds, as measured last; guessed or probed before that.  `ByCount` has target tokens in place of seconds."""
+    """Seconds, as last measured; estimated before the first measurement.  `ByCount` counts target tokens instead."""
 
-    pair: float  # to validate on one pair
-    checkpoint: float = 0.0  # to save one, or to export the model
+    pair: float  # validating on one pair
+    checkpoint: float = 0.0  # saving a checkpoint, or exporting the model
     update: float = 0.0
 
 
 @dataclass(frozen=True)
 class Ration:
-    """What a run limited by count does besides updates."""
+    """The validations of a run limited by count."""
 
     every: int  # updates between validations; there is always one at the end
-    pairs: int  # of each validation
-    final: int  # pairs on which candidates for the finished model are judged
+    pairs: int  # pairs of each validation
+    final: int  # pairs on which candidates for the finished model are scored
 
 
 def ration(limits: Limits, work: Costs | None = None) -> Ration:
-    """Everything the limits ask for, or as much of it as `SHARE` of the work of all updates pays for.
+    """All validations that the limits ask for, or as many as fit into `SHARE` of the work of all updates.
 
-    What does not fit is cut in this order: validations down to a few, their pairs down to `LEAST_PAIRS`, then the rest
-    of the validations but the last.  Without `work`, or with `validate_every`, nothing is cut.
+    Where they do not fit, their number is reduced to a few, then their pairs to `LEAST_PAIRS`, then all validations but
+    the last are dropped.  Without `work`, or with `validate_every`, nothing is reduced.
     """
     even = max(1, round(limits.last / limits.validations))
     whole = Ration(limits.validate_every or even, limits.pairs, limits.pairs)
@@ -113,98 +113,101 @@ def ration(limits: Limits, work: Costs | None = None) -> Ration:
     if limits.pairs * ((limits.last - 1) // even + candidates) <= budget:
         return whole
     least = max(1, min(LEAST_PAIRS, limits.pairs, int(LEAST_SHARE * total / work.pair / candidates)))
-    final = max(least, min(limits.pairs, int(JUDGING * budget / candidates)))
+    final = max(least, min(limits.pairs, int(CHOOSING * budget / candidates)))
     rest = max(0.0, budget - final * candidates)
     affordable = [int(rest / (min(wanted, few) + 1)) for few in FEW]
     pairs = next((min(count, final) for count in affordable if count >= least), final)
-    count = min(wanted, int(rest / pairs) - (pairs < final))  # the last one is paid for if it judges a candidate
+    count = min(wanted, int(rest / pairs) - (pairs < final))  # the last one is free if it scores a candidate
     return Ration(-(-limits.last // (max(0, count) + 1)), pairs, final)
 
 
 class ByCount:
-    """Steps, epochs or tokens limit the run: everything follows from the limits and from `work`, the counted work of an
-    update and of validating on one pair; nothing follows from the clock."""
+    """The pace of a run limited by steps, epochs or tokens.
+
+    Everything follows from the limits and from `work`, the counted work of an update and of validating on one pair;
+    nothing depends on the clock.
+    """
 
     def __init__(self, limits: Limits, schedule: Schedule, work: Costs | None = None) -> None:
         self.limits, self.schedule, self.work = limits, schedule, work
 
     def start(self, progress: Progress) -> None:
-        """Decide when to validate; a run that goes on to the same end goes on as it was decided when it began."""
+        """Decide when to validate; a run resumed with the same limits keeps the decision of its beginning."""
         begun = progress.plan.every > 0 and progress.plan.pairs > 0 and progress.plan.course.horizon == self.limits.last
         chosen = ration(self.limits, self.work)
         progress.plan.course, progress.minutes.until = self.schedule.course(self.limits.last), 0.0
         progress.plan.every = progress.plan.every if begun and self.limits.validate_every is None else chosen.every
         validate_on(min(progress.plan.pairs, self.limits.pairs) if begun else chosen.pairs, progress)
 
-    def over(self, progress: Progress) -> bool:
+    def is_over(self, progress: Progress) -> bool:
         return False
 
-    def updated(self, progress: Progress, seconds: float) -> None: ...
+    def record_update(self, progress: Progress, seconds: float) -> None: ...
 
-    def due(self, progress: Progress) -> bool:
+    def is_due(self, progress: Progress) -> bool:
         return progress.counts.step % progress.plan.every == 0
 
-    def judged(self, progress: Progress, validating: float, saving: float) -> None: ...
+    def record_validation(self, progress: Progress, validating: float, saving: float) -> None: ...
 
-    def affords(self, pairs: int) -> bool:
+    def can_afford(self, pairs: int) -> bool:
         return True
 
-    def final(self, progress: Progress) -> int:
-        """All pairs where validations see all of them, else what was rationed."""
+    def final_pairs(self, progress: Progress) -> int:
+        """All pairs if validations use all of them, else those of the ration."""
         return self.limits.pairs if progress.plan.pairs == self.limits.pairs else ration(self.limits, self.work).final
 
 
 @dataclass(frozen=True)
 class Allotment:
-    """What a run limited by minutes does besides updates."""
+    """The validations of a run limited by minutes, and its end."""
 
-    pairs: int  # of each validation
-    final: int  # pairs on which candidates for the finished model are judged
-    candidates: int  # how many of them
-    compared: int = 1  # how many at least, on the pairs of a validation
-    most: float = math.inf  # seconds that judging them may take: if it goes slower, fewer pairs must do
+    pairs: int  # pairs of each validation
+    final: int  # pairs on which candidates for the finished model are scored
+    candidates: int  # candidates that are scored
+    compared: int = 1  # candidates that are scored in any case, at least on the pairs of a validation
+    most: float = math.inf  # most seconds for scoring them; if it takes longer, fewer pairs are used
 
     def end(self, costs: Costs) -> float:
         """Seconds of work after the last update."""
-        known = 1 if self.final == self.pairs else 0  # the last validation has judged the last weights
-        judging = min(self.most, costs.pair * self.final * (self.candidates - known))
-        files = costs.checkpoint * (2 + self.candidates)  # the last checkpoint, the model, those that are read again
-        return costs.pair * self.pairs * self.compared + judging + files
+        known = 1 if self.final == self.pairs else 0  # the last validation has scored the last weights
+        scoring = min(self.most, costs.pair * self.final * (self.candidates - known))
+        files = costs.checkpoint * (2 + self.candidates)  # writing a checkpoint and the model, reading candidates
+        return costs.pair * self.pairs * self.compared + scoring + files
 
     def ending(self, costs: Costs) -> float:
-        """Seconds to keep for the end."""
-        return MARGIN * self.end(costs) + LEAVING
+        """Seconds to reserve for the end."""
+        return MARGIN * self.end(costs) + EXITING
 
     def validations(self, budget: float, costs: Costs, most: int) -> int:
-        """How many validations before the last fit into what the end leaves of `budget` seconds."""
+        """How many validations before the last fit into `budget` seconds less those of the end."""
         rest = budget - self.end(costs)
         return max(0, min(most, int(rest / (costs.pair * self.pairs + costs.checkpoint))))
 
 
 def allot(seconds: float, costs: Costs, limits: Limits, pairs: int = 0) -> Allotment:
-    """Divide a share of `seconds`: everything on all pairs if that fits, else first the end, then few validations.
+    """Divide a share of `seconds`: everything on all pairs if that fits, else first the end, then a few validations.
 
-    `pairs`, if given, is what earlier validations of the run were made on, and stays unless it is too much.
+    `pairs`, if given, is the number of pairs of earlier validations, which stays unless it takes too long.
     """
     budget = SHARE * seconds - costs.checkpoint * (2 + limits.candidates)
     whole, wanted = costs.pair * limits.pairs, limits.validations - 1
-    pairs = pairs if costs.pair * pairs <= JUDGING * budget else 0
+    pairs = pairs if costs.pair * pairs <= CHOOSING * budget else 0
     if whole * limits.candidates + wanted * (whole + costs.checkpoint) <= budget:
-        pairs, judging = pairs or limits.pairs, whole * limits.candidates
-        return Allotment(pairs, limits.pairs, limits.candidates, limits.compared, judging)
-    judged = [count for count in (limits.candidates, 1) if whole * count <= JUDGING * budget]
-    candidates = judged[0] if judged else 1
+        pairs, scoring = pairs or limits.pairs, whole * limits.candidates
+        return Allotment(pairs, limits.pairs, limits.candidates, limits.compared, scoring)
+    possible = [count for count in (limits.candidates, 1) if whole * count <= CHOOSING * budget]
+    candidates = possible[0] if possible else 1
     least = max(1, min(LEAST_PAIRS, limits.pairs, int(LEAST_SHARE * seconds / costs.pair)))
-    final = limits.pairs if judged else max(least, int(JUDGING * budget / costs.pair))
+    final = limits.pairs if possible else max(least, int(CHOOSING * budget / costs.pair))
     rest = budget - costs.pair * final * candidates
     affordable = [int((rest / (min(wanted, few) + 1) - costs.checkpoint) / costs.pair) for few in FEW]
     chosen = next((min(count, final) for count in affordable if count >= least), final)
-    judging = costs.pair * final * candidates
-    return Allotment(pairs or chosen, final, candidates, limits.compared, judging)
+    scoring = costs.pair * final * candidates
+    return Allotment(pairs or chosen, final, candidates, limits.compared, scoring)
 
 
 class ByClock:
-    """Minutes limit the run: it must be over at `progress.minutes.until`, finished model and all."""
+    """The pace of a run limited by minutes: the finished model is written by `progress.minutes.until`."""
 
     def __init__(
         self,
@@ -222,15 +225,15 @@ class ByClock:
         self.until = math.inf
 
     def start(self, progress: Progress) -> None:
-        """Decide on how many pairs to validate; the course of an earlier attempt stays until the first look."""
+        """Decide on how many pairs to validate; the course of an earlier attempt stays until the first check."""
         if progress.counts.step == 0:
             progress.plan.course = self.schedule.course(0)
         self.until, self.total = progress.minutes.until, progress.minutes.until - progress.minutes.began
         self.allotment = allot(self.total, self.costs, self.limits, min(progress.plan.pairs, self.limits.pairs))
         validate_on(self.allotment.pairs, progress)
-        progress.plan.look = progress.counts.step + FIRST_LOOKS[0]
+        progress.plan.look = progress.counts.step + FIRST_CHECKS[0]
 
-    def over(self, progress: Progress) -> bool:
+    def is_over(self, progress: Progress) -> bool:
         """Whether the planned last update is done, or another one would be too late."""
         if progress.counts.step == 0:
             return False
@@ -239,29 +242,29 @@ class ByClock:
         late = self.clock() + (self.pace if self.recent else 0.0) > self.until - self.allotment.ending(self.costs)
         if late:
             progress.plan.course = self.schedule.turn(progress.plan.course, progress.counts.step, progress.counts.step)
-            told = {"horizon": progress.counts.step, "course": asdict(progress.plan.course)}
-            self.report(step=progress.counts.step, reason="time is up", **told)
+            course = asdict(progress.plan.course)
+            self.report(step=progress.counts.step, reason="time is up", horizon=progress.counts.step, course=course)
         return late
 
     @property
     def pace(self) -> float:
-        """Seconds an update of late; the first of a process is slow and counts only while there are few others."""
+        """Seconds per update of late; the first of a process is slow and counts only while there are few others."""
         return max(1e-9, sum(self.recent) / len(self.recent))
 
-    def updated(self, progress: Progress, seconds: float) -> None:
+    def record_update(self, progress: Progress, seconds: float) -> None:
         self.updates += 1
-        if self.updates == FIRST_LOOKS[-1]:
+        if self.updates == FIRST_CHECKS[-1]:
             self.recent.popleft()
         self.recent.append(seconds)
         left = self.until - progress.counts.wall
-        window = min(max(10.0, self.total / 10), left)  # near the end, only what was just now
+        window = min(max(10.0, self.total / 10), left)  # near the end, only the latest
         while len(self.recent) > FEWEST and sum(self.recent) > window:
             self.recent.popleft()
         if progress.counts.step >= progress.plan.look:
             self.plan(progress)
 
     def plan(self, progress: Progress) -> None:
-        """See how far the time left will carry the run, and choose the next validation and the next look."""
+        """Estimate how many updates the time left allows; choose the next validation and the next check."""
         self.costs.update = self.pace
         ending = self.allotment.ending(self.costs)
         left = self.until - self.clock() - ending
@@ -271,7 +274,7 @@ class ByClock:
             count = int(max(0.0, left) / (every * self.pace + each))
             progress.plan.due = (progress.counts.step // every + 1) * every
         else:
-            most = self.limits.validations - 1 - progress.minutes.judged
+            most = self.limits.validations - 1 - progress.minutes.validations
             count = self.allotment.validations(SHARE * self.total - progress.minutes.spent, self.costs, most)
         updates = max(0, int((left - count * each) / self.pace))
         horizon = min(self.limits.last, progress.counts.step + updates)
@@ -287,28 +290,28 @@ class ByClock:
         )  # fmt: skip
 
     def _wait(self, left: float) -> int:
-        """Updates until the next look: ever fewer as the end comes near."""
-        for early, later in pairwise(FIRST_LOOKS):
+        """Updates until the next check: ever fewer towards the end."""
+        for early, later in pairwise(FIRST_CHECKS):
             if self.updates == early:
                 return later - early
-        return max(1, int(min(self.total / LOOKS, left / 2) / self.pace))
+        return max(1, int(min(self.total / CHECKS, left / 2) / self.pace))
 
-    def due(self, progress: Progress) -> bool:
+    def is_due(self, progress: Progress) -> bool:
         return progress.plan.validated < progress.plan.due <= progress.counts.step
 
-    def judged(self, progress: Progress, validating: float, saving: float) -> None:
-        """Learn what a validation costs; the next update plans with it."""
+    def record_validation(self, progress: Progress, validating: float, saving: float) -> None:
+        """Remember how long a validation takes; the next update plans with it."""
         self.costs.pair, self.costs.checkpoint = max(1e-9, validating / progress.plan.pairs), saving
         progress.plan.look = progress.counts.step + 1
 
-    def affords(self, pairs: int) -> bool:
+    def can_afford(self, pairs: int) -> bool:
         return pairs <= self.affordable()
 
     def affordable(self) -> int:
-        """Pairs that can still be judged before the model is written and the process leaves."""
-        left = (self.until - self.clock() - LEAVING) / MARGIN - self.costs.checkpoint
+        """Pairs that can still be scored before the model is written and the process exits."""
+        left = (self.until - self.clock() - EXITING) / MARGIN - self.costs.checkpoint
         return int(left / self.costs.pair)
 
-    def final(self, progress: Progress) -> int:
-        """All pairs, or as many as there is time for, or those of the last validation."""
+    def final_pairs(self, progress: Progress) -> int:
+        """All pairs, or as many as there is time for, but no fewer than the last validation used."""
         return max(progress.plan.pairs, min(self.limits.pairs, self.affordable() // self.limits.compared))

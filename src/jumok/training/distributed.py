@@ -1,11 +1,11 @@
-"""Several processes, one training: each takes its share of every batch, gradients are added up, all move alike.
+"""Several processes that train one model: each takes its share of every batch, and gradients are added up.
 
     torchrun --nproc-per-node 2 --max-restarts 3 -m jumok train --source train.en --target train.de
 
-The first process, rank 0, reads the clock, validates, saves and speaks; the others hear what it decided.  A process
-that dies is noticed by the next one that waits for it, all end, and torchrun starts them again: they continue from the
-newest checkpoint.  Who computes what depends on the number of workers of all processes together and on nothing else:
-two processes of one thread give the bytes of one process with two.
+The first process, rank 0, reads the clock, validates, saves and reports; the others receive its decisions.  When a
+process dies, those that wait for it notice and exit, and torchrun starts all of them again: they continue from the
+newest checkpoint.  The division of the work depends only on the number of workers of all processes together: two
+processes with one thread each give the same bytes as one process with two.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ from jumok.training.progress import Progress
 from jumok.training.schedule import Schedule
 
 T = TypeVar("T")
-MEETING = timedelta(minutes=10)  # until all processes are there
+MEETING = timedelta(minutes=10)  # until all processes have started
 PATIENCE = timedelta(hours=6)  # rank 0 may validate and save for long; a process that died is noticed at once
-GRACE = (25.0, 8.0)  # seconds after a signal, for rank 0, which saves, and for others; then nobody is waited for
+GRACE = (25.0, 8.0)  # seconds from a signal to the exit: for rank 0, which saves, and for the others
 
 
 class World:
-    """All processes of a training, seen by one of them; alone, it has nobody to ask."""
+    """All processes of a training, from the view of one of them; there may be only one."""
 
     def __init__(self, rank: int = 0, size: int = 1, group: Any = None) -> None:
         self.rank, self.size, self.group = rank, size, group
-        self.first = rank == 0  # the process that decides and speaks
+        self.first = rank == 0  # the process that decides and reports
 
     def share(self, value: T) -> T:
-        """What rank 0 says, to all: plain values, as JSON has them."""
+        """The value of rank 0 in every process; it must be one that JSON can hold."""
         if self.size == 1:
             return value
         with _peers():
-            said = torch.tensor(list(json.dumps(value).encode() if self.first else b""), dtype=torch.uint8)
-            length = torch.tensor(len(said))
+            content = torch.tensor(list(json.dumps(value).encode() if self.first else b""), dtype=torch.uint8)
+            length = torch.tensor(len(content))
             together.broadcast(length, src=0, group=self.group)
-            said = said if self.first else torch.empty(int(length), dtype=torch.uint8)
-            together.broadcast(said, src=0, group=self.group)
-        heard: T = json.loads(bytes(said.tolist()))
-        return heard
+            content = content if self.first else torch.empty(int(length), dtype=torch.uint8)
+            together.broadcast(content, src=0, group=self.group)
+        shared: T = json.loads(bytes(content.tolist()))
+        return shared
 
     def any(self, flag: bool) -> bool:
-        """Whether one of all says yes."""
+        """Whether the flag is set in any process."""
         if self.size == 1:
             return flag
         votes = torch.tensor(int(flag))
@@ -67,14 +67,14 @@ class World:
         return bool(votes)
 
     def add(self, tensors: Sequence[Tensor]) -> None:
-        """Each of these becomes the sum of all processes', in place."""
+        """Replace each tensor by its sum over all processes."""
         with _peers():
             for tensor in tensors:
                 together.all_reduce(tensor, group=self.group)
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """What rank 0 does first, then the others: what it makes, they find."""
+        """Run the body in rank 0 first, then in the others, which find what it has written."""
         if not self.first:
             self.share(None)
         yield
@@ -90,19 +90,17 @@ ALONE = World()
 
 
 def join(environment: Mapping[str, str], device: str = "cpu") -> World:
-    """The world that torchrun tells of by RANK and WORLD_SIZE; alone without them."""
+    """The processes that torchrun has started, by RANK and WORLD_SIZE; without them, this process alone."""
     try:
         size, rank = int(environment.get("WORLD_SIZE", "1")), int(environment.get("RANK", "0"))
     except ValueError:
-        raise UsageError(
-            "WORLD_SIZE and RANK are not numbers", where="in the environment", hint="try: torchrun --help"
-        ) from None
+        raise UsageError("training.bad_environment") from None
     if size == 1:
         return ALONE
     if device != "cpu":
-        raise UsageError("several processes train on CPUs only, so far", where="in --device", hint="try: --device cpu")
-    leave_when_asked(GRACE[rank > 0])
-    attempt = f"attempt-{environment.get('TORCHELASTIC_RESTART_COUNT', '0')}"  # not to be met by those before it
+        raise UsageError("training.only_cpu")
+    exit_after_signal(GRACE[rank > 0])
+    attempt = f"attempt-{environment.get('TORCHELASTIC_RESTART_COUNT', '0')}"  # processes of earlier ones do not join
     with _peers():
         board, _, _ = next(rendezvous("env://", rank, size, timeout=MEETING))
         board = PrefixStore(attempt, board)
@@ -110,33 +108,31 @@ def join(environment: Mapping[str, str], device: str = "cpu") -> World:
         return World(rank, size, together.new_group(timeout=PATIENCE))
 
 
-def leave_when_asked(grace: float) -> None:
-    """A process that waits for others inside torch hears no signal: a thread hears it, and ends what does not end."""
-    heard, told = os.pipe()
-    os.set_blocking(told, False)
+def exit_after_signal(grace: float) -> None:
+    """Exit `grace` seconds after a signal, from a thread: the main thread may be waiting for others inside torch."""
+    output, wakeup = os.pipe()
+    os.set_blocking(wakeup, False)
 
     def listen() -> None:
-        if os.read(heard, 1):
+        if os.read(output, 1):
             time.sleep(grace)
             os._exit(Resumable.code)
 
-    signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+    signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
     threading.Thread(target=listen, daemon=True).start()
 
 
 @contextmanager
 def _peers() -> Iterator[None]:
-    """What happens where another process has gone."""
+    """Raise `Resumable` where another process has exited."""
     try:
         yield
     except (RuntimeError, ValueError) as error:
-        reason = str(error).split("\n")[0][:200]
-        hint = "run the same command again to continue; torchrun --max-restarts N does it by itself"
-        raise Resumable("another process of this training has gone", where=reason, hint=hint) from None
+        raise Resumable("training.process_gone", reason=str(error).split("\n")[0][:200]) from None
 
 
 class Agreed:
-    """The pace of rank 0, followed by all."""
+    """The pace of rank 0, in every process."""
 
     def __init__(self, pace: Pace, world: World) -> None:
         self.pace, self.world = pace, world
@@ -146,26 +142,26 @@ class Agreed:
     def start(self, progress: Progress) -> None:
         self._follow(progress, self.pace.start)
 
-    def over(self, progress: Progress) -> bool:
-        return self.world.share(self.world.first and self.pace.over(progress))
+    def is_over(self, progress: Progress) -> bool:
+        return self.world.share(self.world.first and self.pace.is_over(progress))
 
-    def updated(self, progress: Progress, seconds: float) -> None:
-        self._follow(progress, lambda mine: self.pace.updated(mine, seconds))
+    def record_update(self, progress: Progress, seconds: float) -> None:
+        self._follow(progress, lambda mine: self.pace.record_update(mine, seconds))
 
-    def due(self, progress: Progress) -> bool:
-        return self.world.share(self.world.first and self.pace.due(progress))
+    def is_due(self, progress: Progress) -> bool:
+        return self.world.share(self.world.first and self.pace.is_due(progress))
 
-    def judged(self, progress: Progress, validating: float, saving: float) -> None:
-        self._follow(progress, lambda mine: self.pace.judged(mine, validating, saving))
+    def record_validation(self, progress: Progress, validating: float, saving: float) -> None:
+        self._follow(progress, lambda mine: self.pace.record_validation(mine, validating, saving))
 
-    def affords(self, pairs: int) -> bool:
-        return self.pace.affords(pairs)
+    def can_afford(self, pairs: int) -> bool:
+        return self.pace.can_afford(pairs)
 
-    def final(self, progress: Progress) -> int:
-        return self.pace.final(progress)
+    def final_pairs(self, progress: Progress) -> int:
+        return self.pace.final_pairs(progress)
 
     def _follow(self, progress: Progress, decide: Callable[[Progress], Any]) -> None:
-        """Rank 0 decides; all have its progress."""
+        """Let rank 0 decide, and copy its progress to all."""
         if self.world.first:
             decide(progress)
         progress.follow(Progress.from_json(self.world.share(progress.to_json())))

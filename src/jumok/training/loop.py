@@ -1,7 +1,8 @@
-"""The training loop: everything that varies comes in as an argument, nothing is looked up.
+"""The training loop: update, validate, save, until a limit is reached.
 
-An update is a number of micro-batches whose gradients add up.  What a resumed run must know is `Progress`; what is
-random at step n is drawn from a key made of (seed, "dropout", n, number of the micro-batch).
+Everything that varies comes in as an argument.  An update adds up the gradients of several micro-batches.  A resumed
+run continues from its `Progress`; randomness at step n comes from a key made of (seed, "dropout", n, number of the
+micro-batch).
 """
 
 import math
@@ -20,20 +21,12 @@ from jumok.training.progress import Progress
 from jumok.training.schedule import Schedule
 from jumok.training.update import Team
 
-PATIENCE_FOR_NUMBERS = 10  # updates in a row without a finite loss before the run stops
+PATIENCE_FOR_NUMBERS = 10  # updates in a row without a finite loss before the run fails
+NAMED_PAIRS = 5  # stored pairs of the last batch that the error names
 
 
 class NotFinite(JumokError):
-    """Update after update without a finite loss; `rows` are stored pairs of the last batch."""
-
-    def __init__(self, loss: float, norm: float, step: int, rows: Sequence[int]) -> None:
-        self.rows = rows
-        some = ", ".join(map(str, rows))
-        super().__init__(
-            f"the loss was not a finite number for {PATIENCE_FOR_NUMBERS} updates in a row (loss {loss}, norm {norm})",
-            where=f"at step {step}, in the batch of stored pairs {some}, …",
-            hint="try: a lower rate, --set training.peak=0.0005, or --set training.clip=1.0",
-        )
+    """Several updates in a row without a finite loss; the value `rows` names stored pairs of the last batch."""
 
 
 @dataclass(frozen=True)
@@ -46,22 +39,22 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Setup:
-    """How an update is made."""
+    """The parts of an update."""
 
     team: Team[Any]
     seed: int
-    accumulate: int = 1  # micro-batches
-    largest_gradient: float = 0.0  # norm above which gradients are scaled down; 0 does not
+    accumulate: int = 1  # micro-batches per update
+    largest_gradient: float = 0.0  # norm above which gradients are scaled down; 0 never does
     mean: RunningMean | None = None
     dropout: Callable[[int], float] = lambda epoch: 1.0  # share of the dropout in a pass over the data
 
 
 @dataclass(frozen=True)
 class Hooks:
-    """What the loop calls besides updates: it knows neither files nor scores nor signals.
+    """What the loop calls besides updates; it knows nothing of files, scores and signals.
 
-    Checkpoints are made with every validation, and once `save_seconds` have passed without one.  The latter depend on
-    the clock, so nothing may depend on them.
+    A checkpoint is saved after every validation, and whenever `save_seconds` have passed without one.  The latter
+    depend on the clock, so nothing else may depend on them.
     """
 
     report: Callable[..., None]
@@ -75,41 +68,41 @@ class Hooks:
 def train(
     setup: Setup, batches: Iterator[tuple[Position, Batch]], pace: Pace, progress: Progress, hooks: Hooks
 ) -> Outcome:
-    """Update until a limit is reached or somebody asks to stop; the last state is always saved.
+    """Update until a limit is reached or `stop` is true; the last state is always saved.
 
-    What `stop` cuts short counts as never begun: an update, or a validation, which the resumed run begins with.
+    An update or a validation that `stop` interrupts does not count; the resumed run begins with it.
     """
     clock = hooks.clock
-    outside = clock() - progress.counts.seconds
-    saved, last = progress.counts.step, clock()  # the update and the time of the newest checkpoint
-    taken = 0.0  # seconds of the last update: a checkpoint must not wait for another one that would be too long
+    outside = clock() - progress.counts.seconds  # the clock less the seconds of this loop
+    saved_step, saved_at = progress.counts.step, clock()
+    duration = 0.0  # of the last update; a checkpoint that falls due during the next one is saved before it
     pace.start(progress)
     try:
         while True:
-            if progress.plan.validated < progress.counts.step and pace.due(progress):
-                check(progress, pace, hooks)
-                saved, last = progress.counts.step, progress.counts.wall
-            if (reason := ended(pace, progress, hooks.stop)) is not None:
+            if progress.unvalidated and pace.is_due(progress):
+                validate(progress, pace, hooks)
+                saved_step, saved_at = progress.counts.step, progress.counts.wall
+            if (reason := find_end(pace, progress, hooks.stop)) is not None:
                 break
-            if saved != progress.counts.step and clock() + taken - last >= hooks.save_seconds:
-                keep(progress, hooks)
-                saved, last = progress.counts.step, progress.counts.wall
+            if saved_step != progress.counts.step and clock() + duration - saved_at >= hooks.save_seconds:
+                save_between(progress, hooks)
+                saved_step, saved_at = progress.counts.step, progress.counts.wall
             began = clock()
-            done = update(setup, batches, pace.schedule, progress, hooks.stop)
+            event = update(setup, batches, pace.schedule, progress, hooks.stop)
             progress.counts.wall = clock()
             progress.counts.seconds = progress.counts.wall - outside
-            taken = progress.counts.wall - began
-            pace.updated(progress, taken)
+            duration = progress.counts.wall - began
+            pace.record_update(progress, duration)
             hooks.report(
-                **done, seconds=progress.counts.seconds, wall=progress.counts.wall,
+                **event, seconds=progress.counts.seconds, wall=progress.counts.wall,
                 horizon=progress.plan.course.horizon, skipped=progress.counts.skipped, seen=progress.counts.tokens,
             )  # fmt: skip
-        if progress.plan.validated < progress.counts.step and reason != "stopped":
-            check(progress, pace, hooks)
-            saved = progress.counts.step
+        if progress.unvalidated and reason != "stopped":
+            validate(progress, pace, hooks)
+            saved_step = progress.counts.step
     except Stopped:
         reason = "stopped"
-    if saved != progress.counts.step and reason == "stopped":
+    if saved_step != progress.counts.step and reason == "stopped":
         hooks.save(progress)
     return Outcome(reason, progress)
 
@@ -121,7 +114,7 @@ def update(
     progress: Progress,
     stop: Callable[[], bool],
 ) -> dict[str, float]:
-    """Make the next update and book it; what came of it, as its event names it."""
+    """Make the next update, count it, and return the fields of its event."""
     step, team = progress.counts.step + 1, setup.team
     places, micro = zip(*(next(batches) for _ in range(setup.accumulate)), strict=True)
     epoch, index = places[-1]
@@ -137,12 +130,12 @@ def update(
     return {"step": step, "epoch": epoch, "loss": loss, "rate": rate, "norm": norm, "tokens": tokens}
 
 
-def check(progress: Progress, pace: Pace, hooks: Hooks) -> None:
-    """Validate and save, and tell the pace what that took."""
+def validate(progress: Progress, pace: Pace, hooks: Hooks) -> None:
+    """Validate and save, and report to the pace how long it took."""
     began = hooks.clock()
-    progress.best.judge(hooks.validate(progress), progress.counts.step)
+    progress.best.record(hooks.validate(progress), progress.counts.step)
     progress.plan.validated = progress.counts.step
-    progress.minutes.judged += 1
+    progress.minutes.validations += 1
     validated = hooks.clock()
     progress.counts.seconds += validated - progress.counts.wall
     progress.counts.wall = validated
@@ -150,18 +143,18 @@ def check(progress: Progress, pace: Pace, hooks: Hooks) -> None:
     hooks.save(progress)
     saving = hooks.clock() - validated
     progress.minutes.spent += saving
-    pace.judged(progress, validated - began, saving)
+    pace.record_validation(progress, validated - began, saving)
 
 
-def keep(progress: Progress, hooks: Hooks) -> None:
-    """Save between two validations."""
+def save_between(progress: Progress, hooks: Hooks) -> None:
+    """Save a checkpoint between two validations."""
     began = hooks.clock()
     hooks.save(progress)
     progress.minutes.spent += hooks.clock() - began
 
 
 def account(progress: Progress, loss: float, norm: float, tokens: int, batches: Sequence[Batch]) -> None:
-    """Book one update; ten without finite numbers in a row stop the run and name the sentences."""
+    """Count one update; ten in a row without a finite loss are an error that names the sentences."""
     if math.isfinite(loss) and math.isfinite(norm):
         progress.counts.tokens += tokens
         progress.counts.skipped_in_row = 0
@@ -169,16 +162,21 @@ def account(progress: Progress, loss: float, norm: float, tokens: int, batches: 
     progress.counts.skipped += 1
     progress.counts.skipped_in_row += 1
     if progress.counts.skipped_in_row >= PATIENCE_FOR_NUMBERS:
-        raise NotFinite(loss, norm, progress.counts.step, [int(row) for row in batches[-1].rows[:5]])
+        raise NotFinite(
+            "training.not_finite", updates=PATIENCE_FOR_NUMBERS, loss=loss, norm=norm, step=progress.counts.step,
+            rows=" ".join(str(int(row)) for row in batches[-1].rows[:NAMED_PAIRS]),
+        )  # fmt: skip
 
 
-def ended(pace: Pace, progress: Progress, stop: Callable[[], bool]) -> str | None:
-    """Why there is no further update, if there is none."""
-    return "stopped" if stop() else reached(pace.limits, progress) or ("minutes" if pace.over(progress) else None)
+def find_end(pace: Pace, progress: Progress, stop: Callable[[], bool]) -> str | None:
+    """The reason why the run ends here; None if it continues."""
+    if stop():
+        return "stopped"
+    return find_reached(pace.limits, progress) or ("minutes" if pace.is_over(progress) else None)
 
 
-def reached(limits: Limits, progress: Progress) -> str | None:
-    """The limit that is reached, if any, time apart."""
+def find_reached(limits: Limits, progress: Progress) -> str | None:
+    """The limit apart from time that the run has reached, if any."""
     if progress.counts.step >= limits.steps:
         return "steps"
     if limits.epochs is not None and progress.counts.epoch >= limits.epochs:

@@ -1,4 +1,4 @@
-"""What training makes small: the smoothed cross-entropy of the next token, or what the model itself says.
+"""The objective of training: smoothed cross-entropy of the next token, or the loss that a model defines itself.
 
 Shapes   B batch · T target · D width · N tokens
 """
@@ -17,7 +17,7 @@ Objective = Callable[[Batch], tuple[Tensor, int]]
 def objective_of(
     model: Seq2Seq | Learner, *, smoothing: float, hidden: Callable[[Tensor, Tensor], Tensor] | None = None
 ) -> Objective:
-    """The model's own objective, or the next token of the target; options as in `next_token`."""
+    """The objective that the model defines, or else that of `next_token` with the same options."""
     if isinstance(model, Learner):
         learner = model
         return lambda batch: learner.loss(batch.source, batch.target, batch.labels, smoothing=smoothing)
@@ -27,7 +27,7 @@ def objective_of(
 def next_token(
     model: Seq2Seq, *, smoothing: float, hidden: Callable[[Tensor, Tensor], Tensor] | None = None
 ) -> Objective:
-    """A function from a batch to (sum of losses, tokens); `hidden` replaces the model's own, e.g. compiled."""
+    """A function from a batch to (sum of losses, tokens); `hidden` replaces the model's method, e.g. compiled."""
     run = hidden or model.hidden
 
     def objective(batch: Batch) -> tuple[Tensor, int]:

@@ -1,7 +1,7 @@
 """How gradients move weights: Adam as in the paper (section 5.3), Muon for the matrices, and a running mean.
 
-An update has three moments, each open to several threads: `gather` adds the replicas' gradients up, `begin` says how
-far to go, `apply` moves the weights.  Thread `part` of `parts` does its share.
+An update has three phases: `gather` adds up the gradients of the replicas, `begin` sets the rate and the scale, `apply`
+changes the weights.  Several threads can work on `gather` and `apply`: thread `part` of `parts` does its share.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jumok.nn.layers import Linear
 
 @dataclass(frozen=True)
 class Move:
-    """One update as a rule sees it: the rate, how often gradients count (clipping), its number from 1."""
+    """One update for a rule: the rate, the factor of the gradients (clipping), and its number from 1."""
 
     rate: float
     scale: float
@@ -57,23 +57,21 @@ class Adam:
 
 
 class Muon:
-    """Momentum whose every matrix is made orthogonal before it moves the weights (Jordan et al. 2024).
+    """Momentum with every matrix orthogonalised before it is applied (Jordan et al. 2024).
 
-    A matrix then learns in all its directions at the same pace, not only in the few that dominate its gradient.
-    Packed projections are taken apart into their blocks; the length of a move is half that of a typical Adam step (the
-    whole, in Liu et al. 2025), so that one learning rate serves both: tables want more of it than matrices
+    A matrix then learns in all directions at the same pace, not only in the few that dominate its gradient.  Packed
+    projections are split into their blocks.  A step is half as long as a typical one of Adam (as long, in Liu et al.
+    2025), so that both can share one learning rate: embeddings need a higher one than matrices
     (docs/log/2026-11-16-recipe-of-tiny.md).
     """
 
-    momentum, rounds, size = 0.95, 3, 0.1  # rough is enough, and a round costs 3 % of a small update
+    momentum, rounds, size = 0.95, 3, 0.1  # a rough result is enough, and a round takes 3 % of a small update
     polynomial = (3.4445, -4.7750, 2.0315)  # pushes every singular value towards 1
 
     def __init__(self, linears: Sequence[Linear], config: TrainingConfig) -> None:
         self.weights, self.decay = [linear.weight for linear in linears], config.weight_decay
         self.means = [torch.zeros_like(weight) for weight in self.weights]
-        self.blocks: list[
-            tuple[int, slice]
-        ] = []  # matrices of one shape side by side, so that threads share them evenly
+        self.blocks: list[tuple[int, slice]] = []  # sorted by shape, so that threads share them evenly
         for index, linear in enumerate(linears):
             ends = accumulate(linear.blocks)
             self.blocks += [(index, slice(end - height, end)) for height, end in zip(linear.blocks, ends, strict=True)]
@@ -101,12 +99,12 @@ class Muon:
             weight.mul_(1.0 - move.rate * self.decay).add_(step, alpha=-move.rate)
 
     def steer(self, gradient: Tensor, index: int, at: slice) -> Tensor:
-        """Momentum as Nesterov has it: the mean so far, looked at from one gradient ahead."""
+        """Nesterov's momentum: the mean of the gradients, one gradient ahead."""
         mean = self.means[index][at].lerp_(gradient, 1.0 - self.momentum)
         return gradient.lerp(mean, self.momentum)
 
     def orthogonal(self, x: Tensor) -> Tensor:
-        """A matrix with singular values brought near 1 by products alone; tall ones lie down meanwhile."""
+        """The matrix with its singular values near 1, computed by products alone; tall matrices are transposed."""
         if len(x) > x.shape[1]:
             return self.orthogonal(x.t()).t()
         a, b, c = self.polynomial
@@ -142,7 +140,7 @@ class Optimizer:
     @torch.no_grad()
     def collect(self, gradients: Sequence[Sequence[Tensor]]) -> None:
         """Take the gradients of every replica, in the order of the model's parameters."""
-        self.gradients = [list(one) for one in gradients]
+        self.gradients = [list(replica) for replica in gradients]
 
     @torch.no_grad()
     def gather(self, part: int = 0, parts: int = 1) -> float:
@@ -161,10 +159,10 @@ class Optimizer:
         return float(torch.nn.utils.get_total_norm(first)) ** 2
 
     def begin(self, rate: float, scale: float) -> None:
-        """Count an update: it has this rate, and gradients count `scale` times."""
+        """Count an update with this rate and this factor of the gradients."""
         self.steps += 1
         self.move = Move(rate, scale, self.steps)
-        torch.autograd.graph.increment_version(list(self.names))  # kernels change weights behind torch's back
+        torch.autograd.graph.increment_version(list(self.names))  # torch does not see kernels change them
 
     @torch.no_grad()
     def apply(self, part: int = 0, parts: int = 1) -> None:
@@ -174,15 +172,15 @@ class Optimizer:
             rule.apply(gradients, self.move, part, parts)
 
     def tensors(self) -> dict[str, Tensor]:
-        """What the rules remember of every weight, and the count of updates, by name."""
-        found = {f"step.{name}": torch.tensor(float(self.steps)) for name in self.names.values()}
+        """The state of the rules for every weight, and the number of updates, by name."""
+        state = {f"step.{name}": torch.tensor(float(self.steps)) for name in self.names.values()}
         for rule in self.rules:
             for part, values in rule.state().items():
-                found |= {f"{part}.{self.names[w]}": value for w, value in zip(rule.weights, values, strict=True)}
-        return found
+                state |= {f"{part}.{self.names[w]}": value for w, value in zip(rule.weights, values, strict=True)}
+        return state
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """The reverse of `tensors`."""
+        """Set the state that `tensors` has returned."""
         for name, value in self.tensors().items():
             if name.startswith("step."):
                 self.steps = int(tensors[name])
@@ -203,7 +201,7 @@ def numbers(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
 
 
 class RunningMean:
-    """Exponential moving average of the weights; starts quickly, ends at `decay`."""
+    """Exponential moving average of the weights; its decay rises to `decay` in the first updates."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay

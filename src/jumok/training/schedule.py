@@ -1,7 +1,7 @@
 """The learning rate of every update: equation 3, or a rise to a peak and a fall that ends with the run.
 
-Paper: section 5.3, equation 3.  Where a run ends is a `Course`; a run limited by minutes learns only as it goes how
-many updates it has, and each new course takes up where the one before it was, so that the rate never jumps.
+Paper: section 5.3, equation 3.  A `Course` says where the run ends.  A run limited by minutes finds out only on the way
+how many updates it has; each new course begins at the rate of the one before, so that the rate never jumps.
 """
 
 import math
@@ -19,7 +19,7 @@ def noam(step: int, *, d_model: int, warmup: int) -> float:
 class Course:
     """Where the rate goes from update `since` on: up to the peak at `warmup`, down until `horizon`."""
 
-    horizon: int = 0  # the last update; 0 while nobody knows
+    horizon: int = 0  # the last update; 0 while it is unknown
     warmup: int = 0
     since: int = 0
     risen: float = 0.0  # share of the peak at `since`, if that is before `warmup`

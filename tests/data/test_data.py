@@ -232,7 +232,7 @@ def test_a_store_that_is_not_whole_is_refused_with_the_command_that_removes_it(b
 def test_a_store_that_could_not_be_finished_leaves_nothing_behind(vocabularies, tmp_path, monkeypatch):
     def broken():
         yield from PAIRS[:20]
-        raise DataError("a line is not UTF-8")
+        raise DataError("data.empty_corpus", corpus="a corpus")
 
     with pytest.raises(DataError):
         store.build(broken(), vocabularies, FILTERS, tmp_path, identity="text")

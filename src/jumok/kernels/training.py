@@ -98,15 +98,15 @@ class Job:
     """A task and what it has addresses of."""
 
     task: PassTask
-    kept: list[Any]
+    retained: list[Any]
 
     def keep(self, *tensors: Tensor | None) -> list[int | None]:
-        self.kept.extend(tensors)
+        self.retained.extend(tensors)
         return ops.at(*tensors)
 
     def array(self, kind: Any, values: list[Any]) -> int:
         made = (kind * len(values))(*values)
-        self.kept.append(made)
+        self.retained.append(made)
         return ctypes.addressof(made)
 
 

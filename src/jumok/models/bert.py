@@ -76,8 +76,8 @@ class NextSentence(nn.Module):
 
     def logits(self, states: Tensor) -> Tensor:
         """How well (B, 2) the second text follows, and how well it is another, from states (B, P, D)."""
-        judged: Tensor = self.output(self.pooler(states[:, 0]))
-        return judged
+        logits: Tensor = self.output(self.pooler(states[:, 0]))
+        return logits
 
     def loss(self, states: Tensor, truth: Tensor) -> Tensor:
         """The mean cross-entropy over all pairs; 0 where there is none."""

@@ -74,8 +74,8 @@ class Detector(nn.Module):
         self.dense, self.output = Linear(width, width), Linear(width, 1)
 
     def forward(self, states: Tensor) -> Tensor:
-        judged: Tensor = self.output(F.gelu(self.dense(states))).squeeze(-1)
-        return judged
+        logits: Tensor = self.output(F.gelu(self.dense(states))).squeeze(-1)
+        return logits
 
 
 def draw(logits: Tensor, generator: torch.Generator) -> Tensor:
@@ -91,7 +91,7 @@ class ReplacedText(NamedTuple):
 
     hidden: Tensor  # (M, G) the generator's states in the places of the hidden words
     words: Tensor  # (M,) the hidden words
-    said: Tensor  # (B, P) with the words that the generator drew
+    shown: Tensor  # (B, P) with the words that the generator drew
     segments: Tensor  # (B, P)
     replaced: Tensor  # (B, P) True where the drawn word is not the hidden one
 
@@ -108,8 +108,8 @@ class ELECTRA(MaskedModel):
 
     def detect(self, ids: Tensor, segments: Tensor) -> Tensor:
         """How surely (B, P) each token was replaced: above 0 it is likelier than not."""
-        judged: Tensor = self.detector(self.encode(ids, segments))
-        return judged
+        logits: Tensor = self.detector(self.encode(ids, segments))
+        return logits
 
     def generate(self, ids: Tensor, segments: Tensor, places: Tensor) -> Tensor:
         """The generator's states (M, G) of the words at places (M,) of the flattened grid."""
@@ -134,8 +134,8 @@ class ELECTRA(MaskedModel):
         states = self.generate(shown, hidden.segments, hidden.places)  # (M, G)
         with torch.no_grad():
             drawn = draw(self.logits(states), generator)  # (M,)
-        said = hidden.show(drawn)  # (B, P)
-        return ReplacedText(states, hidden.words, said, hidden.segments, said != hidden.ids)
+        shown = hidden.show(drawn)  # (B, P)
+        return ReplacedText(states, hidden.words, shown, hidden.segments, shown != hidden.ids)
 
     def loss(self, source: Tensor, target: Tensor, labels: Tensor, *, smoothing: float) -> tuple[Tensor, int]:
         """The sum over the chosen words of the generator's losses, with the detector's, and how many they are.
@@ -146,9 +146,9 @@ class ELECTRA(MaskedModel):
         asked = self.ask(source, labels)
         table, count = self.encoder.embedding.weight, len(asked.words)
         total = self.generator.head.loss(asked.hidden, table, asked.words, smoothing=smoothing)
-        real = asked.said != PAD
-        judged = self.detect(asked.said, asked.segments)[real]
-        error = F.binary_cross_entropy_with_logits(judged, asked.replaced[real].to(judged.dtype))
+        real = asked.shown != PAD
+        logits = self.detect(asked.shown, asked.segments)[real]
+        error = F.binary_cross_entropy_with_logits(logits, asked.replaced[real].to(logits.dtype))
         return total + self.config.detection * count * error, count
 
     @torch.no_grad()
@@ -159,7 +159,7 @@ class ELECTRA(MaskedModel):
         ten and would tell nothing.
         """
         asked = self.ask(source, labels)
-        judged = self.detect(asked.said, asked.segments)
-        suspects, others = judged[asked.replaced], judged[ordinary(asked.said) & ~asked.replaced].sort().values
+        logits = self.detect(asked.shown, asked.segments)
+        suspects, others = logits[asked.replaced], logits[ordinary(asked.shown) & ~asked.replaced].sort().values
         below, upto = (torch.searchsorted(others, suspects, right=right).sum() for right in (False, True))
         return int(below + upto) // 2, len(suspects) * len(others)

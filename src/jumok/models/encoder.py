@@ -183,8 +183,8 @@ def join(source: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
 def choose(ids: Tensor, share: float, generator: torch.Generator) -> Tensor:
     """Which words (B, P) are to be guessed: this share of those of each row, and one at least."""
     words = ordinary(ids)  # (B, P)
-    draws = torch.rand(ids.shape, generator=generator).to(ids.device).masked_fill(~words, 2.0)  # (B, P)
-    rank = draws.argsort(dim=1).argsort(dim=1)  # (B, P)
+    noise = torch.rand(ids.shape, generator=generator).to(ids.device).masked_fill(~words, 2.0)  # (B, P)
+    rank = noise.argsort(dim=1).argsort(dim=1)  # (B, P)
     count = (words.sum(dim=1, keepdim=True) * share).round().clamp(min=1)  # (B, 1)
     return words & (rank < count)
 

@@ -87,10 +87,10 @@ class LabelState:
 
     states: Tensor  # (B, T, E)
     sentence: Tensor  # (N,) the states that each row reads
-    said: int
+    length: int
 
     def select(self, rows: Tensor) -> LabelState:
-        return LabelState(self.states, self.sentence[rows], self.said)
+        return LabelState(self.states, self.sentence[rows], self.length)
 
 
 class Labeller(nn.Module):
@@ -150,9 +150,9 @@ class Labeller(nn.Module):
         return LabelState(states, torch.arange(len(source), device=source.device), 0)
 
     def step(self, token: Tensor, state: LabelState) -> tuple[Tensor, LabelState]:
-        place = min(state.said, state.states.shape[1] - 1)
+        place = min(state.length, state.states.shape[1] - 1)
         logits = self.project(state.states[state.sentence, place])
-        return logits, LabelState(state.states, state.sentence, state.said + 1)
+        return logits, LabelState(state.states, state.sentence, state.length + 1)
 
     def attention(self, source: Tensor, target: Tensor) -> Attention:
         """How source tokens look at each other, and, as `cross`, how the places of the labels look at them.

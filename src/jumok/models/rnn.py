@@ -253,12 +253,12 @@ class AdditiveDecoder(RecurrentDecoder):
         state = states[0].unbind()
         inputs = self.input(x.transpose(0, 1)).unbind()
         outputs, contexts, weights = [], [], []
-        for said in inputs:
-            query, recurrent = self.asking(state[0]).split([width, said.shape[-1]], dim=-1)
+        for embedded in inputs:
+            query, recurrent = self.asking(state[0]).split([width, embedded.shape[-1]], dim=-1)
             query = query.reshape(sentences, 1, -1, width)  # (B, 1, G, D)
             context, weight = attend(query, memory.keys, memory.values, mask, score=self.score)
             context = context.reshape(-1, width)  # (N, D)
-            state = self.move(said + self.context(context), recurrent, state)
+            state = self.move(embedded + self.context(context), recurrent, state)
             outputs.append(state[0])
             contexts.append(context)
             weights.append(weight)

@@ -208,8 +208,8 @@ class Concatenate(nn.Module):
         nn.init.xavier_uniform_(self.mix.weight.detach()[:, d_model:])
 
     def forward(self, x: Tensor, p: Tensor) -> Tensor:
-        beside = torch.cat([x, p.expand(*x.shape[:-1], -1)], dim=-1)
-        mixed: Tensor = self.mix(beside)
+        joined = torch.cat([x, p.expand(*x.shape[:-1], -1)], dim=-1)
+        mixed: Tensor = self.mix(joined)
         return mixed
 
 

@@ -109,9 +109,9 @@ def _texts(data: DataConfig) -> list[Any]:
 
 def _as_prepared(recipe: Recipe, asked: dict[str, Any]) -> Recipe:
     """The recipe with the vocabulary and the limits of a prepared folder; asking for others is an error."""
-    told = folder.read_summary(Path(str(recipe.data.prepared)))["request"]
-    fixed = {f"vocabulary.{name}": value for name, value in told["vocabulary"].items()}
-    fixed |= {f"data.{name}": told["data"][name] for name in ("longest", "ratio")}
+    prepared_with = folder.read_summary(Path(str(recipe.data.prepared)))["request"]
+    fixed = {f"vocabulary.{name}": value for name, value in prepared_with["vocabulary"].items()}
+    fixed |= {f"data.{name}": prepared_with["data"][name] for name in ("longest", "ratio")}
     for name, value in fixed.items():
         if name in asked and asked[name] != value:
             raise UsageError(

@@ -173,8 +173,8 @@ def drive(trainee: Trainee, pace: Pace, progress: Progress, context: Context, ho
         mean=trainee.mean,
         dropout=partial(dropout_share, recipe),
     )
-    position = Position(progress.counts.epoch, progress.counts.index)
-    with closing(prefetch(trainee.feed.walk(position), context.device)) as batches:
+    start = Position(progress.counts.epoch, progress.counts.index)
+    with closing(prefetch(trainee.feed.walk(start), context.device)) as batches:
         return loop.train(setup, batches, pace if world.size == 1 else Agreed(pace, world), progress, hooks)
 
 

@@ -47,7 +47,7 @@ class Schedule:
         return Course(horizon, self._warmup(horizon))
 
     def turn(self, course: Course, step: int, horizon: int) -> Course:
-        """The course that goes on after update `step` without a jump and ends at `horizon`.
+        """The course that continues after update `step` without a jump and ends at `horizon`.
 
         A warm-up that the new horizon makes shorter rises at most twice as fast as before.
         """

@@ -33,9 +33,9 @@ class Raw:
     def decode(self) -> str:
         """The lines as text, ended by line feeds; a fault is a DataError that names the line and the byte."""
         chunk = Chunk(self.number, self.offset, self.content)
-        found = files.decode_if_clean(chunk, LONGEST)
+        lines = files.decode_if_clean(chunk, LONGEST)
         return "".join(
-            f"{line}\n" for line in (faults.decode_lines(self.path, chunk, LONGEST) if found is None else found)
+            f"{line}\n" for line in (faults.decode_lines(self.path, chunk, LONGEST) if lines is None else lines)
         )
 
     def fault(self) -> int | None:
@@ -43,8 +43,8 @@ class Raw:
         chunk = Chunk(self.number, self.offset, self.content)
         if files.decode_if_clean(chunk, LONGEST) is not None:
             return None
-        found = (faults.find_fault(self.path, *line, LONGEST) for line in chunk.lines())
-        return next((one.line for one in found if one is not None), None)
+        findings = (faults.find_fault(self.path, *line, LONGEST) for line in chunk.lines())
+        return next((finding.line for finding in findings if finding is not None), None)
 
 
 @dataclass
@@ -97,9 +97,9 @@ class Stream:
         return count
 
     def _too_long(self) -> DataError:
-        found = faults.find_fault(self.path, self.number, self.offset, self._buffer, LONGEST)
-        assert found is not None
-        return found.error()
+        finding = faults.find_fault(self.path, self.number, self.offset, self._buffer, LONGEST)
+        assert finding is not None
+        return finding.error()
 
 
 def read_together(streams: list[Stream]) -> Iterator[list[Raw]]:

@@ -70,9 +70,9 @@ class Repaired:
     def lines(self) -> list[str]:
         """The short report."""
         unit = "pairs" if _are_parallel(self.files) or all(map(is_table, self.files)) else "lines"
-        kept = f"{self.total - self.dropped:,} of {self.total:,} {unit} kept"
+        total = f"{self.total - self.dropped:,} of {self.total:,} {unit} kept"
         rows = [f"{count:>12,}  {what}" for what, count in self.log.counts.most_common()]
-        return [f"{', '.join(self.files)}: {kept}", *(rows or ["              nothing had to be changed"])]
+        return [f"{', '.join(self.files)}: {total}", *(rows or ["              nothing had to be changed"])]
 
     def verdict(self) -> list[str]:
         """The state of the copies, and the command that trains on them."""

@@ -497,6 +497,8 @@ HARMLESS = {  # looking at what is there already
 def watch(kind: str, seed: int, first: int, count: int, run: str, folder: str) -> None:
     """Read mutations under an audit hook; at the end, what else Python did than read files of the folder, as JSON."""
     forgery = ready(run, folder)
+    for path in (messages.FOLDER / messages.LANGUAGE).glob("*.toml"):  # else the first error reads its text
+        messages.read_room(path.stem)
     seen, watching, opened = Counter[str](), [False], [0]
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:

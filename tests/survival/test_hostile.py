@@ -181,7 +181,7 @@ def test_a_search_that_would_take_all_memory_is_refused(micro, monkeypatch):
     monkeypatch.setattr(searching, "available_memory", lambda: 4 << 20)
     monkeypatch.setattr(searching, "SMALL", 0)
     for engine in ("native", "torch"):
-        with pytest.raises(UsageError, match=r"a beam of 1000 over [0-9,]+ subwords takes"):
+        with pytest.raises(UsageError, match=r"a beam of 1000 over [0-9,]+ subwords needs"):
             Translator.load(micro, engine=engine).translate("a", beam=1_000, extra_length=100)
 
 

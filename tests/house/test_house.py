@@ -385,3 +385,40 @@ def test_the_rules_of_size_and_names_find_what_they_forbid(tmp_path):
     assert names_for_two_things(tmp_path) == {".: A"}
     assert too_wide(tmp_path) == {"b.py: g"}
     assert too_long(tmp_path) == {"cli/c.py: h"}
+
+
+RETIRED = {  # names that docs/glossary.md replaces
+    "beside", "draws", "everybody", "felt", "forth", "found", "hands", "happening", "judge", "judged", "kept",
+    "nobody", "said", "somebody", "stretches", "tick", "told", "wish", "wishes",
+}  # fmt: skip
+AXES = {"bench/front.py", "reports/attention.py", "reports/curves.py"}  # a tick there is a mark on an axis
+
+
+def retired_names(root: Path) -> set[str]:
+    """Functions, classes, parameters, attributes and variables with a retired name."""
+    names: set[str] = set()
+    for path in sorted(root.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            name = ""
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                name = node.name
+            elif isinstance(node, ast.arg):
+                name = node.arg
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                name = node.id
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                name = node.attr
+            word, file = name.strip("_").lower(), str(path.relative_to(root))
+            if word in RETIRED and not (word == "tick" and file in AXES):
+                names.add(f"{file}: {name}")
+    return names
+
+
+def test_retired_words_name_nothing():
+    assert retired_names(ROOT) == set()
+
+
+def test_the_rule_of_names_finds_what_it_forbids(tmp_path):
+    lines = ["def told(wish): ...", "class Judge: ...", "found, fine = 1, 2", "def f(self): self._kept = 3", "tick = 4"]
+    (tmp_path / "a.py").write_text("\n".join(lines))
+    assert retired_names(tmp_path) == {f"a.py: {name}" for name in ("told", "wish", "Judge", "found", "_kept", "tick")}

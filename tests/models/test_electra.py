@@ -107,10 +107,10 @@ def test_only_chosen_words_are_replaced_and_a_right_guess_is_no_replacement(vari
     chosen = choose(ids, 0.15, Chance().eval().generator())
     assert torch.equal(asked.words, ids[chosen])
     assert not (asked.replaced & ~chosen).any()
-    assert torch.equal(asked.replaced, asked.said != ids)
+    assert torch.equal(asked.replaced, asked.shown != ids)
     model.generator.head.bias.data[9] = 1e6  # it says this word everywhere
     again = model.ask(source, text)
-    assert torch.equal(again.said, torch.where(chosen, 9, ids))
+    assert torch.equal(again.shown, torch.where(chosen, 9, ids))
     assert torch.equal(again.replaced, chosen & (ids != 9))
     assert (chosen & (ids == 9)).any()
 
@@ -122,7 +122,7 @@ def test_the_generator_sees_masks_and_what_it_draws_has_no_gradient():
     places = choose(ids, 0.15, Chance().eval().generator()).flatten().nonzero().squeeze(1)
     shown = ids.flatten().index_fill(0, places, MASK).view_as(ids)
     torch.testing.assert_close(asked.hidden, model.generate(shown, segments, places))
-    assert not asked.said.requires_grad
+    assert not asked.shown.requires_grad
 
 
 # ---------------------------------------------------------------------------------------------------- laws
@@ -180,7 +180,7 @@ def test_what_is_hidden_and_drawn_is_a_function_of_the_key_and_in_use_always_the
 
     def trained(key: int) -> tuple[Tensor, float]:
         dropouts.start(key)
-        said = model.ask(source, text).said
+        said = model.ask(source, text).shown
         return said, model.loss(source, text, text, smoothing=0.0)[0].item()
 
     (first, loss), (again, same), (other, different) = trained(5), trained(5), trained(6)
@@ -196,8 +196,8 @@ def test_the_loss_is_the_generators_mean_and_fifty_times_the_detectors(variant):
     total, count = model.loss(source, text, text, smoothing=0.1)
     asked = model.ask(source, text)
     guessed = F.cross_entropy(model.logits(asked.hidden), asked.words, label_smoothing=0.1)
-    real = asked.said != PAD
-    sure = model.detect(asked.said, asked.segments)[real].sigmoid()
+    real = asked.shown != PAD
+    sure = model.detect(asked.shown, asked.segments)[real].sigmoid()
     detected = -torch.where(asked.replaced[real], sure, 1 - sure).log().mean()
     assert count == len(asked.words) > 3
     torch.testing.assert_close(total / count, guessed + 50 * detected, check_dtype=False, atol=1e-4, rtol=1e-5)
@@ -214,10 +214,10 @@ def test_accuracy_is_a_half_for_a_detector_that_knows_nothing_and_whole_for_one_
         return model.accuracy(source, text, text)
 
     of = replaced * (words - replaced)
-    assert accuracy(torch.zeros(asked.said.shape)) == (of // 2, of)
+    assert accuracy(torch.zeros(asked.shown.shape)) == (of // 2, of)
     assert accuracy(asked.replaced.float()) == (of, of)
     assert accuracy(-asked.replaced.float()) == (0, of)
-    judged = torch.randn(asked.said.shape)
+    judged = torch.randn(asked.shown.shape)
     judged[:, [0, -1]] = 1e6  # marks are nobody's business
     suspects, others = judged[asked.replaced], judged[:, 1:-1][~asked.replaced[:, 1:-1]]
     assert accuracy(judged) == (sum(float(one) > float(other) for one in suspects for other in others), of)
@@ -299,7 +299,7 @@ def test_shape_comments_are_true():
     checker = ShapeChecker(Path(electra.__file__))
     model, (source, text) = made(), pairs()
     asked = model.ask(source, text)
-    sizes = {"B": 4, "P": asked.said.shape[1], "D": 16, "G": 8, "M": len(asked.words), "V": SYMBOLS}
+    sizes = {"B": 4, "P": asked.shown.shape[1], "D": 16, "G": 8, "M": len(asked.words), "V": SYMBOLS}
     checker.run(lambda: model.loss(source, text, text, smoothing=0.0), r"(\w+\.)?\w+$", **sizes)
     assert len(checker.wanted) > 4
     assert checker.complaints() == []

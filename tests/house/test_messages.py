@@ -23,6 +23,7 @@ POSITION = {"option": 1, "flag": 1}  # of the key among the arguments, where it 
 ASKS = CLASSES | {"text", "Message", "verb", "option", "flag", "argument"}
 DONE: set[str] = {
     "config",
+    "data",
     "disk",
     "errors",
     "evaluation",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from jumok.cli.display import TrainingDisplay, clock
-from jumok.errors import JumokError, UnknownName
+from jumok.errors import DataError, DiskError, JumokError, UnknownName
 from jumok.events import EventLog, LossLog, TensorBoardSink, history, is_recorded, read_events, read_losses
 from jumok.keys import generator, key
 
@@ -302,14 +302,14 @@ def test_a_generator_starts_anew_from_its_key():
 
 
 def test_an_error_is_three_lines_at_most_whatever_is_put_into_it():
-    error = JumokError("what\nhappened", where="here\nand there", hint="try\nthis\n")
-    assert str(error) == "what happened\nhere and there\ntry this"
-    assert str(JumokError("what")) == "what"
+    error = DiskError("disk.in_use", folder_kind="a\nrun", holder="process\n7", folder="a\nb", advice="try\nthis\n")
+    assert str(error) == "a run is in use by process 7\nin a b\ntry this , or use another folder"
+    assert str(DataError("data.empty_corpus", corpus="x" * 5_000)).split("\n")[1] == f"in {'x' * 996}…"
 
 
 def test_an_unknown_name_gets_the_nearest_or_all():
-    assert "did you mean 'tiny'?" in str(UnknownName("recipe", "tniy", ["base", "tiny"]))
-    assert "known: base, tiny" in str(UnknownName("recipe", "zzz", ["tiny", "base"]))
+    assert "did you mean 'tiny'?" in str(UnknownName("config.unknown_recipe", "tniy", ["base", "tiny"]))
+    assert "known: base, tiny" in str(UnknownName("config.unknown_recipe", "zzz", ["tiny", "base"]))
 
 
 def test_every_kind_of_error_has_the_exit_code_of_the_contract():

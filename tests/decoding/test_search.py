@@ -12,6 +12,7 @@ from jumok.config.search import SearchOptions
 from jumok.decoding.hypothesis import NEVER, penalize
 from jumok.decoding.rules import forbid_tokens, require_length
 from jumok.decoding.search import beam, generate_tokens, greedy, sample_by
+from jumok.engines import torch_engine
 from jumok.engines.torch_engine import TorchEngine
 from jumok.errors import UsageError
 from jumok.models.base import END
@@ -193,6 +194,17 @@ def test_forced_scores_come_back_in_order():
     for pair, scored in zip(pairs, together, strict=True):
         assert scored.ids == (*pair[1], END)
         assert scored.log_probability == pytest.approx(engine.score([pair])[0].log_probability)
+
+
+def test_scoring_holds_the_logits_of_only_some_positions(monkeypatch):
+    engine, pairs = TorchEngine(made(seed=6)), [([9], [10, 11]), ([12, 13, 14], [15]), ([9, 9], [])]
+    together, rows, project = engine.score(pairs), [], engine.fast.project
+    monkeypatch.setattr(torch_engine, "SCORED", 4)
+    monkeypatch.setattr(engine.fast, "project", lambda hidden: rows.append(len(hidden)) or project(hidden))
+    for scored, other in zip(engine.score(pairs), together, strict=True):
+        assert scored.ids == other.ids
+        assert scored.token_scores == pytest.approx(other.token_scores, abs=1e-5)
+    assert max(rows) == 4
 
 
 def test_attention_maps_are_means_over_what_may_be_seen():

@@ -235,7 +235,7 @@ def test_weights_that_do_not_fit_are_refused_by_our_own_engine(own_micro):
     weights = checkpoint.weights(loaded.model) | {"encoder_norm.weight": torch.ones(3)}
     checkpoint.export(own_micro / "model", weights, loaded.recipe, loaded.vocabularies, loaded.card)
     for engine in ("native", "ctranslate2"):
-        with pytest.raises(ModelFileError, match=r"encoder_norm\.weight is \(3,\), not \(16,\)"):
+        with pytest.raises(ModelFileError, match=r"encoder_norm\.weight is \(3,\) instead of \(16,\)"):
             jumok.load(own_micro, engine=engine).translate("a")
 
 

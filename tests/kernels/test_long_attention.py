@@ -129,15 +129,15 @@ def test_all_layers_with_a_sentence_of_any_length_have_the_numbers_of_plain_torc
 
 @compiled
 @pytest.mark.parametrize("shape", [(2, 300, 270), (1, 20, 600), (1, 1_024, 3)], ids=str)
-def test_with_dropout_long_sentences_have_the_bits_of_the_layers_and_the_numbers_of_plain_attention(shape, monkeypatch):
+def test_with_dropout_long_sentences_have_the_numbers_of_the_layers_and_of_plain_attention(shape, monkeypatch):
     model = model_of(encoder_layers=1, decoder_layers=1, **BOTH)
     ours, theirs = (answer(one, *tokens(*shape)) for one in (model, layered(model)))
     monkeypatch.setattr(ops, "takes_attention", lambda *_: None)  # the same masks, attention by torch
     plain = answer(layered(model), *tokens(*shape))
-    assert torch.equal(ours[0], theirs[0])
+    torch.testing.assert_close(ours[0], theirs[0], **CLOSE)
     torch.testing.assert_close(ours[0], plain[0], **CLOSE)
     for name, gradient in theirs[1].items():
-        assert torch.equal(ours[1][name], gradient), name
+        torch.testing.assert_close(ours[1][name], gradient, atol=2e-3, rtol=2e-3, msg=name)
         torch.testing.assert_close(gradient, plain[1][name], atol=2e-3, rtol=2e-3, msg=name)
 
 

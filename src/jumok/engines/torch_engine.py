@@ -43,6 +43,7 @@ from jumok.keys import generator, key
 from jumok.models.base import END, PAD, START, Attention, Seq2Seq, State
 
 ROWS = 64  # pairs whose attention is in memory at once
+SCORED = 512  # positions whose logits are in memory at once when translations are scored
 
 
 @dataclass(frozen=True)
@@ -364,13 +365,18 @@ class TorchEngine:
             rows = order[start : start + max(1, self.batch_tokens // longest)]
             source, target, labels = self._force_pairs([pairs[row] for row in rows])
             with self._limit_threads():
-                logits = self.fast.project(self.fast.hidden(source, target))  # (B, T, V)
-                gains = logits.log_softmax(dim=-1).gather(2, labels[:, :, None]).squeeze(2)  # (B, T)
+                gains = self._score_labels(self.fast.hidden(source, target), labels)  # (B, T)
             for row, gain in zip(rows, gains.tolist(), strict=True):
                 ids = (*pairs[row][1], END)
                 results[row] = Hypothesis.scored_by(ids, gain[: len(ids)], length_penalty)
             start += len(rows)
         return [result for result in results if result is not None]
+
+    def _score_labels(self, hidden: Tensor, labels: Tensor) -> Tensor:
+        """Return the log-probabilities (B, T) of labels; logits of only some positions are held at a time."""
+        parts = zip(hidden.flatten(0, 1).split(SCORED), labels.flatten().split(SCORED), strict=True)
+        gains = [self.fast.project(h).log_softmax(dim=-1).gather(1, label[:, None]) for h, label in parts]
+        return torch.cat(gains).view(labels.shape)  # (B, T)
 
     @torch.inference_mode()
     def attention(self, source: Ids, target: Ids) -> Attention:

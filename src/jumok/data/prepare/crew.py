@@ -246,8 +246,6 @@ def _unpack_answer(content: bytes) -> tuple[int, Result | JumokError]:
 def _describe(error: JumokError) -> Values:
     """An error as plain values: its class, or the nearest base that the parent knows, its key and its values."""
     kind = next(base.__name__ for base in type(error).__mro__ if base.__name__ in ERRORS)
-    if not error.key:  # transitional: an error without a key carries its three lines
-        return {"error": kind, "key": error.what, "values": {"where": error.where, "hint": error.hint}}
     return {"error": kind, "key": error.key, "values": error.values}
 
 

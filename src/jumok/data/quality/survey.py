@@ -190,7 +190,7 @@ def check(files: Iterable[str]) -> list[Finding]:
     try:
         count = sum(_have_text(listed))
     except DataError as error:
-        hint = error.hint if "both source and target" in error.what else cure
+        hint = error.hint if error.key == "text.same_file" else cure
         problem = str(Message("data.not_parallel", {"problem": error.what, "position": error.where}))
         return [*findings, Finding(name, 0, 0, problem, hint, kind="not parallel")]
     if not count:

@@ -30,7 +30,7 @@ def vectors(run: Trained) -> list[list[int]]:
     model = run.model.model.eval()
     with torch.no_grad():
         return [
-            [n, model.start(torch.tensor([[8] * n + [END]])).memory.words.shape[2]]  # the letters and END
+            [n, model.start(torch.tensor([[8] * n + [END]])).memory.values.shape[2]]  # the letters and END
             for n in range(4, 11)
         ]
 

@@ -167,6 +167,7 @@ def main() -> None:
     parser.add_argument("--python", help="interpreter that has jumok; default: that of .venv")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))  # so that the run ends, too
     killed = endure(options, "killed", options.kills)
     twin = endure(options, "twin", 0)
     ours, theirs = digests(options.out / "killed"), digests(options.out / "twin")

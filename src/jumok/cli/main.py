@@ -83,12 +83,6 @@ app.add_typer(data_app, name="data")
 app.add_typer(model_app, name="model")
 
 
-app.command(**verb("help.race"))(verbs.race)
-app.command(**verb("help.lab"))(verbs.lab)
-app.command(**verb("help.generate"))(verbs.generate)
-app.command(**verb("help.fill"))(verbs.fill)
-
-
 def show_version(requested: bool) -> None:
     """Print the version and exit."""
     if requested:
@@ -340,6 +334,12 @@ def look(
         page = attention_page([view], title=view.text, language=lang)
         write_lines(html, page.removesuffix("\n").split("\n"))
         print(f"written: {html}", file=sys.stderr)
+
+
+app.command(**verb("help.race"))(verbs.race)
+app.command(**verb("help.lab"))(verbs.lab)
+app.command(**verb("help.generate"))(verbs.generate)
+app.command(**verb("help.fill"))(verbs.fill)
 
 
 @app.command(**verb("help.doctor"))

@@ -39,8 +39,6 @@ SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "jk_dropout": (None, [*[POINTER] * 2, LONG, KEY, FLOAT]),
     "jk_embed": (None, [*[POINTER] * 5, *[LONG] * 2, FLOAT, KEY, FLOAT]),
     "jk_embed_backward": (None, [*[POINTER] * 3, *[LONG] * 2, FLOAT, KEY, FLOAT]),
-    "jk_norm": (None, [*[POINTER] * 6, *[LONG] * 2, FLOAT]),
-    "jk_norm_backward": (None, [*[POINTER] * 8, *[LONG] * 2]),
     "jk_linear": (None, [*[POINTER] * 9, *[LONG] * 3, FLOAT, FLAG, KEY, FLOAT]),
     "jk_linear_backward": (None, [*[POINTER] * 14, *[LONG] * 3, KEY, FLOAT]),
     "jk_output_packed_size": (LONG, [LONG] * 2),

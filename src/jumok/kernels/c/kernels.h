@@ -107,10 +107,10 @@ JK_EXPORT void jk_embed(float *out, const float *table, const int64_t *ids, cons
 JK_EXPORT void jk_embed_backward(float *table, const float *gradient, const int64_t *ids, int64_t N, int64_t D,
                                  float scale, uint64_t key, float rate);
 
-JK_EXPORT void jk_norm(float *y, float *mean, float *scale, const float *x, const float *weight, const float *bias,
-                       int64_t N, int64_t D, float eps);
-JK_EXPORT void jk_norm_backward(float *dx, float *dweight, float *dbias, const float *gradient, const float *x,
-                                const float *mean, const float *scale, const float *weight, int64_t N, int64_t D);
+void jk_norm(float *y, float *mean, float *scale, const float *x, const float *weight, const float *bias, int64_t N,
+             int64_t D, float eps);
+void jk_norm_backward(float *dx, float *dweight, float *dbias, const float *gradient, const float *x, const float *mean,
+                      const float *scale, const float *weight, int64_t N, int64_t D);
 
 JK_EXPORT void jk_linear(float *y, const float *x, const float *weight, const float *bias, const float *residual,
                          float *mean, float *scale, const float *norm_weight, const float *norm_bias, int64_t N,

@@ -24,7 +24,8 @@ class Machine:
     memory: int  # bytes
 
     def __str__(self) -> str:
-        return f"{self.processor}, {self.cores} cores, {self.memory / 2**30:.0f} GiB, {self.system}"
+        cores = "1 core" if self.cores == 1 else f"{self.cores} cores"
+        return f"{self.processor}, {cores}, {self.memory / 2**30:.0f} GiB, {self.system}"
 
 
 def describe() -> Machine:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jumok.config.search import Constraints, SearchOptions, TokenConstraints
 from jumok.decoding.hypothesis import Hypothesis
 from jumok.text.boundaries import contains_word, words_of
-from jumok.text.vocabulary import END, START, Vocabularies, Vocabulary
+from jumok.text.symbols import END, START
 from jumok.translation import Contents, Translation, split_words
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from jumok.config.keywords import ConstraintKeywords
     from jumok.reports.attention import AttentionView
+    from jumok.text.vocabulary import Vocabularies, Vocabulary
 
 
 class Group(NamedTuple):

@@ -6,8 +6,9 @@ Our vocabularies have none, and all of them begin with the same eight specials a
 """
 
 from jumok.messages import Message
+from jumok.text.symbols import RESERVED
 
-FIRST = ("<pad>", "<unk>", "<s>", "</s>", "<sep>", "<cls>", "<mask>", "<extra>")
+FIRST = ("<pad>", "<unk>", "<s>", "</s>", *RESERVED)
 UNKNOWN, CONTROL, BYTE = 2, 3, 6  # kinds of pieces; all others are NORMAL, 1
 MOST = 256_000  # most pieces, as in the largest recipe
 LARGEST = 32_000_000  # most bytes of a file

@@ -7,9 +7,9 @@ translations: text, words with probabilities, word alignment and attention.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from jumok.config.search import Constraints, SearchOptions, TokenConstraints
 from jumok.decoding.hypothesis import Hypothesis
@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 
 
 class Group(NamedTuple):
-    """Texts of a block that are searched together."""
+    """Texts of a block that are searched together, and their ids."""
 
     rows: list[int]
+    sources: list[list[int]]
     options: SearchOptions
-    constraints: list[TokenConstraints] | None
+    constraints: list[TokenConstraints] | None = None
 
 
 class Block:
@@ -43,11 +44,9 @@ class Block:
         options: SearchOptions,
         constraints: ConstraintKeywords,
         contents: Contents,
-        *,
-        first: int,
     ) -> None:
-        """`constraints` are those of all texts or of each; `first` is the number of the first text in its file."""
-        self.vocabulary, self.options, self.contents, self.first = vocabularies.target, options, contents, first
+        """`constraints` are those of all texts or of each."""
+        self.vocabulary, self.options, self.contents = vocabularies.target, options, contents
         self.texts = [_replace_surrogates(text) for text in texts]
         self.sources = vocabularies.source.encode_all(self.texts)
         rows = [row for row, ids in enumerate(self.sources) if ids]
@@ -55,7 +54,9 @@ class Block:
         if self.constraints is not None:
             self.groups = self._divide(rows, self.constraints)
         else:
-            self.groups = [Group(rows, _widen(options), None)] if rows else []
+            self.groups = [Group(rows, [self.sources[row] for row in rows], _widen(options))] if rows else []
+        chosen = options.mbr or constraints or options.n_best > 1  # among several hypotheses
+        self.bare = not (contents.details or chosen)  # texts and scores are all that is asked for
 
     def _divide(self, rows: Sequence[int], constraints: Sequence[Constraints]) -> list[Group]:
         """Divide rows by the kinds of their constraints, so that no text changes how another is searched."""
@@ -64,24 +65,9 @@ class Block:
         for kinds in sorted({bound.kinds for bound in encoded.values()}):
             some = [row for row in rows if encoded[row].kinds == kinds]
             each = [encoded[row] for row in some] if any(kinds) else None
-            groups.append(Group(some, _widen(self.options, forbidding=kinds[2]), each))
+            options = _widen(self.options, forbidding=kinds[2])
+            groups.append(Group(some, [self.sources[row] for row in some], options, each))
         return groups
-
-    def list_arguments(self, group: Group, progress: Callable[[int], None]) -> dict[str, Any]:
-        """Return the arguments of an engine's `decode` and `submit`."""
-        return {
-            "sources": [self.sources[row] for row in group.rows],
-            "options": group.options,
-            "constraints": group.constraints,
-            "numbers": [self.first + row for row in group.rows],
-            "details": self.contents.details,
-            "progress": progress,
-        }
-
-    @property
-    def is_bare(self) -> bool:
-        """Whether texts and scores are all that is asked for."""
-        return not (self.contents.details or self.options.mbr or self.constraints) and self.options.n_best == 1
 
     def choose(self, row: int, hypotheses: Sequence[Hypothesis]) -> Sequence[Hypothesis]:
         """Return the n best hypotheses of a text, without forbidden words where that is possible."""

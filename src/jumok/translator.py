@@ -20,12 +20,12 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
-from jumok.blocks import Block, link_words, render, view_attention
+from jumok.blocks import Block, Group, link_words, render, view_attention
 from jumok.config.search import SAMPLING, Constraints, SearchOptions
 from jumok.decoding.hypothesis import NEVER, Hypothesis
 from jumok.engines.choose import Engines
 from jumok.engines.options import Count, EngineOptions, silent
-from jumok.errors import ModelFileError, UsageError, check_names
+from jumok.errors import ModelFileError, UnknownName, UsageError
 from jumok.storage import bundle as bundles
 from jumok.text.vocabulary import END, MASK, SEPARATOR
 from jumok.translation import Contents, Translation, Word
@@ -47,8 +47,9 @@ if TYPE_CHECKING:
 CHUNK = 1_024  # lines that are sorted and decoded together
 HOLE = "<mask>"  # stands for a missing word
 SEARCH, BOUNDS, CONTENTS = (tuple(kind.__dataclass_fields__) for kind in (SearchOptions, Constraints, Contents))
-TRANSLATE = (*SEARCH, *BOUNDS, *CONTENTS, "options", "constraints", "chunk", "first", "progress")
-EVALUATE = (*SEARCH, "tokenize", "compare", "ter", "perplexity")
+TRANSLATE = {*SEARCH, *BOUNDS, *CONTENTS, "options", "constraints", "chunk", "first", "progress"}
+EVALUATE = {*SEARCH, "tokenize", "compare", "ter", "perplexity"}
+GENERATE = {*SAMPLING, "length"}
 
 
 def load(
@@ -135,9 +136,7 @@ class Translator:
 
     def options(self, **keywords: Unpack[SearchKeywords]) -> SearchOptions:
         """Return the recipe's search options, changed by keywords that are given and not None."""
-        usual = self.recipe.decoding
-        options = SearchOptions(beam=usual.beam, length_penalty=usual.length_penalty, extra_length=usual.extra_length)
-        return options.change(**keywords)
+        return SearchOptions.of(self.recipe.decoding, **keywords)
 
     def _choose_options(self, options: SearchOptions | None, keywords: SearchKeywords) -> SearchOptions:
         """Return the options given, or the recipe's, changed by keywords."""
@@ -180,17 +179,28 @@ class Translator:
         options, lines = self._choose_options(keywords.get("options"), search), iter(texts)
         running: deque[tuple[Block, list[Callable[[], list[list[Hypothesis]]]]]] = deque()
         while some := list(islice(lines, chunk)):
-            block = Block(self.vocabularies, some, options, constraints, contents, first=first)
-            calls = [(self.engines.choose(*group[1:]), block.list_arguments(group, progress)) for group in block.groups]
+            block = Block(self.vocabularies, some, options, constraints, contents)
+            calls = [
+                (self.engines.choose(group.options, group.constraints), self._list_arguments(group, first, contents))
+                for group in block.groups
+            ]
             first += len(some)
             if not running and (chunk == 1 or len(some) < chunk):  # there is nothing to do in the meantime
-                yield from self._finish(block, [engine.decode(**arguments) for engine, arguments in calls])
+                yield from self._finish(block, [engine.decode(**given, progress=progress) for engine, given in calls])
                 continue
-            running.append((block, [engine.submit(**arguments) for engine, arguments in calls]))
+            running.append((block, [engine.submit(**given, progress=progress) for engine, given in calls]))
             if len(running) > 1:  # one block is read and written while another is decoded
                 yield from self._collect(*running.popleft())
         while running:
             yield from self._collect(*running.popleft())
+
+    @staticmethod
+    def _list_arguments(group: Group, first: int, contents: Contents) -> dict[str, Any]:
+        """Return what an engine is given to decode a group; `first` is the number of the first text of its block."""
+        return {
+            "sources": group.sources, "options": group.options, "constraints": group.constraints,
+            "numbers": [first + row for row in group.rows], "details": contents.details,
+        }  # fmt: skip
 
     def _collect(self, block: Block, running: Sequence[Callable[[], list[list[Hypothesis]]]]) -> list[Translation]:
         """Wait for the hypotheses of a block; return its translations."""
@@ -201,8 +211,8 @@ class Translator:
         results = [Translation(text, "", 0.0, 0.0) for text in block.texts]
         rows = [row for group in block.groups for row in group.rows]
         ranked = [self._drop_impossible(several) for group in hypotheses for several in group]
-        if block.is_bare:
-            texts = self.vocabularies.target.decode_all([several[0].body for several in ranked])
+        if block.bare:
+            texts = self.vocabularies.target.decode_all([several[0].ids for several in ranked])
             for row, (best, *_), text in zip(rows, ranked, texts, strict=True):
                 results[row] = Translation(block.texts[row], text, best.score, best.log_probability)
             return results
@@ -271,7 +281,8 @@ class Translator:
 
         Options: temperature (0 is always the likeliest), top_k, top_p, seed.
         """
-        check_names("translator.unknown_option", keywords, (*SAMPLING, "length"))
+        for name in keywords.keys() - GENERATE:
+            raise UnknownName("translator.unknown_option", name, GENERATE)
         if self.recipe.data.text is None or not hasattr(self.model, "start"):
             raise UsageError("translator.cannot_generate", **self._describe_kind())
         ids = [*self.vocabularies.target.encode(prompt)] if prompt else []
@@ -346,13 +357,15 @@ class Translator:
         from jumok.data.corpora import read_test_set
         from jumok.evaluation.evaluate import evaluate
 
-        check_names("translator.unknown_option", keywords, EVALUATE)
+        for name in keywords.keys() - EVALUATE:
+            raise UnknownName("translator.unknown_option", name, EVALUATE)
         return evaluate(self, read_test_set(str(source), str(target), None), **keywords)
 
 
 def _split(keywords: TranslateKeywords) -> tuple[SearchKeywords, ConstraintKeywords, Contents]:
     """Split keywords into how to search, the constraints of all texts or of each, and what translations hold."""
-    check_names("translator.unknown_option", keywords, TRANSLATE)
+    for name in keywords.keys() - TRANSLATE:
+        raise UnknownName("translator.unknown_option", name, TRANSLATE)
     given = {name: value for name, value in keywords.items() if value is not None}
     search, bound, contents = (
         {name: value for name, value in given.items() if name in names} for names in (SEARCH, BOUNDS, CONTENTS)

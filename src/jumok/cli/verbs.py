@@ -48,14 +48,13 @@ from jumok.cli.options import (
     verb,
 )
 from jumok.cli.terminal import (
-    clean_arguments,
     describe_position,
     dumps,
-    forbid,
     list_values,
     parse_numbers,
     print_aside,
 )
+from jumok.cli.translate import clean_arguments, forbid
 from jumok.errors import UsageError
 from jumok.messages import Message
 

@@ -14,11 +14,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
-from jumok.errors import UsageError, check_names
+from jumok.errors import UnknownName, UsageError
 from jumok.messages import Message
 
 if TYPE_CHECKING:
     from jumok.config.keywords import ConstraintKeywords, SearchKeywords
+    from jumok.config.sections import DecodingConfig
 
 SAMPLING = ("temperature", "top_k", "top_p", "seed")  # options that only sampling uses
 MBR_TEMPERATURE = 0.5  # at 1 too many samples are far off (docs/log/2026-11-16-constrained-search.md)
@@ -66,13 +67,20 @@ class SearchOptions:
                 advice = ADVICE.get(name, Message("config.see_help"))
                 raise UsageError("config.out_of_range", option=name, options=self, advice=advice)
 
+    @classmethod
+    def of(cls, usual: DecodingConfig, **keywords: Unpack[SearchKeywords]) -> SearchOptions:
+        """Return the options of a recipe, changed by keywords."""
+        options = cls(beam=usual.beam, length_penalty=usual.length_penalty, extra_length=usual.extra_length)
+        return options.change(**keywords)
+
     def change(self, **keywords: Unpack[SearchKeywords]) -> SearchOptions:
         """Return the same options with what is given and not None.
 
         Unless the beam is given it is as wide as `n_best` needs.  `mbr` samples, at temperature 0.5 unless another one
         is given.
         """
-        check_names("config.unknown_search_option", keywords, self.__dataclass_fields__)
+        for name in keywords.keys() - self.__dataclass_fields__.keys():
+            raise UnknownName("config.unknown_search_option", name, self.__dataclass_fields__)
         given: dict[str, Any] = {name: value for name, value in keywords.items() if value is not None}
         if given.get("mbr"):
             given = {"temperature": MBR_TEMPERATURE} | given | {"sample": True}
@@ -115,7 +123,8 @@ class Constraints:
     @classmethod
     def of(cls, count: int, **keywords: Unpack[ConstraintKeywords]) -> list[Constraints]:
         """Return the constraints of each of `count` texts, from keywords that hold for all of them or for one each."""
-        check_names("config.unknown_constraint", keywords, cls.__dataclass_fields__)
+        for name in keywords.keys() - cls.__dataclass_fields__.keys():
+            raise UnknownName("config.unknown_constraint", name, cls.__dataclass_fields__)
         given = keywords.get("prefix") or ""
         prefixes = [given] * count if isinstance(given, str) else list(given)
         required, forbidden = _each(keywords.get("require"), count), _each(keywords.get("forbid"), count)

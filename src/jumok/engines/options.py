@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Unpack
 
 from jumok.config.search import SearchOptions, TokenConstraints
-from jumok.errors import UnknownName, Unsupported, check_names
+from jumok.errors import UnknownName, Unsupported
 from jumok.messages import Message
 
 if TYPE_CHECKING:
@@ -48,7 +48,9 @@ class EngineOptions:
     @classmethod
     def of(cls, **choices: Unpack[EngineKeywords]) -> EngineOptions:
         """Return the options that keywords choose; a misspelt one gets a proposal."""
-        check_names("engines.unknown_choice", choices, {*cls.__dataclass_fields__, "others", "say"})
+        known = {*cls.__dataclass_fields__, "others", "say"}
+        for name in choices.keys() - known:
+            raise UnknownName("engines.unknown_choice", name, known)
         return cls(**choices)
 
 

@@ -16,7 +16,7 @@ from jumok.config.recipe import Recipe
 from jumok.config.sections import DataConfig
 from jumok.data import resolve
 from jumok.data.prepare import folder
-from jumok.errors import UsageError, check_names
+from jumok.errors import UnknownName, UsageError
 from jumok.storage import bundle, checkpoint
 from jumok.storage.bundle import Bundle
 
@@ -36,7 +36,9 @@ def choose(
     Another `model` comes with its own section; `begin` is a finished run whose sizes the model gets.  The recipe "auto"
     stands for the one that fits the number of pairs, the minutes and the cores.
     """
-    check_names("runs.unknown_option", options, {*TrainKeywords.__annotations__, *signature(choose).parameters})
+    known = {*TrainKeywords.__annotations__, *signature(choose).parameters}
+    for name in options.keys() - known:
+        raise UnknownName("runs.unknown_option", name, known)
     recipe, model = options.get("recipe", presets.AUTO), options.get("model")
     data: Any = {name: value for name, value in options.items() if name in DataKeywords.__annotations__}
     automatic, changes = recipe == presets.AUTO, options.get("changes") or {}

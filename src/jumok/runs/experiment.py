@@ -22,7 +22,7 @@ from jumok import machine
 from jumok.config.keywords import TrainKeywords
 from jumok.config.recipe import Recipe
 from jumok.data.batches import Position, prefetch
-from jumok.errors import Resumable, check_names
+from jumok.errors import Resumable, UnknownName
 from jumok.events import LossLog, Silence, book, open_board
 from jumok.interop.ctranslate2_library import find_obstacle
 from jumok.kernels import library
@@ -65,7 +65,9 @@ def train(
     `begin` is a finished run whose vocabulary and weights, as far as they fit, the new run begins with.  The other
     options choose the recipe (`choose`), and the device, events and stop of the run (`ContextKeywords`).
     """
-    check_names("runs.unknown_option", options, {*RunKeywords.__annotations__, *signature(train).parameters})
+    known = {*RunKeywords.__annotations__, *signature(train).parameters}
+    for name in options.keys() - known:
+        raise UnknownName("runs.unknown_option", name, known)
     around: Any = {name: value for name, value in options.items() if name in ContextKeywords.__annotations__}
     choices = {name: value for name, value in options.items() if name not in around}
     asked: dict[str, Any] = {"source": source, "target": target, "minutes": minutes, "begin": begin, **choices}

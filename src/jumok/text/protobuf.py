@@ -25,15 +25,13 @@ class BadPieces(ValueError):
         super().__init__(problem)
 
 
-def _piece(text: str, kind: int) -> bytes:
-    """A piece with score 0 as SentencePiece writes it."""
-    body = b"\x0a" + bytes([len(text)]) + text.encode() + b"\x15" + bytes(4) + bytes([0x18, kind])
-    return b"\x0a" + bytes([len(body)]) + body
-
-
+# The specials and the bytes as SentencePiece writes them: size, length of the text, text, score 0, kind.
 HEAD = b"".join(
-    [_piece(text, UNKNOWN if text == "<unk>" else CONTROL) for text in FIRST]
-    + [_piece(f"<0x{byte:02X}>", BYTE) for byte in range(256)]
+    b"\x0a" + bytes([len(text) + 9, 0x0A, len(text)]) + text.encode() + b"\x15\0\0\0\0\x18" + bytes([kind])
+    for text, kind in [
+        *((text, UNKNOWN if text == "<unk>" else CONTROL) for text in FIRST),
+        *((f"<0x{byte:02X}>", BYTE) for byte in range(256)),
+    ]
 )
 
 

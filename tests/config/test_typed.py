@@ -17,6 +17,7 @@ from jumok.config.keywords import (
     EvaluateKeywords,
     SamplingKeywords,
     SearchKeywords,
+    TrainKeywords,
     TranslateKeywords,
 )
 from jumok.config.search import SAMPLING, UNCONSTRAINED, Constraints, SearchOptions, TokenConstraints
@@ -24,6 +25,7 @@ from jumok.config.sections import DataConfig
 from jumok.engines.native_engine import NativeEngine
 from jumok.engines.options import EngineOptions, Feature, list_features
 from jumok.errors import UnknownName, Unsupported, UsageError
+from jumok.runs.choose import OPTIONS, choose
 from jumok.storage import bundle
 from jumok.translation import Contents
 from jumok.translator import EVALUATE, TRANSLATE, Translator
@@ -133,6 +135,7 @@ def test_keywords_that_are_checked_are_those_of_the_types():
 
 def test_keywords_of_training_are_the_keys_of_the_data_section():
     assert {*DataKeywords.__annotations__, "source", "target"} == set(DataConfig.model_fields)
+    assert {*TrainKeywords.__annotations__, *inspect.signature(choose).parameters} - {"options"} == OPTIONS
 
 
 def test_options_are_changed_by_what_is_given_and_not_none():

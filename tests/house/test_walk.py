@@ -17,6 +17,10 @@ from tests.support import walk
 
 pytest.importorskip("torch")
 
+WORDS = (
+    "the", "small", "old", "dog", "cat", "house", "tree", "sees", "finds", "likes", "near", "under", "today", "here",
+)  # fmt: skip
+
 
 def measure(*arguments: object) -> dict:
     """The counts of a command, in a process in which nothing has been imported yet."""
@@ -38,8 +42,8 @@ def test_a_translation_walks_through_few_files_and_never_back_up(micro):
 
 @pytest.mark.slow
 def test_a_run_walks_no_further_than_it_did_and_never_back_up(tmp_path):
-    chance, words = random.Random(1), "the small old dog cat house tree sees finds likes near under today here".split()
-    lines = [" ".join(chance.choices(words, k=chance.randint(3, 9))) + f" {number} ." for number in range(900)]
+    chance = random.Random(1)
+    lines = [" ".join(chance.choices(WORDS, k=chance.randint(3, 9))) + f" {number} ." for number in range(900)]
     (tmp_path / "a.en").write_text("\n".join(lines) + "\n", encoding="utf-8")
     (tmp_path / "a.de").write_text("\n".join(line.upper() for line in lines) + "\n", encoding="utf-8")
     counts = measure(

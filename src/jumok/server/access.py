@@ -59,7 +59,7 @@ class Access:
         host = exchange.headers.get("host", "").lower()
         if host and origin in (f"http://{host}", f"https://{host}"):
             return True
-        if self.public_url and self.public_url.lower().startswith(f"{origin}/") or self.public_url.lower() == origin:
+        if (self.public_url and self.public_url.lower().startswith(f"{origin}/")) or self.public_url.lower() == origin:
             return True
         if admin:
             return False

@@ -29,7 +29,8 @@ from jumok.server.routes import Api, Call, Route, Table
 REQUEST_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 SECURITY = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer", "cache-control": "no-store"}
 BEARER = re.compile(r"(?:Bearer|DeepL-Auth-Key|ApiKey)\s+(\S+)", re.I)
-UNKNOWN = {"/v1/": Api("own", "", own_shape), "/v2/": Api("deepl", "", deepl_shape), "/v3/": Api("deepl", "", deepl_shape)}  # fmt: skip
+DEEPL = Api("deepl", "", deepl_shape)
+UNKNOWN = {"/v1/": Api("own", "", own_shape), "/v2/": DEEPL, "/v3/": DEEPL}
 NO_API = Api("none", "", libretranslate_shape)
 
 
@@ -207,7 +208,8 @@ class Application:
         self.front.log.write(
             "request", request=call.id, api=api, method=call.exchange.method, route=call.route.path,
             status=status or 499, ms=round(seconds * 1_000, 2), texts=call.texts or None,
-            characters=call.characters or None, model=call.headers.get("x-model"), key=call.key.id if call.key else None,
+            characters=call.characters or None, model=call.headers.get("x-model"),
+            key=call.key.id if call.key else None,
         )  # fmt: skip
 
 

@@ -171,7 +171,7 @@ def choose_form(request: DeeplRequest) -> tuple[Form, dict[str, Any]]:
         return "xml", tags | {"outline": request.outline_detection}
     if request.split_sentences == "0":
         return "sentence", {}
-    return "text", {"newlines": False} if request.split_sentences == "nonewlines" else {}
+    return "text", {"newlines": "join"} if request.split_sentences == "nonewlines" else {}
 
 
 def find_glossaries(call: Call, request: DeeplRequest, source: str | None, target: str) -> list[Glossary]:
@@ -211,7 +211,6 @@ async def usage(call: Call) -> Usage:
     """Characters since the start; there is no quota."""
     counted = int(call.front.metrics.characters.total(api="deepl"))
     return Usage(character_count=counted, character_limit=UNLIMITED)
-
 
 
 ROUTES = [

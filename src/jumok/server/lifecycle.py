@@ -202,8 +202,8 @@ def make_server(settings: Settings, app: Any) -> Any:
 
     limits = settings.limits
     config = uvicorn.Config(
-        app, http=Guard(limits).make_protocol(), loop="none", ws="none", lifespan="off", access_log=False, log_config=None,
-        server_header=False, proxy_headers=False, timeout_keep_alive=int(limits.keep_alive_seconds),
+        app, http=Guard(limits).make_protocol(), loop="none", ws="none", lifespan="off", access_log=False,
+        log_config=None, server_header=False, proxy_headers=False, timeout_keep_alive=int(limits.keep_alive_seconds),
         timeout_graceful_shutdown=max(1, int(settings.drain)), interface="asgi3",
     )  # fmt: skip
     config.load()

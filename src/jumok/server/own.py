@@ -296,13 +296,16 @@ async def score(call: Call) -> dict[str, Any]:
     return {"scores": [to_sentence(None, one).model_dump(exclude_none=True) for one in result]}
 
 
-async def call_engine(call: Call, model: ServedModel, verb: str, search: Search | None, arguments: dict[str, Any]) -> Any:
+async def call_engine(
+    call: Call, model: ServedModel, verb: str, search: Search | None, arguments: dict[str, Any]
+) -> Any:
     """Return the result of a call that is not plain translating."""
     call.headers["x-model"] = model.digest[:16]
     if search is not None:
         try:
             keywords = search_keywords(call, search)
-            arguments["options"] = choose_options(call.front, model, Order(texts=(), source=None, target="", options=keywords))
+            order = Order(texts=(), source=None, target="", options=keywords)
+            arguments["options"] = choose_options(call.front, model, order)
         except UsageError as error:
             raise Refused(400, "server.bad_option", reason=error.what) from None
     return await call.front.service.call(model.name, verb, arguments, deadline=call.deadline)

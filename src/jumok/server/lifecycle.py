@@ -162,7 +162,6 @@ class Life:
             if starting.done() and not starting.cancelled() and (error := starting.exception()) is not None:
                 raise error
             await self.service.close(max(0.0, self.settings.drain - (monotonic() - began)))
-        self.front.state.close()
         self.front.log.write("closed")
         return INTERRUPTED if self.forced else 0
 

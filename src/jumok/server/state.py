@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
+import weakref
 from pathlib import Path
 
 from jumok.documents.glossary import GlossaryStore
@@ -25,21 +27,15 @@ class State:
     """The folder of a server; a temporary one where none is given."""
 
     def __init__(self, settings: Settings) -> None:
-        self._temporary = None
         folder = settings.state
         if folder is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="jumok-serve-")
-            folder = Path(self._temporary.name)
+            folder = Path(tempfile.mkdtemp(prefix="jumok-serve-"))
+            self._delete = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.folder, limits = folder, settings.limits
         self.glossaries = GlossaryStore(folder / "glossaries")
         self.jobs = JobStore(folder / "jobs")
         self.corrections = Corrections(folder / "corrections", limits.corrections_bytes)
-
-    def close(self) -> None:
-        """Delete a temporary folder."""
-        if self._temporary is not None:
-            self._temporary.cleanup()
 
 
 class Corrections:

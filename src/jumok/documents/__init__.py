@@ -11,9 +11,25 @@ them back (placement.py, writing.py).  Also here: glossaries, jobs and correctio
 Read first: segments.py, passages.py.
 """
 
+from jumok.documents.formats import FORMATS, File, Format, find_format, read_file
 from jumok.documents.html import read_html
 from jumok.documents.plain import read_text
 from jumok.documents.segments import Document, Segment
 from jumok.documents.sentences import Fits, Splitter, split_sentences
+from jumok.documents.xml import read_xml
 
-__all__ = ["Document", "Fits", "Segment", "Splitter", "read_html", "read_text", "split_sentences"]
+__all__ = [
+    "FORMATS",
+    "Document",
+    "File",
+    "Fits",
+    "Format",
+    "Segment",
+    "Splitter",
+    "find_format",
+    "read_file",
+    "read_html",
+    "read_text",
+    "read_xml",
+    "split_sentences",
+]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from jumok.documents.elements import INLINE
 from jumok.documents.items import CLOSE, OPEN, TEXT, Composite, Item, Raw, make_mark
 from jumok.documents.markup import escape_text
-from jumok.documents.passages import Passage
+from jumok.documents.passages import Paper, Passage
 from jumok.documents.placeholders import LINK, mark_placeholders
 from jumok.documents.sentences import Splitter
 
@@ -17,8 +17,11 @@ DEEPEST, MOST = 40, 1_000  # inline elements inside of each other, and tags of o
 class Builder:
     """Collects items until a block ends, and passages and markup until the document does."""
 
-    def __init__(self, split: Splitter, *, escape: Callable[[str], str] = escape_text) -> None:
-        self.split, self.escape = split, escape
+    def __init__(
+        self, split: Splitter, *, escape: Callable[[str], str] = escape_text, hollow: Collection[str] = INLINE
+    ) -> None:
+        """`hollow` are elements that are not placeholders when they are empty."""
+        self.split, self.escape, self.hollow = split, escape, hollow
         self.parts: list[str | Passage] = []
         self.items: list[Item] = []
         self.depth = self.tags = 0
@@ -38,7 +41,7 @@ class Builder:
         """End the block."""
         items = self.items
         if any(isinstance(item.raw, Composite) or not item.text.isspace() for item in items if item.text):
-            marked = mark_placeholders(mark_links(mark_empty(items)))
+            marked = mark_placeholders(mark_links(mark_empty(items, self.hollow)))
             self.parts.append(Passage(marked, self.split, self.escape))
         else:
             self.parts += [item.raw for item in items if isinstance(item.raw, str)]
@@ -48,16 +51,21 @@ class Builder:
         """Write markup between blocks."""
         self.parts += [raw] if isinstance(raw, str) else raw.parts
 
+    def finish(self) -> Paper:
+        """Return the document."""
+        self.end()
+        return Paper(self.parts)
 
-def mark_empty(items: list[Item]) -> list[Item]:
-    """Return items in which an empty element that HTML does not know, such as <x id="7"></x>, is a placeholder."""
+
+def mark_empty(items: list[Item], hollow: Collection[str]) -> list[Item]:
+    """Return items in which an empty element, such as <x id="7"></x>, is a placeholder."""
     marked: list[Item] = []
     for item in items:
         last = marked[-1] if marked else None
         if (
             last is not None
             and (last.kind, item.kind, last.name) == (OPEN, CLOSE, item.name)
-            and item.name not in INLINE
+            and item.name not in hollow
             and isinstance(last.raw, str)
             and isinstance(item.raw, str)
         ):

@@ -138,8 +138,7 @@ class Parser(Builder):
         """Return the document when all tokens have been read."""
         if self.name:
             self._end_skipping()
-        self.end()
-        return Paper(self.parts)
+        return super().finish()
 
 
 def is_excluded(attributes: dict[str, str]) -> bool:

@@ -116,7 +116,7 @@ class Sentence:
         links: Links = translation.alignment or ()
         if by_character or not links:
             links = link_diagonally(len(self.units), len(units))
-        place(self.root, links, len(self.units), len(units))
+        place(self.root, links, len(self.units), [word for _, word in units])
         return Writer(units, escape, write).join(self.root)
 
 

@@ -13,13 +13,16 @@ Words are counted from 0; a gap has the number of the word after it.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import accumulate
 
 from jumok.documents.items import Raw
+from jumok.documents.scripts import is_punctuation
 
 Links = Sequence[tuple[int, int]]
+PAUSE = 0.08  # share of a sentence by which a line may be longer or shorter to end with a clause
 
 
 @dataclass(eq=False)
@@ -56,10 +59,10 @@ class Element:
     high: int = 0  # words low, …, high - 1 of the translation
 
 
-def place(root: Element, links: Links, sources: int, targets: int) -> None:
+def place(root: Element, links: Links, sources: int, words: Sequence[str]) -> None:
     """Find the words of the translation for every element below `root`, and the gap for every mark."""
-    linked = Linking(links, sources, targets)
-    root.low, root.high = 0, targets
+    linked = Linking(links, sources, words)
+    root.low, root.high = 0, len(words)
     waiting = [root]
     while waiting:
         parent = waiting.pop()
@@ -69,8 +72,9 @@ def place(root: Element, links: Links, sources: int, targets: int) -> None:
 class Linking:
     """Links of a sentence, in both directions."""
 
-    def __init__(self, links: Links, sources: int, targets: int) -> None:
-        self.sources, self.targets = sources, targets
+    def __init__(self, links: Links, sources: int, words: Sequence[str]) -> None:
+        self.sources, self.targets, self.words = sources, len(words), words
+        targets = len(words)
         self.to_target: list[list[int]] = [[] for _ in range(sources)]
         self.to_source: list[list[int]] = [[] for _ in range(targets)]
         for source, target in links:
@@ -202,10 +206,17 @@ def _place_marks(parent: Element, linked: Linking, gaps: Sequence[int]) -> None:
     for mark in marks:
         if mark.share is None:
             mark.place = linked.choose_gap(mark, gaps)
+    if not shared:
+        return
+    lengths = list(accumulate(map(len, linked.words), initial=0))
     last = 0
     for number, mark in enumerate(shared):
-        assert mark.share is not None
-        at = max(round(mark.share * linked.targets), last + 1)
-        at = min(at, linked.targets - (len(shared) - number))  # one word for each part, while there are enough
-        position = bisect_left(gaps, max(at, last))
-        mark.place = last = gaps[min(position, len(gaps) - 1)]
+        after = linked.targets - (len(shared) - number - 1)
+        allowed = [gap for gap in gaps if last < gap < after] or [gap for gap in gaps if gap >= last] or gaps[-1:]
+        mark.place = last = min(allowed, key=partial(_misplace, mark.share or 0.0, lengths, linked.words))
+
+
+def _misplace(share: float, lengths: Sequence[int], words: Sequence[str], gap: int) -> float:
+    """Return how far a gap is from a share of the sentence; the end of a clause is a little nearer."""
+    distance = abs(lengths[gap] / max(1, lengths[-1]) - share)
+    return distance - (PAUSE if 0 < gap < len(words) and is_punctuation(words[gap - 1][-1]) else 0.0)

@@ -26,6 +26,7 @@ class Writer:
 
     def __init__(self, units: Sequence[Unit], escape: Escape, write: Callable[[Raw], str]) -> None:
         self.units, self.escape, self.write = units, escape, write
+        self.space = "" if any(not space for space, _ in units[1:]) else " "  # what usually separates words
 
     def join(self, root: Element) -> str:
         """Return the whole sentence."""
@@ -82,7 +83,11 @@ class Writer:
             if token.lead and waiting and waiting[-1].hugs < 0:  # between the bracket and the word
                 mark = waiting.pop()
                 inner = self._write_marks([mark], "", first=True, last=False) + inner
-            marks = self._write_marks(waiting, token.space, first=not started, last=False) if waiting else None
+            marks = (
+                self._write_marks(waiting, token.space or self.space, first=not started, last=False)
+                if waiting
+                else None
+            )
             if started:
                 body += trail + (token.space if marks is None else marks) + token.lead + inner
             elif marks is None:

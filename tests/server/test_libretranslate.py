@@ -153,6 +153,6 @@ def test_the_settings_of_the_page_are_what_the_server_enforces(app):
     settings = ask(app, "GET", "/frontend/settings").json
     assert settings["charLimit"] == 100
     assert settings["keyRequired"] is False
-    assert settings["supportedFilesFormat"] == [".html", ".srt", ".txt"]
+    assert settings["supportedFilesFormat"] == [".htm", ".html", ".srt", ".txt"]
     assert settings["language"]["target"] == {"code": "de", "name": "German"}
     assert ask(app, "GET", "/health").json == {"status": "ok"}

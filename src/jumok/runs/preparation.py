@@ -1,6 +1,5 @@
 """Prepared data of a run: vocabularies, token store, validation set and shortlist, made once and read again later."""
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -245,8 +244,5 @@ def add_shortlist(path: str | Path, source: str | None = None, target: str | Non
         filters = store.Filters(data.longest, data.ratio)
         built = store.build(pairs, saved.vocabularies, filters, Path(scratch), identity="shortlist")
         content = NEVER.finish(lexicon.learn(built, saved.sizes)).to_bytes()
-    with bundle.replace_folder(saved.folder) as partial:
-        for name in bundle.verify(saved.folder):
-            shutil.copyfile(saved.folder / name, partial / name)
-        bundle.write_file(partial / lexicon.FILE, content)
+    bundle.rewrite(saved.folder, {lexicon.FILE: content})
     return saved.folder

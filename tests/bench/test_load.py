@@ -88,14 +88,14 @@ def test_a_broken_connection_is_a_lost_request_and_the_load_goes_on() -> None:
 
 
 def test_percentiles_are_those_of_accepted_requests() -> None:
-    replies = [Reply(0, 200, b"", 0.0, n / 100) for n in range(1, 101)] + [Reply(0, 429, b"", 0.0, 9.0)] * 50
+    replies = [Reply(0, 200, b"", b"", 0.0, n / 100) for n in range(1, 101)] + [Reply(0, 429, b"", b"", 0.0, 9.0)] * 50
     phase = Phase(1.0, None, replies)
     assert (phase.percentile(50), phase.percentile(99), phase.percentile(100)) == (0.5, 0.99, 1.0)
 
 
 def test_an_answer_that_differs_from_the_idle_servers_is_counted() -> None:
     def reply(number: int, text: str) -> Reply:
-        return Reply(number, 200, json.dumps({"translatedText": text}).encode(), 0.0, 0.1)
+        return Reply(number, 200, b"", json.dumps({"translatedText": text}).encode(), 0.0, 0.1)
 
     expected = Expected()
     expected.learn(Phase(1.0, None, [reply(0, "a"), reply(1, "b")]))
@@ -112,7 +112,7 @@ def test_lists_hold_all_sentences_and_have_numbers_of_their_own() -> None:
 
 
 def test_the_table_and_the_picture_show_what_was_measured() -> None:
-    row = Phase(2.0, 50.0, [Reply(0, 200, b"", 0.0, 0.012)] * 100, sentences=100, processor=0.04).figures()
+    row = Phase(2.0, 50.0, [Reply(0, 200, b"", b"", 0.0, 0.012)] * 100, sentences=100, processor=0.04).figures()
     figures = {
         "singles": row, "lists": row, "recovery": row | {"milliseconds_p99_last_second": 13.0}, "different": 0,
         "compared": 200, "loads": [{"load": load} | row for load in (0.3, 0.7, 3.0)], "sentences": 10,

@@ -91,7 +91,12 @@ TRAVERSALS = [
 @pytest.mark.parametrize("path", TRAVERSALS)
 def test_paths_lead_nowhere_else(running, path):
     for method in (b"GET", b"POST"):
-        answer = running.send_raw(method + b" " + path.encode() + b" HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        answer = running.send_raw(
+            method
+            + b" "
+            + path.encode()
+            + b" HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        )
         assert status_of(answer) in {400, 403, 404, 405}
         assert b"root:" not in answer
 
@@ -172,7 +177,12 @@ def test_half_open_sockets_leave_nothing_behind(running):
     ],
 )  # fmt: skip
 def test_any_body_is_answered(running, body):
-    for kind in ("application/json", "application/x-www-form-urlencoded", "multipart/form-data", "text/xml; charset=no"):
+    for kind in (
+        "application/json",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data",
+        "text/xml; charset=no",
+    ):
         status, _, headers = running.request("/translate", body, content_type=kind)
         assert status in {200, 400}
         assert headers["content-type"] == "application/json"

@@ -22,6 +22,8 @@ from typing import Any
 
 LOST = 0  # the status of a request whose connection broke, or which was not answered in time
 HEAD_END = b"\r\n\r\n"
+Received = tuple[int, bytes, bytes]  # status, head, body
+NOTHING: Received = (LOST, b"", b"")
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Reply:
 
     number: int
     status: int
+    head: bytes  # status line and headers, in lower case
     body: bytes
     due: float  # seconds since the beginning of the phase
     seconds: float  # from that moment to the last byte of the answer
@@ -97,7 +100,7 @@ class Connection(asyncio.Protocol):
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
         self.buffer = bytearray()
-        self.waiting: asyncio.Future[tuple[int, bytes]] | None = None
+        self.waiting: asyncio.Future[Received] | None = None
         self.open = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -106,22 +109,22 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.open = False
-        self._finish((LOST, b""))
+        self._finish(NOTHING)
 
-    def _finish(self, result: tuple[int, bytes]) -> None:
+    def _finish(self, result: Received) -> None:
         if self.waiting is not None and not self.waiting.done():
             self.waiting.set_result(result)
         self.waiting = None
 
-    def send(self, content: bytes) -> asyncio.Future[tuple[int, bytes]]:
-        """Send a request; the future is its status and body."""
+    def send(self, content: bytes) -> asyncio.Future[Received]:
+        """Send a request; the future is its status, head and body."""
         self.waiting = asyncio.get_running_loop().create_future()
         self.buffer.clear()
         if self.open and self.transport is not None:
             self.transport.write(content)
             return self.waiting
         waiting = self.waiting
-        self._finish((LOST, b""))
+        self._finish(NOTHING)
         return waiting
 
     def data_received(self, data: bytes) -> None:
@@ -137,7 +140,7 @@ class Connection(asyncio.Protocol):
         body = bytes(self.buffer[end + 4 : end + 4 + size])
         if b"connection: close" in head:
             self.open = False
-        self._finish((int(head[9:12]), body))
+        self._finish((int(head[9:12]), head, body))
 
     def close(self) -> None:
         if self.transport is not None:
@@ -163,14 +166,14 @@ class Client:
                 loop = asyncio.get_running_loop()
                 _, connection = await loop.create_connection(Connection, self.host, self.port)
             async with asyncio.timeout(self.patience):
-                status, body = await connection.send(request.content)
+                status, head, body = await connection.send(request.content)
         except (OSError, TimeoutError):
             if connection is not None:
                 connection.close()
-            return Reply(request.number, LOST, b"", due - began, time.perf_counter() - due)
+            return Reply(request.number, *NOTHING, due - began, time.perf_counter() - due)
         if connection.open:
             self.idle.append(connection)
-        return Reply(request.number, status, body, due - began, time.perf_counter() - due)
+        return Reply(request.number, status, head, body, due - began, time.perf_counter() - due)
 
     async def offer(self, requests: Sequence[Request], *, rate: float, seconds: float) -> Phase:
         """Send requests at random times, `rate` per second on average, and wait for all answers."""

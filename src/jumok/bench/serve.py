@@ -29,6 +29,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 import jumok
 from jumok import machine
 from jumok.bench.decode import Contender, Process, own_contenders
@@ -43,7 +45,6 @@ SINGLES, LISTS = 32, 4  # connections of the closed loops
 LOADS = (0.3, 0.7, 3.0)  # of the peak
 RECOVERY = 5.0  # seconds after an overload
 PATIENCE = 60.0  # seconds for a server to start
-EXTRA = ("--cache", "0")  # equal requests would otherwise be answered without translating
 
 Say = Callable[[str], None]
 
@@ -66,10 +67,13 @@ class Server(AbstractContextManager["Server"]):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port: int = free.getsockname()[1]
-        pair = "-".join(languages)
-        command = [sys.executable, "-m", "jumok", "serve", f"{pair}={model}", "--port", str(self.port)]
-        command += ["--beam", str(chosen.beam), *EXTRA, *chosen.options]
-        command += ["--shortlist"] if chosen.shortlist else []
+        self.folder = tempfile.TemporaryDirectory()
+        config = Path(self.folder.name) / "serve.toml"
+        values = {"models": {"-".join(languages): str(Path(model).absolute())}, "state": self.folder.name}
+        values |= {"port": self.port, "beam": chosen.beam, "shortlist": chosen.shortlist, "log": "json"}
+        values |= {"cache_megabytes": 0}  # equal requests would otherwise be answered without translating
+        config.write_text(tomli_w.dumps(values), encoding="utf-8")
+        command = [sys.executable, "-m", "jumok", "serve", "--config", str(config), *chosen.options]
         self.log = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
         self.began = time.perf_counter()
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log)
@@ -113,6 +117,7 @@ class Server(AbstractContextManager["Server"]):
             self.process.kill()
             self.process.wait()
         self.log.close()
+        self.folder.cleanup()
 
 
 @dataclass

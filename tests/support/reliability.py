@@ -22,6 +22,10 @@ PROMISES = {
     "T5": "SIGTERM or Ctrl-C in any phase: saved and gone within 10 seconds",
     "M1": "Loading a model never runs code, never reads the network, never takes more memory than its recipe implies",
     "D1": "Nothing in a text file is silently re-aligned or dropped",
+    "S1": "Any bytes sent to the server give 2xx, 4xx, 429 or 503: never 500, never a dead process, never a hang",
+    "S2": "Overload is refused early; accepted requests still meet their deadline",
+    "S3": "A client that leaves frees its place within one decoding step",
+    "S4": "When the server is stopped, accepted requests are answered and nothing is left behind",
     "S5": "The same text gives the same translation, whatever else is in the batch",
 }
 

@@ -74,6 +74,9 @@ Temperature = Annotated[float | None, option("T", "help.corpora_temperature")]
 Columns = Annotated[str | None, option("NAMES", "help.columns")]
 Excluded = Annotated[Files, option("FILE", "help.exclude", "--exclude")]
 
+SourceLanguage = Annotated[str | None, option("TAG", "help.source_language")]
+TargetLanguage = Annotated[str | None, option("TAG", "help.target_language")]
+
 Steps = Annotated[int | None, option("N", "help.steps")]
 Tokens = Annotated[int | None, option("N", "help.tokens")]
 Changes = Annotated[list[str] | None, option("KEY=VALUE", "help.set", "--set")]

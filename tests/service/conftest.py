@@ -58,11 +58,11 @@ def bounded() -> Iterator[None]:
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])
-def loop_name(request: pytest.FixtureRequest) -> Iterator[str]:
+def loop_name(request: pytest.FixtureRequest) -> str:
     """Both event loops."""
     if request.param == "uvloop":
         pytest.importorskip("uvloop")
-    yield request.param
+    return request.param
 
 
 def run(work: Coroutine[Any, Any, Any], loop_name: str = "asyncio") -> Any:

@@ -144,8 +144,7 @@ def link_words(
     """Return pairs of source word and target word, from 0, that attention (T, S) aligns; by target word."""
     from jumok.evaluation.alignment import word_links
 
-    read = source[: weights.shape[1] - 1]  # engines cut very long sources
-    sides = (vocabularies.source.pieces([*read, END]), vocabularies.target.pieces([*target, END]))
+    sides = (vocabularies.source.pieces([*source, END]), vocabularies.target.pieces([*target, END]))
     return tuple(sorted(word_links(weights, *(words_of(pieces) for pieces in sides)), key=lambda link: link[::-1]))
 
 

@@ -22,6 +22,7 @@ PROMISES = {
     "T5": "SIGTERM or Ctrl-C in any phase: saved and gone within 10 seconds",
     "M1": "Loading a model never runs code, never reads the network, never takes more memory than its recipe implies",
     "D1": "Nothing in a text file is silently re-aligned or dropped",
+    "S0": "Nothing is cut in silence: what is too long is refused",
     "S5": "The same text gives the same translation, whatever else is in the batch",
 }
 

@@ -152,9 +152,8 @@ def link_words(
     """
     from jumok.evaluation.linking import find_chances, link
 
-    read = source[: weights.shape[1] - 1]  # engines cut very long sources
-    pieces = vocabularies.source.pieces(read), vocabularies.target.pieces(target)
-    links = link(weights[: len(target), : len(read)], *pieces, find_chances(lexicon, read, target))
+    pieces = vocabularies.source.pieces(source), vocabularies.target.pieces(target)
+    links = link(weights[: len(target), : len(source)], *pieces, find_chances(lexicon, source, target))
     return tuple(sorted(links, key=lambda pair: pair[::-1]))
 
 

@@ -8,8 +8,9 @@ State 0 is dead (the text is not allowed), state 1 is free (every text is allowe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from jumok.text.endings import KOREAN, STACKED
 
 DEAD, FREE = 0, 1
 MAY_END_TOKEN, MAY_END_OUTPUT = 1, 2  # flags of a state: whether a token, and whether the output, may end in it
-Key = Hashable  # a state before it has a number
+Key = Any  # a state before it has a number; hashable
 
 
 class Spelling:
@@ -98,7 +99,7 @@ class Automaton:
             rows = np.flatnonzero((lengths > position) & (states > FREE))
             units = spelling.numbers[spelling.begins[rows] + position]
             states[rows] = self.table[states[rows], self.symbols[units]]
-        excluded = (states == DEAD) | ((self.flags[states] & MAY_END_TOKEN) == 0)
+        excluded: np.ndarray = (states == DEAD) | ((self.flags[states] & MAY_END_TOKEN) == 0)
         excluded[end] = not self.flags[state] & MAY_END_OUTPUT
         return excluded
 
@@ -231,17 +232,17 @@ def forbid_words(spelling: Spelling, words: Sequence[str]) -> Automaton:
             graph.join(graph.write(root, word), particles)
 
     def step(key: Key, unit: str, letter: bool) -> Key | None:
-        nodes, inside = key  # type: ignore[misc]
+        nodes, inside = key
         if any(graph.complete[node] and not (graph.letter[node] and letter) for node in nodes):
             return None
         after = graph.after(nodes if inside and letter else (*nodes, root), unit)
         return after, letter
 
     def watch(key: Key) -> set[str]:
-        return graph.units((*key[0], root))  # type: ignore[index]
+        return graph.units((*key[0], root))
 
     def flag(key: Key) -> int:
-        ends = any(graph.complete[node] for node in key[0])  # type: ignore[index]
+        ends = any(graph.complete[node] for node in key[0])
         return MAY_END_OUTPUT if ends else MAY_END_TOKEN | MAY_END_OUTPUT
 
     return compile_states(spelling, [(frozenset(), False)], step, watch, flag)
@@ -254,7 +255,7 @@ def open_with(spelling: Spelling, text: str) -> Automaton:
     end = graph.write(root, text)
 
     def step(key: Key, unit: str, letter: bool) -> Key | None:
-        for node in graph.after([key], unit):  # type: ignore[list-item]
+        for node in graph.after([key], unit):
             return "free" if node == end else node
         return None
 
@@ -263,7 +264,7 @@ def open_with(spelling: Spelling, text: str) -> Automaton:
         [root],
         step,
         lambda key: graph.units([key]),
-        lambda key: MAY_END_TOKEN,  # type: ignore[list-item]
+        lambda key: MAY_END_TOKEN,
     )
 
 
@@ -280,17 +281,17 @@ def end_phrases(spelling: Spelling) -> Automaton:
     begun = {particles, latin}
 
     def is_complete(key: Key) -> bool:
-        return any(graph.complete[node] or node in begun for node in key)  # type: ignore[attr-defined]
+        return any(graph.complete[node] or node in begun for node in key)
 
     def step(key: Key, unit: str, letter: bool) -> Key | None:
         if not letter:
             return "free" if is_complete(key) else None
-        return graph.after(key, unit) or None  # type: ignore[arg-type]
+        return graph.after(key, unit) or None
 
     starts = [frozenset([latin]), frozenset([particles])]
     watch = graph.units
     return compile_states(
-        spelling, starts, step, lambda key: watch(key),  # type: ignore[arg-type]
+        spelling, starts, step, lambda key: watch(key),
         lambda key: MAY_END_TOKEN | (MAY_END_OUTPUT if is_complete(key) else 0),
     )  # fmt: skip
 

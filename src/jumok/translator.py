@@ -32,7 +32,6 @@ from jumok.text.vocabulary import END, MASK, SEPARATOR
 from jumok.translation import Contents, Translation, Word
 
 if TYPE_CHECKING:
-    import numpy as np
 
     from jumok.config.keywords import (
         ConstraintKeywords,

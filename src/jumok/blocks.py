@@ -7,13 +7,13 @@ translations: text, words with probabilities, word alignment and attention.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jumok.config.search import Constraints, SearchOptions, TokenConstraints
 from jumok.decoding.hypothesis import Hypothesis
-from jumok.text.boundaries import contains_word, words_of
+from jumok.text.boundaries import contains_word
 from jumok.text.symbols import END, START
 from jumok.translation import Contents, Translation, split_words
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     import numpy as np
 
     from jumok.config.keywords import ConstraintKeywords
+    from jumok.data.lexicon import Lexicon
     from jumok.reports.attention import AttentionView
     from jumok.text.vocabulary import Vocabularies, Vocabulary
 
 
 class Group(NamedTuple):
-    """Texts of a block that are searched together, and their ids."""
+    """Texts of a block that are searched together."""
 
     rows: list[int]
-    sources: list[list[int]]
     options: SearchOptions
-    constraints: list[TokenConstraints] | None = None
+    constraints: list[TokenConstraints] | None
 
 
 class Block:
@@ -44,9 +44,11 @@ class Block:
         options: SearchOptions,
         constraints: ConstraintKeywords,
         contents: Contents,
+        *,
+        first: int,
     ) -> None:
-        """`constraints` are those of all texts or of each."""
-        self.vocabulary, self.options, self.contents = vocabularies.target, options, contents
+        """`constraints` are those of all texts or of each; `first` is the number of the first text in its file."""
+        self.vocabulary, self.options, self.contents, self.first = vocabularies.target, options, contents, first
         self.texts = [_replace_surrogates(text) for text in texts]
         self.sources = vocabularies.source.encode_all(self.texts)
         rows = [row for row, ids in enumerate(self.sources) if ids]
@@ -54,20 +56,30 @@ class Block:
         if self.constraints is not None:
             self.groups = self._divide(rows, self.constraints)
         else:
-            self.groups = [Group(rows, [self.sources[row] for row in rows], _widen(options))] if rows else []
+            self.groups = [Group(rows, _widen(options), None)] if rows else []
         chosen = options.mbr or constraints or options.n_best > 1  # among several hypotheses
-        self.bare = not (contents.details or chosen)  # texts and scores are all that is asked for
+        self.is_bare = not (contents.details or chosen)  # texts and scores are all that is asked for
 
     def _divide(self, rows: Sequence[int], constraints: Sequence[Constraints]) -> list[Group]:
         """Divide rows by the kinds of their constraints, so that no text changes how another is searched."""
-        encoded = {row: constraints[row].encode(self.vocabulary.encode) for row in rows}
+        encoded = {row: constraints[row].encode(self.vocabulary) for row in rows}
         groups = []
         for kinds in sorted({bound.kinds for bound in encoded.values()}):
             some = [row for row in rows if encoded[row].kinds == kinds]
             each = [encoded[row] for row in some] if any(kinds) else None
-            options = _widen(self.options, forbidding=kinds[2])
-            groups.append(Group(some, [self.sources[row] for row in some], options, each))
+            groups.append(Group(some, _widen(self.options, forbidding=kinds[2]), each))
         return groups
+
+    def list_arguments(self, group: Group, progress: Callable[[int], None]) -> dict[str, Any]:
+        """Return the arguments of an engine's `decode` and `submit`."""
+        return {
+            "sources": [self.sources[row] for row in group.rows],
+            "options": group.options,
+            "constraints": group.constraints,
+            "numbers": [self.first + row for row in group.rows],
+            "details": self.contents.details,
+            "progress": progress,
+        }
 
     def choose(self, row: int, hypotheses: Sequence[Hypothesis]) -> Sequence[Hypothesis]:
         """Return the n best hypotheses of a text, without forbidden words where that is possible."""
@@ -126,14 +138,21 @@ def rank_by_consensus(vocabulary: Vocabulary, samples: Sequence[Hypothesis]) -> 
 
 
 def link_words(
-    vocabularies: Vocabularies, weights: np.ndarray, source: Sequence[int], target: Sequence[int]
+    vocabularies: Vocabularies,
+    weights: np.ndarray,
+    source: Sequence[int],
+    target: Sequence[int],
+    lexicon: Lexicon | None = None,
 ) -> tuple[tuple[int, int], ...]:
-    """Return pairs of source word and target word, from 0, that attention (T, S) aligns; by target word."""
-    from jumok.evaluation.alignment import word_links
+    """Return pairs of source word and target word, from 0, that translate each other; by target word.
 
-    read = source[: weights.shape[1] - 1]  # engines cut very long sources
-    sides = (vocabularies.source.pieces([*read, END]), vocabularies.target.pieces([*target, END]))
-    return tuple(sorted(word_links(weights, *(words_of(pieces) for pieces in sides)), key=lambda link: link[::-1]))
+    `weights` (T, S), END included, is the attention of one head, `lexicon` the shortlist of the model, if it has one.
+    """
+    from jumok.evaluation.linking import find_chances, link
+
+    pieces = vocabularies.source.pieces(source), vocabularies.target.pieces(target)
+    links = link(weights[: len(target), : len(source)], *pieces, find_chances(lexicon, source, target))
+    return tuple(sorted(links, key=lambda pair: pair[::-1]))
 
 
 def view_attention(

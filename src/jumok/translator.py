@@ -15,16 +15,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import cached_property
 from itertools import islice
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
-from jumok.blocks import Block, Group, link_words, render, view_attention
+from jumok.blocks import Block, link_words, render, view_attention
 from jumok.config.search import SAMPLING, Constraints, SearchOptions
 from jumok.decoding.hypothesis import NEVER, Hypothesis
 from jumok.engines.choose import Engines
-from jumok.engines.options import Count, EngineOptions, silent
+from jumok.engines.options import Count, EngineOptions, check_lengths, is_supported, silent
 from jumok.errors import ModelFileError, UnknownName, UsageError
 from jumok.storage import bundle as bundles
 from jumok.text.vocabulary import END, MASK, SEPARATOR
@@ -39,12 +40,14 @@ if TYPE_CHECKING:
         SearchKeywords,
         TranslateKeywords,
     )
+    from jumok.data.lexicon import Lexicon
     from jumok.engines.interface import FastEngine
     from jumok.engines.torch_engine import TorchEngine
     from jumok.evaluation.evaluate import Evaluation
     from jumok.reports.attention import AttentionView
 
 CHUNK = 1_024  # lines that are sorted and decoded together
+ALIGNED = 256  # translations whose attention is in memory at once
 HOLE = "<mask>"  # stands for a missing word
 SEARCH, BOUNDS, CONTENTS = (tuple(kind.__dataclass_fields__) for kind in (SearchOptions, Constraints, Contents))
 TRANSLATE = {*SEARCH, *BOUNDS, *CONTENTS, "options", "constraints", "chunk", "first", "progress"}
@@ -126,6 +129,11 @@ class Translator:
         return self.engines.description
 
     @property
+    def languages(self) -> tuple[str, str] | None:
+        """The BCP 47 tags of source and target, such as ("en", "de"); None if they are unknown."""
+        return self.bundle.languages
+
+    @property
     def deterministic(self) -> bool:
         return self.engines.options.deterministic
 
@@ -179,53 +187,60 @@ class Translator:
         options, lines = self._choose_options(keywords.get("options"), search), iter(texts)
         running: deque[tuple[Block, list[Callable[[], list[list[Hypothesis]]]]]] = deque()
         while some := list(islice(lines, chunk)):
-            block = Block(self.vocabularies, some, options, constraints, contents)
-            calls = [
-                (self.engines.choose(group.options, group.constraints), self._list_arguments(group, first, contents))
-                for group in block.groups
-            ]
+            block = Block(self.vocabularies, some, options, constraints, contents, first=first)
+            check_lengths(block.sources, first=first)
+            calls = [(self.engines.choose(*group[1:]), block.list_arguments(group, progress)) for group in block.groups]
             first += len(some)
             if not running and (chunk == 1 or len(some) < chunk):  # there is nothing to do in the meantime
-                yield from self._finish(block, [engine.decode(**given, progress=progress) for engine, given in calls])
+                yield from self._finish(block, [engine.decode(**arguments) for engine, arguments in calls])
                 continue
-            running.append((block, [engine.submit(**given, progress=progress) for engine, given in calls]))
+            running.append((block, [engine.submit(**arguments) for engine, arguments in calls]))
             if len(running) > 1:  # one block is read and written while another is decoded
                 yield from self._collect(*running.popleft())
         while running:
             yield from self._collect(*running.popleft())
 
-    @staticmethod
-    def _list_arguments(group: Group, first: int, contents: Contents) -> dict[str, Any]:
-        """Return what an engine is given to decode a group; `first` is the number of the first text of its block."""
-        return {
-            "sources": group.sources, "options": group.options, "constraints": group.constraints,
-            "numbers": [first + row for row in group.rows], "details": contents.details,
-        }  # fmt: skip
-
     def _collect(self, block: Block, running: Sequence[Callable[[], list[list[Hypothesis]]]]) -> list[Translation]:
         """Wait for the hypotheses of a block; return its translations."""
         return self._finish(block, [wait() for wait in running])
 
-    def _finish(self, block: Block, hypotheses: Sequence[list[list[Hypothesis]]]) -> list[Translation]:
-        """Return the translations of a block from the hypotheses of its groups; a blank line stays blank."""
+    def _finish(
+        self, block: Block, hypotheses: Sequence[list[list[Hypothesis]]], *, stopped: bool = False
+    ) -> list[Translation]:
+        """Return the translations of a block from the hypotheses of its groups; a blank line stays blank.
+
+        With `stopped`, a text without hypotheses was given up, and its translation is blank too.
+        """
         results = [Translation(text, "", 0.0, 0.0) for text in block.texts]
-        rows = [row for group in block.groups for row in group.rows]
-        ranked = [self._drop_impossible(several) for group in hypotheses for several in group]
-        if block.bare:
+        found = [
+            pair
+            for group, each in zip(block.groups, hypotheses, strict=True)
+            for pair in zip(group.rows, each, strict=True)
+        ]
+        found = [(row, several) for row, several in found if several or not stopped]
+        rows, ranked = [row for row, _ in found], [self._drop_impossible(block, *pair) for pair in found]
+        if block.is_bare:
             texts = self.vocabularies.target.decode_all([several[0].ids for several in ranked])
             for row, (best, *_), text in zip(rows, ranked, texts, strict=True):
                 results[row] = Translation(block.texts[row], text, best.score, best.log_probability)
             return results
-        for row, several in zip(rows, ranked, strict=True):
-            chosen = block.choose(row, several)
+        chosen = [block.choose(row, several) for row, several in zip(rows, ranked, strict=True)]
+        pairs = [(block.sources[row], list(h.body)) for row, several in zip(rows, chosen, strict=True) for h in several]
+        links = self._link(pairs) if block.contents.align else None
+        for row, several in zip(rows, chosen, strict=True):
             text, source = block.texts[row], block.sources[row]
-            first, *others = (self._render(text, source, hypothesis, block.contents) for hypothesis in chosen)
+            translations = [self._render(text, source, hypothesis, block.contents) for hypothesis in several]
+            if links is not None:
+                translations = [replace(one, alignment=next(links)) for one in translations]
+            first, *others = translations
             results[row] = replace(first, alternatives=tuple(others)) if others else first
         return results
 
-    def _drop_impossible(self, hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
+    def _drop_impossible(self, block: Block, row: int, hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
         """Return the hypotheses whose probability is a number or was not computed; an error if there are none."""
         possible = [h for h in hypotheses if isfinite(h.score) or not h.scored]
+        if not possible and block.constraints and block.constraints[row]:
+            raise UsageError("translator.contradiction", number=block.first + row + 1)
         if not possible:
             raise ModelFileError("translator.no_probabilities", folder=self.folder)
         return possible
@@ -235,10 +250,29 @@ class Translator:
         translation, body = render(self.vocabularies.target, text, hypothesis, contents), list(hypothesis.body)
         if contents.attention:
             translation = replace(translation, attention=self._view_attention(text, source, body))
-        if contents.align:
-            weights = self.engine.align([(source, body)])[0].float().cpu().numpy()
-            translation = replace(translation, alignment=link_words(self.vocabularies, weights, source, body))
         return translation
+
+    def align(self, sources: Sequence[str], targets: Sequence[str]) -> list[tuple[tuple[int, int], ...]]:
+        """Return the word alignment of given translations: pairs of source word and target word, counted from 0."""
+        sides = self.vocabularies.source.encode_all(sources), self.vocabularies.target.encode_all(targets)
+        return list(self._link(list(zip(*sides, strict=True))))
+
+    def _link(self, pairs: Sequence[tuple[list[int], list[int]]]) -> Iterator[tuple[tuple[int, int], ...]]:
+        """Yield the word alignment of sources and their translations; attention is computed for some at a time.
+
+        It is that of the head that the model's card names.
+        """
+        layer, head = self.bundle.aligning or (None, None)
+        for start in range(0, len(pairs), ALIGNED):
+            some = pairs[start : start + ALIGNED]
+            for (source, target), weights in zip(some, self.engines.forcing.align(some, layer, head), strict=True):
+                yield link_words(self.vocabularies, weights, source, target, self._lexicon)
+
+    @cached_property
+    def _lexicon(self) -> Lexicon | None:
+        from jumok.data.lexicon import load_shortlist
+
+        return load_shortlist(self.bundle)
 
     def alternatives(
         self,
@@ -253,8 +287,10 @@ class Translator:
         source, chosen = self.vocabularies.source.encode(text), self._choose_options(options, keywords)
         if not source:
             return []
-        start = self.vocabularies.target.encode(prefix)
-        hypotheses = self.engine.alternatives(source, start, count, chosen)
+        check_lengths([source])
+        start, opening = self.vocabularies.target.split_prefix(prefix) if prefix else ([], "")
+        forcing = self.engines.forcing if is_supported(self.engines.fast, chosen) else self.engine
+        hypotheses = forcing.alternatives(source, start, count, chosen, opening=opening)
         return [self._render(text, source, hypothesis, Contents()) for hypothesis in hypotheses]
 
     def graph(self, text: str, **keywords: Unpack[SearchKeywords]) -> list[dict[str, Any]]:
@@ -330,7 +366,7 @@ class Translator:
             (self.vocabularies.source.encode(source), self.vocabularies.target.encode(target))
             for source, target in zip(sources, targets, strict=True)
         ]
-        scored = self.engine.score(pairs, length_penalty=self.recipe.decoding.length_penalty)
+        scored = self.engines.forcing.score(pairs, length_penalty=self.recipe.decoding.length_penalty)
         pieces = self.vocabularies.target.pieces
         return [
             Translation(source, target, h.score, h.log_probability, tuple(pieces(h.ids)), h.token_scores)

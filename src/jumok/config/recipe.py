@@ -19,6 +19,7 @@ from jumok.config.kinds import KINDS
 from jumok.config.sections import (
     DataConfig,
     DecodingConfig,
+    LanguagesConfig,
     ModelConfig,
     Section,
     TrainingConfig,
@@ -39,6 +40,7 @@ class Recipe(Section):
 
     name: Annotated[str, Field(pattern=r"^\w[\w.+-]{0,63}$")] = "custom"
     seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 1
+    languages: LanguagesConfig = Field(default_factory=LanguagesConfig)
     data: DataConfig = Field(default_factory=DataConfig)
     vocabulary: VocabularyConfig = Field(default_factory=VocabularyConfig)
     model: SerializeAsAny[ModelConfig] = Field(default_factory=TransformerConfig)
@@ -77,8 +79,11 @@ class Recipe(Section):
         return validate(values)
 
     def to_toml(self) -> str:
-        """The recipe as a TOML file; keys without a value are left out."""
-        return tomli_w.dumps(_without_none(self.model_dump()))
+        """The recipe as a TOML file; keys without a value and unknown languages are left out."""
+        values = _without_none(self.model_dump())
+        if not values["languages"]:
+            del values["languages"]
+        return tomli_w.dumps(values)
 
 
 def find_section(kind: str, *, origin: str = "model.kind") -> type[ModelConfig]:

@@ -19,6 +19,7 @@ from jumok.data.prepare import folder
 from jumok.errors import UnknownName, UsageError
 from jumok.storage import bundle, checkpoint
 from jumok.storage.bundle import Bundle
+from jumok.text.languages import canonical
 
 if TYPE_CHECKING:
     from jumok.config.keywords import TrainKeywords
@@ -70,6 +71,9 @@ def choose(
     if steps is not None or any(value is not None for value in limits.values()):
         wanted |= {f"training.{name}": value for name, value in limits.items()}
         wanted["training.steps"] = 10**9 if steps is None else steps
+    for side in ("source", "target"):
+        if (language := options.get(f"{side}_language")) is not None:
+            wanted[f"languages.{side}"] = canonical(str(language))
     wanted |= changes
     return _as_prepared(chosen.change(wanted), wanted) if data.get("prepared") is not None else chosen.change(wanted)
 

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from jumok.config.keywords import TrainKeywords
 
 DATA = DataConfig.model_fields.keys() - {"source", "target"}  # options that are keys of the data section
-OPTIONS = {*DATA, "source", "target", "minutes", "steps", "epochs", "tokens", "begin", "recipe", "model", "changes"}
+OPTIONS = {
+    *DATA, "source", "target", "source_language", "target_language", "minutes", "steps", "epochs", "tokens", "begin",
+    "recipe", "model", "changes",
+}  # fmt: skip
 TEXTS = ("table", "text", "corpora", "prepared")  # keys of the data section that name a training text
 
 

@@ -18,7 +18,6 @@ from pathlib import PurePosixPath
 
 from jumok.errors import UsageError
 from jumok.messages import Message
-from jumok.text.files import PACKED
 from jumok.text.language_table import LANGUAGES, Language
 from jumok.text.scripts import CODES
 
@@ -165,6 +164,8 @@ def guess_from_table(name: str, columns: Sequence[str] | None = None) -> Pair | 
 
 def _strip(name: str) -> str:
     """Return a name without the suffixes of packed and of plain text files."""
+    from jumok.text.files import PACKED  # reads files, which a model that names its languages does not need
+
     path = PurePosixPath(name)
     while path.suffix.lower() in PACKED or path.suffix.lower() in TEXTS:
         path = path.with_suffix("")

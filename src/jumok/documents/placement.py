@@ -7,7 +7,7 @@ enclosed.  A word without a link belongs to an element if the words on both of i
 
 A mark without words of its own (an image, a line break, a placeholder) is placed in the gap between two words that
 the fewest links cross; links of the words next to it count most.  A placeholder inside of a sentence stands before the
-translation of the word that it stood before, or after that of the last word if punctuation follows.
+translation of the word that it stood before, or after that of the last word if punctuation is between the two.
 
 Words are counted from 0; a gap has the number of the word after it.
 """
@@ -36,6 +36,7 @@ class Mark:
     after: bool = False  # there is a space after it
     hugs: int = 0  # 1: closing punctuation follows at once, -1: opening punctuation precedes
     kind: str = "word"  # "word": stands like a word; "break": separates words itself; "thin": takes no room
+    pauses: bool = False  # a clause ends before it
     share: float | None = None  # the part of the sentence before it, where that decides instead of alignment
     place: int = 0  # the gap of the translation
 
@@ -104,7 +105,7 @@ class Linking:
         """Return the gap beside the translation of the nearest linked word: before the next one, after the last one."""
         for distance in range(self.sources):
             sides = [(mark.gap + distance, min, 0), (mark.gap - 1 - distance, max, 1)]
-            for source, choose, after in reversed(sides) if mark.hugs > 0 else sides:
+            for source, choose, after in reversed(sides) if mark.hugs > 0 or mark.pauses else sides:
                 if 0 <= source < self.sources and self.to_target[source]:
                     return choose(self.to_target[source]) + after
         return None

@@ -83,8 +83,9 @@ def distill(
     for text in lessons.write(around.get("stop", NEVER)):
         for sink in around.get("sinks", ()):
             sink({"event": "stage", "text": text})
+    languages = dict(zip(("languages.source", "languages.target"), teacher.languages or (), strict=False))
     return run(
-        student.recipe(recipe, lessons.data()), folder,
+        student.recipe(recipe, {**languages, **lessons.data()}), folder,
         Context.of(folder, more=student.minutes is not None, **around), vocabularies=teacher.vocabularies,
         inherit=lambda model: inherit(model, teacher.model),
     )  # fmt: skip

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import cached_property
 from itertools import islice
 from math import isfinite
 from pathlib import Path
@@ -31,7 +32,6 @@ from jumok.text.vocabulary import END, MASK, SEPARATOR
 from jumok.translation import Contents, Translation, Word
 
 if TYPE_CHECKING:
-    import numpy as np
 
     from jumok.config.keywords import (
         ConstraintKeywords,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         SearchKeywords,
         TranslateKeywords,
     )
+    from jumok.data.lexicon import Lexicon
     from jumok.engines.interface import FastEngine
     from jumok.engines.torch_engine import TorchEngine
     from jumok.evaluation.evaluate import Evaluation
@@ -126,6 +127,11 @@ class Translator:
     def engine_name(self) -> str:
         """The engine of ordinary searches, in a few words."""
         return self.engines.description
+
+    @property
+    def languages(self) -> tuple[str, str] | None:
+        """The BCP 47 tags of source and target, such as ("en", "de"); None if they are unknown."""
+        return self.bundle.languages
 
     @property
     def deterministic(self) -> bool:
@@ -218,7 +224,8 @@ class Translator:
                 results[row] = Translation(block.texts[row], text, best.score, best.log_probability)
             return results
         chosen = [block.choose(row, several) for row, several in zip(rows, ranked, strict=True)]
-        links = self._link(block, rows, chosen) if block.contents.align else None
+        pairs = [(block.sources[row], list(h.body)) for row, several in zip(rows, chosen, strict=True) for h in several]
+        links = self._link(pairs) if block.contents.align else None
         for row, several in zip(rows, chosen, strict=True):
             text, source = block.texts[row], block.sources[row]
             translations = [self._render(text, source, hypothesis, block.contents) for hypothesis in several]
@@ -227,16 +234,6 @@ class Translator:
             first, *others = translations
             results[row] = replace(first, alternatives=tuple(others)) if others else first
         return results
-
-    def _link(
-        self, block: Block, rows: Sequence[int], chosen: Sequence[Sequence[Hypothesis]]
-    ) -> Iterator[tuple[tuple[int, int], ...]]:
-        """Yield the word alignment of every chosen hypothesis; attention is computed for some of them at a time."""
-        pairs = [(block.sources[row], list(h.body)) for row, several in zip(rows, chosen, strict=True) for h in several]
-        for start in range(0, len(pairs), ALIGNED):
-            some = pairs[start : start + ALIGNED]
-            for (source, body), weights in zip(some, self._align(some), strict=True):
-                yield link_words(self.vocabularies, weights, source, body)
 
     def _drop_impossible(self, block: Block, row: int, hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
         """Return the hypotheses whose probability is a number or was not computed; an error if there are none."""
@@ -254,10 +251,27 @@ class Translator:
             translation = replace(translation, attention=self._view_attention(text, source, body))
         return translation
 
-    def _align(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[np.ndarray]:
-        """Return the attention (T, S) of translations over their sources, of the head that the card names for it."""
-        head = self.card.get("aligning") or {}
-        return self.engines.forcing.align(pairs, head.get("layer"), head.get("head"))
+    def align(self, sources: Sequence[str], targets: Sequence[str]) -> list[tuple[tuple[int, int], ...]]:
+        """Return the word alignment of given translations: pairs of source word and target word, counted from 0."""
+        sides = self.vocabularies.source.encode_all(sources), self.vocabularies.target.encode_all(targets)
+        return list(self._link(list(zip(*sides, strict=True))))
+
+    def _link(self, pairs: Sequence[tuple[list[int], list[int]]]) -> Iterator[tuple[tuple[int, int], ...]]:
+        """Yield the word alignment of sources and their translations; attention is computed for some at a time.
+
+        It is that of the head that the model's card names.
+        """
+        layer, head = self.bundle.aligning or (None, None)
+        for start in range(0, len(pairs), ALIGNED):
+            some = pairs[start : start + ALIGNED]
+            for (source, target), weights in zip(some, self.engines.forcing.align(some, layer, head), strict=True):
+                yield link_words(self.vocabularies, weights, source, target, self._lexicon)
+
+    @cached_property
+    def _lexicon(self) -> Lexicon | None:
+        from jumok.data.lexicon import load_shortlist
+
+        return load_shortlist(self.bundle)
 
     def alternatives(
         self,

@@ -16,7 +16,8 @@ import typer
 
 import jumok
 from jumok import messages
-from jumok.cli import failures, verbs
+from jumok.cli import failures, serve, verbs
+from jumok.cli.models import model_app
 from jumok.cli.options import (
     SETTINGS,
     Beam,
@@ -34,15 +35,18 @@ from jumok.cli.options import (
     Precision,
     Shares,
     Shortlist,
+    SourceLanguage,
     Sources,
     Steps,
     Tables,
+    TargetLanguage,
     Targets,
     Temperature,
     Tokens,
     ValidSources,
     ValidTables,
     ValidTargets,
+    VerbGroup,
     Words,
     argument,
     flag,
@@ -59,7 +63,7 @@ from jumok.cli.terminal import (
     to_index,
     watching,
 )
-from jumok.cli.verbs import bench_app, data_app, export_app, model_app
+from jumok.cli.verbs import bench_app, data_app, export_app
 from jumok.errors import MissingPackage, Resumable, UnknownName
 from jumok.extras import hint, is_installed
 
@@ -69,6 +73,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="jumok",
+    cls=VerbGroup,
     help=messages.text("help.jumok"),
     epilog=messages.text("help.jumok_epilog"),
     no_args_is_help=True,
@@ -81,6 +86,8 @@ app.add_typer(export_app, name="export")
 app.add_typer(bench_app, name="bench")
 app.add_typer(data_app, name="data")
 app.add_typer(model_app, name="model")
+app.command(**verb("help.serve"))(serve.serve)
+app.add_typer(serve.key_app, name="serve key")
 
 
 def show_version(requested: bool) -> None:
@@ -128,6 +135,8 @@ def train(
     temperature: Temperature = None,
     columns: Columns = None,
     exclude: Excluded = None,
+    source_language: SourceLanguage = None,
+    target_language: TargetLanguage = None,
     valid_text: Annotated[File, option("FILE", "help.train_valid_text")] = None,
     recipe: Annotated[str, option("NAME", "help.train_recipe")] = "auto",
     model: Annotated[str | None, option("NAME", "help.train_model")] = None,
@@ -147,6 +156,7 @@ def train(
     choices: dict[str, Any] = {
         "text": text, "corpus": corpus, "prepared": data, "valid_text": valid_text, "recipe": recipe, "model": model,
         "begin": begin, "minutes": minutes, "steps": steps, "epochs": epochs, "tokens": tokens,
+        "source_language": source_language, "target_language": target_language,
     }  # fmt: skip
     mixing: dict[str, Any] = {"shares": shares, "temperature": temperature, "columns": columns, "exclude": exclude}
     with watching() as (sinks, stop):  # from here on signals are heard, also while torch is being loaded
@@ -342,17 +352,7 @@ app.command(**verb("help.generate"))(verbs.generate)
 app.command(**verb("help.fill"))(verbs.fill)
 
 
-@app.command(**verb("help.doctor"))
-def doctor(as_json: Json = False) -> None:
-    from jumok.cli.doctor import examine
-
-    findings = examine()
-    if as_json:
-        print(dumps([vars(finding) for finding in findings]))
-    else:
-        print("\n".join(map(str, findings)))
-    if any(finding.state == "missing" for finding in findings):
-        raise typer.Exit(1)
+app.command(**verb("help.doctor"))(verbs.doctor)
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ What several verbs share is named here once.  No torch.
 from typing import Annotated, Any, TypedDict
 
 import typer
+from typer.core import TyperGroup
 
 from jumok import messages
 
@@ -48,6 +49,15 @@ def argument(key: str, metavar: str | None = None) -> Any:
     return typer.Argument(help=messages.text(key), metavar=metavar)
 
 
+class VerbGroup(TyperGroup):
+    """Verbs, of which one may be named by two words and begin like another: `serve` and `serve key`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if (both := " ".join(args[:2])) in self.commands:
+            args = [both, *args[2:]]
+        return super().resolve_command(ctx, args)
+
+
 File = str | None
 Files = list[str] | None
 Words = list[str] | None
@@ -73,6 +83,9 @@ Shares = Annotated[str | None, option("NUMBERS", "help.shares")]
 Temperature = Annotated[float | None, option("T", "help.corpora_temperature")]
 Columns = Annotated[str | None, option("NAMES", "help.columns")]
 Excluded = Annotated[Files, option("FILE", "help.exclude", "--exclude")]
+
+SourceLanguage = Annotated[str | None, option("TAG", "help.source_language")]
+TargetLanguage = Annotated[str | None, option("TAG", "help.target_language")]
 
 Steps = Annotated[int | None, option("N", "help.steps")]
 Tokens = Annotated[int | None, option("N", "help.tokens")]

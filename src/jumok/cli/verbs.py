@@ -1,6 +1,7 @@
-"""Verbs of two words (data, model, export, bench), race, lab, and verbs for models that do not translate.
+"""Verbs of two words (data, export, bench), race, lab, doctor, and verbs for models that do not translate.
 
 As in cli/main.py, a verb turns options into calls, and what it calls is imported inside it.
+Not here: `jumok model` (models.py).
 """
 
 import os
@@ -52,17 +53,12 @@ from jumok.cli.terminal import (
     describe_position,
     dumps,
     forbid,
-    list_values,
     parse_numbers,
     print_aside,
 )
-from jumok.errors import UsageError
 from jumok.messages import Message
 
 data_app = typer.Typer(**verb("help.data"), no_args_is_help=True, rich_markup_mode=None, context_settings=SETTINGS)
-model_app = typer.Typer(
-    **verb("help.model_verbs"), no_args_is_help=True, rich_markup_mode=None, context_settings=SETTINGS
-)
 bench_app = typer.Typer(**verb("help.bench"), no_args_is_help=True, rich_markup_mode=None, context_settings=SETTINGS)
 export_app = typer.Typer(**verb("help.export"), no_args_is_help=True, rich_markup_mode=None, context_settings=SETTINGS)
 
@@ -245,14 +241,6 @@ def race(
     print(dumps(result.figures) if as_json else "\n".join([*report.summary(result.figures), str(result.report)]))
 
 
-@model_app.command("info", **verb("help.model_info"))
-def model_info(model: ModelPath, as_json: Json = False) -> None:
-    from jumok.storage.info import describe
-
-    card = describe(model)
-    print(dumps(card) if as_json else "\n".join(list_values(card)))
-
-
 def lab(
     name: Annotated[str | None, argument("help.lab_name")] = None,
     language: Annotated[str, option("NAME", "help.lab_lang", "--lang")] = "en",
@@ -273,54 +261,6 @@ def lab(
         print("\n".join(list_claims(language)))
         return
     conduct(name, Request(language, scale, out, runs, data, seed, again, set_ or [], book, as_json))
-
-
-@model_app.command("average", **verb("help.model_average"))
-def model_average(
-    run: Annotated[str, argument("help.average_run", "RUN")],
-    last: Annotated[int, option("N", "help.average_last")] = 5,
-    out: Annotated[Path | None, option("FOLDER", "help.average_out")] = None,
-) -> None:
-    from jumok.storage.checkpoint import average_run
-
-    if last < 1:
-        raise UsageError("cli.too_few_checkpoints", checkpoints=last)
-    print(average_run(run, last=last, out=out))
-
-
-@model_app.command("shortlist", **verb("help.model_shortlist"))
-def model_shortlist(
-    model: ModelPath,
-    source: Annotated[File, option("FILE", "help.other_source")] = None,
-    target: Annotated[File, option("FILE", "help.target")] = None,
-) -> None:
-    from jumok.runs.preparation import add_shortlist
-
-    print(add_shortlist(model, source, target))
-
-
-@model_app.command("compare", **verb("help.model_compare"))
-def model_compare(
-    models: Annotated[list[str], argument("help.models", "MODEL…")],
-    source: Sentences,
-    target: References,
-    engines: Annotated[str, option("NAMES", "help.compare_engines")] = ALL_ENGINES,
-    beams: Beams = "1,5",
-    rounds: Rounds = 3,
-    sentences: FirstSentences = 1_000,
-    out: Annotated[Path | None, option("FILE", "help.compare_out")] = None,
-    as_json: Json = False,
-) -> None:
-    from jumok.bench.front import compare, picture, table
-    from jumok.text.lines import write_lines
-
-    figures = compare(
-        models, source=source, target=target, engines=engines.split(","), beams=parse_numbers(beams, "beams"),
-        rounds=rounds, sentences=sentences, say=print_aside,
-    )  # fmt: skip
-    if out is not None:
-        write_lines(out, picture(figures).removesuffix("\n").split("\n"))
-    print(dumps(figures) if as_json else "\n".join(table(figures)))
 
 
 @export_app.command("ctranslate2", **verb("help.export_ctranslate2"))
@@ -375,3 +315,15 @@ def bench_decode(
         rounds=rounds, sentences=sentences, say=print_aside,
     )  # fmt: skip
     print(dumps(figures) if as_json else "\n".join(table(figures)))
+
+
+def doctor(as_json: Json = False) -> None:
+    from jumok.cli.doctor import examine
+
+    findings = examine()
+    if as_json:
+        print(dumps([vars(finding) for finding in findings]))
+    else:
+        print("\n".join(map(str, findings)))
+    if any(finding.state == "missing" for finding in findings):
+        raise typer.Exit(1)

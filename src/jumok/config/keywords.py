@@ -55,6 +55,8 @@ class TrainKeywords(DataKeywords, LimitKeywords, total=False):
     recipe: str | Recipe  # a name, a .toml file or a recipe; "auto" chooses one that fits the text and the time
     model: str | None  # a kind of model other than the recipe's
     changes: dict[str, Any] | None  # dotted keys of the recipe, such as {"model.dropout": 0.3}
+    source_language: str | None  # BCP 47 tags; by default those that the names of the files say
+    target_language: str | None
 
 
 class CommonKeywords(DataKeywords, LimitKeywords, total=False):

@@ -18,6 +18,7 @@ from jumok.config.kinds import find_section
 from jumok.config.sections import (
     DataConfig,
     DecodingConfig,
+    LanguagesConfig,
     ModelConfig,
     Section,
     TrainingConfig,
@@ -37,6 +38,7 @@ class Recipe(Section):
 
     name: Annotated[str, Field(pattern=r"^\w[\w.+-]{0,63}$")] = "custom"
     seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 1
+    languages: LanguagesConfig = LanguagesConfig()
     data: DataConfig = DataConfig()
     vocabulary: VocabularyConfig = VocabularyConfig()
     model: SerializeAsAny[ModelConfig] = TransformerConfig()
@@ -75,8 +77,11 @@ class Recipe(Section):
         return validate(values)
 
     def to_toml(self) -> str:
-        """The recipe as a TOML file; keys without a value are left out."""
-        return tomli_w.dumps(_without_none(self.model_dump()))
+        """The recipe as a TOML file; keys without a value and unknown languages are left out."""
+        values = _without_none(self.model_dump())
+        if not values["languages"]:
+            del values["languages"]
+        return tomli_w.dumps(values)
 
 
 def validate(values: Mapping[str, Any], *, origin: str = "") -> Recipe:

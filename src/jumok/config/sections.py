@@ -102,6 +102,22 @@ class VocabularyConfig(Section):
     sampling: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0  # rate of subword sampling in training; grows with dropout
 
 
+TAG = r"^[a-z]{2,3}(-[A-Z][a-z]{3})?(-([A-Z]{2}|[0-9]{3}))?(-([a-z0-9]{5,8}|[0-9][a-z0-9]{3}))*$"
+Tag = Annotated[str, Field(pattern=TAG, max_length=35)]  # a BCP 47 tag in canonical form (text/languages.py)
+
+
+class LanguagesConfig(Section):
+    """The languages of both sides; they are for whoever uses the model and do not change training."""
+
+    source: Tag | None = None
+    target: Tag | None = None
+
+    @property
+    def pair(self) -> tuple[str, str] | None:
+        """Both tags; None if one of them is unknown."""
+        return None if self.source is None or self.target is None else (self.source, self.target)
+
+
 class ModelConfig(Section):
     """What the sections of all models have: kind, width, dropout, tied embeddings, number of weights.
 

@@ -19,6 +19,7 @@ from jumok.data.prepare import folder
 from jumok.errors import UsageError, check_names
 from jumok.storage import bundle, checkpoint
 from jumok.storage.bundle import Bundle
+from jumok.text.languages import canonical
 
 TEXTS = ("table", "text", "corpora", "prepared")  # keys of the data section that name a training text
 
@@ -64,6 +65,9 @@ def choose(
     if steps is not None or any(value is not None for value in limits.values()):
         wanted |= {f"training.{name}": value for name, value in limits.items()}
         wanted["training.steps"] = 10**9 if steps is None else steps
+    for side in ("source", "target"):
+        if (language := options.get(f"{side}_language")) is not None:
+            wanted[f"languages.{side}"] = canonical(str(language))
     wanted |= changes
     return _as_prepared(chosen.change(wanted), wanted) if data.get("prepared") is not None else chosen.change(wanted)
 

@@ -22,9 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from jumok.config.recipe import Recipe, read_recipe
-from jumok.config.sections import CleaningConfig
+from jumok.config.sections import CleaningConfig, TransformerConfig
 from jumok.errors import DiskError, JumokError, MissingPackage, ModelFileError
 from jumok.messages import Message
+from jumok.storage.languages import find_languages
+from jumok.text.languages import Pair
 from jumok.text.vocabulary import Vocabularies
 
 MANIFEST = "MANIFEST.json"
@@ -49,6 +51,8 @@ class Bundle:
     card: dict[str, Any]
     folder: Path
     sizes: tuple[int, int]  # symbols of the source and of the target
+    languages: Pair | None = None  # BCP 47 tags of source and target, such as ("en", "de"); None if they are unknown
+    aligning: tuple[int, int] | None = None  # layer and head, from 0, of the cross-attention that aligns words
 
 
 def read(path: str | Path) -> Bundle:
@@ -73,7 +77,23 @@ def read(path: str | Path) -> Bundle:
             check(folder, listed, name, most=large.get(name, OTHER))
     if (size := (folder / WEIGHTS).stat().st_size) < weights // 4:
         raise ModelFileError("storage.wrong_size", file=WEIGHTS, size=size, expected=weights, folder=folder)
-    return Bundle(recipe=recipe, vocabularies=vocabularies, card=card, folder=folder, sizes=sizes)
+    return Bundle(
+        recipe=recipe, vocabularies=vocabularies, card=card, folder=folder, sizes=sizes,
+        languages=find_languages(recipe, card, folder), aligning=_read_aligning(card, recipe, folder),
+    )  # fmt: skip
+
+
+def _read_aligning(card: Mapping[str, Any], recipe: Recipe, folder: Path) -> tuple[int, int] | None:
+    """Return the layer and the head in `aligning` of a card, which must be those of a head of the model."""
+    given = card.get("aligning")
+    if given is None:
+        return None
+    if isinstance(given, dict) and given.keys() == {"layer", "head"} and isinstance(recipe.model, TransformerConfig):
+        layer, head = given["layer"], given["head"]
+        sizes = (layer, recipe.model.decoder_layers), (head, recipe.model.heads)
+        if all(type(number) is int and 0 <= number < size for number, size in sizes):
+            return layer, head
+    raise ModelFileError("storage.bad_aligning", file="card.json", folder=folder)
 
 
 def _vocabulary_files(folder: Path, listed: Collection[str]) -> Collection[str]:
@@ -156,6 +176,22 @@ def replace_folder(target: Path) -> Iterator[Path]:
             before.rename(target)
         for leftover in (partial, before):
             shutil.rmtree(leftover, ignore_errors=True)
+
+
+def rewrite(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Replace or add files of a complete folder, which has all of the new content or none of it."""
+    listed = verify(folder)
+    with replace_folder(folder) as partial:
+        for name in listed:
+            if name not in files:
+                shutil.copyfile(folder / name, partial / name)
+        for name, content in files.items():
+            write_file(partial / name, content)
+
+
+def card_bytes(card: Mapping[str, Any]) -> bytes:
+    """Return the content of card.json."""
+    return json.dumps(card, indent=1, ensure_ascii=False).encode()
 
 
 def drop(folder: Path, names: Collection[str]) -> None:

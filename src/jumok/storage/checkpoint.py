@@ -319,7 +319,7 @@ def export(
     """Write a bundle: everything that translating needs, and nothing of training; `more` are further files."""
     files = {
         "recipe.toml": recipe.to_toml().encode(),
-        "card.json": json.dumps({"format": bundle.FORMAT, **card}, indent=1, ensure_ascii=False).encode(),
+        "card.json": bundle.card_bytes({"format": bundle.FORMAT, **card}),
         **vocabularies.files(),
         **(more or {}),
     }
@@ -367,6 +367,7 @@ def average_run(path: str | Path, *, last: int, out: Path | None = None) -> Path
 
 
 def maker(recipe: Recipe) -> dict[str, Any]:
-    """The first entries of a card: the recipe, the date and the version."""
+    """The first entries of a card: the recipe, its languages if they are known, the date and the version."""
     today = datetime.now(UTC).strftime("%Y-%m-%d")
-    return {"name": recipe.name, "made": today, "by": f"jumok {jumok.__version__}"}
+    languages = {} if recipe.languages.pair is None else {"languages": list(recipe.languages.pair)}
+    return {"name": recipe.name, **languages, "made": today, "by": f"jumok {jumok.__version__}"}

@@ -6,6 +6,8 @@ from typing import Any
 
 from jumok.storage import bundle, tensors
 
+SHOWN = {"format", "name", "vocabulary", "languages"}  # entries of a card that have a line of their own
+
 
 def describe(path: str | Path) -> dict[str, Any]:
     """The lines of `jumok model info`: recipe, sizes, and the model's card as training wrote it."""
@@ -21,8 +23,9 @@ def describe(path: str | Path) -> dict[str, Any]:
     return {
         "folder": str(saved.folder),
         "recipe": saved.recipe.name,
+        "languages": list(saved.languages) if saved.languages else None,
         "model": f"{model.kind}: {model.shape}",
         "parameters": f"{parameters:,} ({size / 1e6:.1f} MB)",
         "vocabulary": f"{symbols} subwords ({saved.recipe.vocabulary.kind})",
-        **{name: value for name, value in saved.card.items() if name not in ("format", "name", "vocabulary")},
+        **{name: value for name, value in saved.card.items() if name not in SHOWN},
     }

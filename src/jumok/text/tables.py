@@ -132,6 +132,15 @@ def _jsonl_row_parser() -> Callable[[str], Pair]:
     return parse
 
 
+def list_languages(line: str) -> list[str]:
+    """Return the keys of the `translation` of a jsonl row in their order; none if it has other keys."""
+    try:
+        _, source, target = _sides(_object(line), [])
+    except BadRow:
+        return []
+    return [] if {source, target} in ({"source", "target"}, {"src", "tgt"}) else [source, target]
+
+
 def _parse_named(columns: Columns, line: str) -> Pair:
     """The texts of a jsonl row that the two names stand for."""
     row = _object(line)

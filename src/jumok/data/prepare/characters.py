@@ -1,7 +1,7 @@
 """The kind of every Unicode code point, as a table: letters by script, digits, spaces, others.
 
-The table has one byte per code point.  Scripts that are written together count as one: Chinese
-characters and kana are both EAST_ASIAN, because Japanese mixes them.
+The table has one byte per code point; the blocks of each script are in text/scripts.py.  Scripts that are written
+together count as one: Chinese characters and kana are both "East Asian", because Japanese mixes them.
 """
 
 import unicodedata
@@ -10,6 +10,8 @@ from itertools import chain
 
 import numpy as np
 
+from jumok.text.scripts import RANGES
+
 NEWLINE, SPACE, OTHER, DIGIT = 0, 1, 2, 3  # OTHER: punctuation, symbols, control characters, unassigned
 FIRST_SCRIPT = 4
 SCRIPTS = (
@@ -17,39 +19,7 @@ SCRIPTS = (
     "Gurmukhi", "Gujarati", "Oriya", "Tamil", "Telugu", "Kannada", "Malayalam", "Sinhala", "Thai", "Lao", "Tibetan",
     "Myanmar", "Georgian", "Hangul", "Ethiopic", "Cherokee", "Khmer", "Mongolian", "East Asian", "another script",
 )  # fmt: skip
-_RANGES = {  # first and last code point of the blocks of a script
-    "Latin": [(0x41, 0x24F), (0x250, 0x2AF), (0x1D00, 0x1DBF), (0x1E00, 0x1EFF), (0x2C60, 0x2C7F), (0xA720, 0xA7FF),
-              (0xAB30, 0xAB6F), (0xFB00, 0xFB06), (0xFF21, 0xFF5A)],
-    "Greek": [(0x370, 0x3FF), (0x1F00, 0x1FFF)],
-    "Cyrillic": [(0x400, 0x52F), (0x1C80, 0x1C8F), (0x2DE0, 0x2DFF), (0xA640, 0xA69F)],
-    "Armenian": [(0x530, 0x58F), (0xFB13, 0xFB17)],
-    "Hebrew": [(0x590, 0x5FF), (0xFB1D, 0xFB4F)],
-    "Arabic": [(0x600, 0x6FF), (0x750, 0x77F), (0x870, 0x8FF), (0xFB50, 0xFDFF), (0xFE70, 0xFEFF)],
-    "Syriac": [(0x700, 0x74F), (0x860, 0x86F)],
-    "Thaana": [(0x780, 0x7BF)],
-    "Devanagari": [(0x900, 0x97F), (0xA8E0, 0xA8FF)],
-    "Bengali": [(0x980, 0x9FF)],
-    "Gurmukhi": [(0xA00, 0xA7F)],
-    "Gujarati": [(0xA80, 0xAFF)],
-    "Oriya": [(0xB00, 0xB7F)],
-    "Tamil": [(0xB80, 0xBFF)],
-    "Telugu": [(0xC00, 0xC7F)],
-    "Kannada": [(0xC80, 0xCFF)],
-    "Malayalam": [(0xD00, 0xD7F)],
-    "Sinhala": [(0xD80, 0xDFF)],
-    "Thai": [(0xE00, 0xE7F)],
-    "Lao": [(0xE80, 0xEFF)],
-    "Tibetan": [(0xF00, 0xFFF)],
-    "Myanmar": [(0x1000, 0x109F), (0xA9E0, 0xA9FF), (0xAA60, 0xAA7F)],
-    "Georgian": [(0x10A0, 0x10FF), (0x1C90, 0x1CBF), (0x2D00, 0x2D2F)],
-    "Hangul": [(0x1100, 0x11FF), (0x3130, 0x318F), (0xA960, 0xA97F), (0xAC00, 0xD7FF), (0xFFA0, 0xFFDC)],
-    "Ethiopic": [(0x1200, 0x139F), (0x2D80, 0x2DDF), (0xAB00, 0xAB2F)],
-    "Cherokee": [(0x13A0, 0x13FF), (0xAB70, 0xABBF)],
-    "Khmer": [(0x1780, 0x17FF), (0x19E0, 0x19FF)],
-    "Mongolian": [(0x1800, 0x18AF)],
-    "East Asian": [(0x2E80, 0x2FDF), (0x3005, 0x312F), (0x31A0, 0x31BF), (0x31F0, 0x31FF), (0x3400, 0x4DBF),
-                   (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0xFF66, 0xFF9F), (0x1B000, 0x1B16F), (0x20000, 0x323AF)],
-}  # fmt: skip
+_JOINED = {"East Asian": ("Han", "Kana", "Bopomofo")}
 _ASSIGNED = (range(0x32400), range(0xE0000, 0xE0200))  # outside, there are no letters, digits or spaces
 
 
@@ -70,7 +40,7 @@ def kinds() -> np.ndarray:
     is_letter = np.zeros(0x110000, bool)
     is_letter[letters] = True
     for number, script in enumerate(SCRIPTS[:-1]):
-        for first, last in _RANGES[script]:
+        for first, last in chain(*(RANGES[part] for part in _JOINED.get(script, (script,)))):
             part = slice(first, last + 1)
             table[part][is_letter[part]] = FIRST_SCRIPT + number
     table[digits], table[spaces] = DIGIT, SPACE

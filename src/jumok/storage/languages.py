@@ -1,0 +1,45 @@
+"""The languages of a model: from its card, its recipe, or the names of the files that it was trained on; no torch."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jumok.config.recipe import Recipe
+from jumok.config.sections import CorpusConfig, DataConfig
+from jumok.errors import ModelFileError
+from jumok.text.languages import Pair, guess_from_files, guess_from_table, is_canonical
+
+GENERATED = {"phrasebook": ("en", "ko")}  # of corpora that jumok generates
+
+
+def find_languages(recipe: Recipe, card: Mapping[str, Any], folder: Path) -> Pair | None:
+    """Return the languages of source and target of a model; None if they are unknown.
+
+    Models of earlier versions name no languages in card and recipe; the names of their training files may.
+    """
+    given = card.get("languages")
+    if given is None:
+        return recipe.languages.pair or guess_languages(recipe.data)
+    if not isinstance(given, list) or len(given) != 2 or not all(map(is_canonical, given)):
+        raise ModelFileError("storage.bad_languages", file="card.json", folder=folder)
+    return given[0], given[1]
+
+
+def guess_languages(data: DataConfig) -> Pair | None:
+    """Return the languages that a data section names, from names of files and columns; no file is read.
+
+    Several corpora name the same languages, or none is known.
+    """
+    if data.corpus is not None:
+        return GENERATED.get(data.corpus)
+    columns = [name.strip() for name in data.columns.split(",")] if data.columns else None
+    if columns is not None and len(columns) != 2:  # an error when the table is read
+        return None
+    pairs = {_guess_part(part, columns) for part in (data.corpora or (data,))}
+    return pairs.pop() if len(pairs) == 1 else None
+
+
+def _guess_part(part: DataConfig | CorpusConfig, columns: Sequence[str] | None) -> Pair | None:
+    if part.source is not None and part.target is not None:
+        return guess_from_files(part.source, part.target)
+    return None if part.table is None else guess_from_table(part.table, columns)

@@ -16,7 +16,7 @@ import typer
 
 import jumok
 from jumok import messages
-from jumok.cli import failures, verbs
+from jumok.cli import failures, serve, verbs
 from jumok.cli.models import model_app
 from jumok.cli.options import (
     SETTINGS,
@@ -46,6 +46,7 @@ from jumok.cli.options import (
     ValidSources,
     ValidTables,
     ValidTargets,
+    VerbGroup,
     Words,
     argument,
     flag,
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="jumok",
+    cls=VerbGroup,
     help=messages.text("help.jumok"),
     epilog=messages.text("help.jumok_epilog"),
     no_args_is_help=True,
@@ -84,6 +86,8 @@ app.add_typer(export_app, name="export")
 app.add_typer(bench_app, name="bench")
 app.add_typer(data_app, name="data")
 app.add_typer(model_app, name="model")
+app.command(**verb("help.serve"))(serve.serve)
+app.add_typer(serve.key_app, name="serve key")
 
 
 def show_version(requested: bool) -> None:

@@ -1,0 +1,2 @@
+def suffix_of(name):
+    return "." + name.rpartition(".")[2]

@@ -12,12 +12,17 @@ from jumok.server.settings import Settings
 from tests.support.pretend import ask, pretend_server
 
 ASKED = {"q": "a dog", "source": "en", "target": "de"}
-EXTENSIONS = ["chrome-extension://amkbmndfnliijdhojkpoglbnaaahippg", "moz-extension://3d4b8c3e-0b1f-4e8e-9d8a-1c2d3e4f5a6b"]
+EXTENSIONS = [
+    "chrome-extension://amkbmndfnliijdhojkpoglbnaaahippg",
+    "moz-extension://3d4b8c3e-0b1f-4e8e-9d8a-1c2d3e4f5a6b",
+]
 
 
 @pytest.fixture(scope="module")
 def app():
-    return pretend_server(allow_host=["translate.example.org", "*.internal"], allow_origin=["https://friend.example"])[1]
+    return pretend_server(allow_host=["translate.example.org", "*.internal"], allow_origin=["https://friend.example"])[
+        1
+    ]
 
 
 @pytest.mark.parametrize(
@@ -72,7 +77,8 @@ def test_extensions_friends_and_the_own_page_may_translate_and_read_the_answer(a
 
 
 @pytest.mark.parametrize(
-    "origin", ["https://evil.example", "null", "http://localhost:6000", "https://friend.example.evil.example", "file://"]
+    "origin",
+    ["https://evil.example", "null", "http://localhost:6000", "https://friend.example.evil.example", "file://"],
 )
 def test_pages_of_other_sites_are_refused(app, origin):
     for method in ("POST", "OPTIONS"):

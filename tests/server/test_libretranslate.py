@@ -38,7 +38,9 @@ def test_json_form_query_string_and_multipart_are_the_same_request(app):
 
 
 def test_a_list_is_answered_by_a_list_of_the_same_length(app):
-    answer = ask(app, "POST", "/translate", ASKED | {"q": ["a dog", "", "two cats"], "source": "auto", "alternatives": 1})
+    answer = ask(
+        app, "POST", "/translate", ASKED | {"q": ["a dog", "", "two cats"], "source": "auto", "alternatives": 1}
+    )
     assert answer.json["translatedText"] == ["A DOG", "", "TWO CATS"]
     assert len(answer.json["detectedLanguage"]) == 3
     assert answer.json["alternatives"] == [["A DOG 1"], [], ["TWO CATS 1"]]
@@ -46,7 +48,10 @@ def test_a_list_is_answered_by_a_list_of_the_same_length(app):
 
 def test_alternatives_are_those_of_the_whole_text_without_repetitions(app):
     answer = ask(app, "POST", "/translate", ASKED | {"q": "A dog. A cat.", "alternatives": 2})
-    assert answer.json == {"translatedText": "A DOG. A CAT.", "alternatives": ["A DOG. 1 A CAT. 1", "A DOG. 2 A CAT. 2"]}
+    assert answer.json == {
+        "translatedText": "A DOG. A CAT.",
+        "alternatives": ["A DOG. 1 A CAT. 1", "A DOG. 2 A CAT. 2"],
+    }
 
 
 def test_html_keeps_its_tags_and_has_no_alternatives(app):

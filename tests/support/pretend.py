@@ -73,7 +73,9 @@ class PretendService:
         if verb == "generate":
             return " and then" * arguments["length"]
         if verb == "score":
-            return [Translation(s, t, -1.0, -2.0) for s, t in zip(arguments["sources"], arguments["targets"], strict=True)]
+            return [
+                Translation(s, t, -1.0, -2.0) for s, t in zip(arguments["sources"], arguments["targets"], strict=True)
+            ]
         if verb == "graph":
             return [{"token": 5, "piece": "a", "parent": None, "score": float("nan")}]
         return [Translation(arguments["text"], arguments.get("prefix", "") + "X", -1.0, -1.0)]

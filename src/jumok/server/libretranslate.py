@@ -225,7 +225,7 @@ async def suggest(call: Call) -> Success:
     source, target = find_language(call, request.source), find_language(call, request.target)
     if "\0" in request.q + request.s:
         raise Refused(400, "server.bad_parameter", parameter="q", reason="must not contain NUL")
-    call.front.state.corrections.add(source, target, request.q, request.s)
+    call.front.state.corrections.add(request.q, request.s, source_language=source, target_language=target)
     return Success()
 
 

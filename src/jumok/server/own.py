@@ -223,7 +223,7 @@ def find_glossaries(call: Call, request: TranslateRequest, source: str | None, t
     if request.glossary:
         if len(request.glossary) > 10_000:
             raise Refused(400, "server.too_many_phrases", limit=10_000)
-        found.append(Glossary.of(request.glossary.items()))
+        found.append(Glossary.make(enumerate(request.glossary.items(), start=1)))
     if request.glossary_id is not None:
         if source is None:
             raise Refused(400, "server.glossary_needs_source")

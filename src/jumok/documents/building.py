@@ -12,6 +12,7 @@ from jumok.documents.placeholders import LINK, mark_placeholders
 from jumok.documents.sentences import Splitter
 
 DEEPEST, MOST = 40, 1_000  # inline elements inside of each other, and tags of one block: more are cut there
+LONGEST_LINK = 50  # items of a link that is an address
 
 
 class Builder:
@@ -40,7 +41,7 @@ class Builder:
     def end(self) -> None:
         """End the block."""
         items = self.items
-        if any(isinstance(item.raw, Composite) or not item.text.isspace() for item in items if item.text):
+        if any(isinstance(item.raw, Composite) or item.text.strip() for item in items):
             marked = mark_placeholders(mark_links(mark_empty(items, self.hollow)))
             self.parts.append(Passage(marked, self.split, self.escape))
         else:
@@ -50,6 +51,11 @@ class Builder:
     def write(self, raw: Raw) -> None:
         """Write markup between blocks."""
         self.parts += [raw] if isinstance(raw, str) else raw.parts
+
+    def close_off(self, raw: str) -> None:
+        """Write what is never closed: it swallows all that follows, so nothing may be moved behind it."""
+        self.end()
+        self.write(raw)
 
     def finish(self) -> Paper:
         """Return the document."""
@@ -88,11 +94,9 @@ def mark_links(items: list[Item]) -> list[Item]:
         if limit == len(ends):
             break
         inner = items[start : ends[limit] + 1]
-        if (
-            start >= position
-            and len(inner) < 50
-            and LINK.fullmatch("".join(item.text for item in inner).strip() or " ")
-        ):
-            marked += [*items[position:start], make_mark("".join(r for i in inner if isinstance(r := i.raw, str)))]
+        raws = [item.raw for item in inner if isinstance(item.raw, str)]
+        text = "".join(item.text for item in inner).strip()
+        if position <= start and len(raws) == len(inner) < LONGEST_LINK and LINK.fullmatch(text):
+            marked += [*items[position:start], make_mark("".join(raws))]
             position = ends[limit] + 1
     return marked + items[position:]

@@ -57,6 +57,8 @@ class Parser(Builder):
         elif token.kind == "text":
             for item in list_texts(token.raw):
                 self.add(item)
+        elif token.kind == "open":
+            self.close_off(token.raw)
         elif token.kind == "other":
             self.add(make_mark(token.raw, "", "thin"))
         elif token.kind == "end":
@@ -137,7 +139,7 @@ class Parser(Builder):
     def finish(self) -> Paper:
         """Return the document when all tokens have been read."""
         if self.name:
-            self._end_skipping()
+            self.close_off("".join(self.skipped))
         return super().finish()
 
 

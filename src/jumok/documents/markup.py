@@ -18,7 +18,11 @@ XML_REFERENCE = re.compile(r"&(?:#[0-9]{1,10}|#x[0-9a-fA-F]{1,8}|amp|lt|gt|quot|
 
 
 class Token(NamedTuple):
-    """A piece of markup: "text", "start", "end", "single" (a tag that ends itself) or "other", such as a comment."""
+    """A piece of markup.
+
+    Kinds: "text", "start", "end", "single" (a tag that ends itself), "other" (such as a comment), "open" (one without
+    an end, which is all the rest).
+    """
 
     kind: str
     raw: str
@@ -73,7 +77,9 @@ class Tokenizer:
                 stop = self.text.find(closing, start + 2 if closing == ">" else start + len(opening))
                 if stop < 0 and closing == ">":
                     return None
-                return Token("other", self.text[start : stop + len(closing) if stop >= 0 else len(self.text)])
+                if stop < 0:
+                    return Token("open", self.text[start:])
+                return Token("other", self.text[start : stop + len(closing)])
         return None
 
     def _find_tag_end(self, position: int) -> int:
@@ -108,14 +114,14 @@ def read_attributes(raw: str) -> dict[str, str]:
 
 def locate_attributes(raw: str) -> dict[str, tuple[str, int, int]]:
     """Return the attributes of a tag: the value as it is written, and where it begins and ends in the tag."""
-    found: dict[str, tuple[str, int, int]] = {}
+    attributes: dict[str, tuple[str, int, int]] = {}
     head = TAG.match(raw)
     for match in ATTRIBUTE.finditer(raw, head.end() if head else 0):
         value, start, stop = match[2] or "", match.start(2), match.end(2)
         if value[:1] in ("'", '"'):
             value, start, stop = value[1:-1], start + 1, stop - 1
-        found.setdefault(match[1].lower(), (value, start, stop))
-    return found
+        attributes.setdefault(match[1].lower(), (value, start, stop))
+    return attributes
 
 
 def list_texts(raw: str, reference: re.Pattern[str] = REFERENCE) -> list[Item]:

@@ -85,8 +85,8 @@ class Linking:
 
     def find_words(self, element: Element, low: int, high: int) -> set[int]:
         """Return the words of the translation, from low to high, that an element is aligned to."""
-        found = {target for source in range(element.start, element.stop) for target in self.to_target[source]}
-        return {target for target in found if low <= target < high}
+        targets = {target for source in range(element.start, element.stop) for target in self.to_target[source]}
+        return {target for target in targets if low <= target < high}
 
     def find_nearest(self, element: Element, free: Iterable[int]) -> int | None:
         """Return the word, of those that are free, for an element whose own words have no link."""
@@ -128,7 +128,9 @@ def _place_children(parent: Element, linked: Linking) -> list[Element]:
     for child in elements:  # at most one of each: what begins before the sentence, and what ends after it
         if child.pinned:
             edge = Mark([], child.start if child.pinned == "right" else child.stop)
-            gap = linked.choose_gap(edge, range(low, high + 1))
+            words = child.start < child.stop and low < high
+            first = low + 1 if words and child.pinned == "left" else low
+            gap = linked.choose_gap(edge, range(first, high if words and child.pinned == "right" else high + 1))
             if child.pinned == "left":
                 child.low, child.high, low = low, gap, gap
             else:

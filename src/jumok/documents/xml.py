@@ -33,9 +33,7 @@ def read_xml(
     """Return a fragment of XML as a document; `split` replaces the splitter of the language."""
     tokens = list(Tokenizer(text, lower=False))
     for token in tokens:
-        if token.kind == "other" and token.raw[:9].upper().startswith(
-            ("<!DOCTYPE", "<!ENTITY", "<!ELEMENT", "<!ATTLIS")
-        ):
+        if token.raw[:9].upper().startswith(("<!DOCTYPE", "<!ENTITY", "<!ELEMENT", "<!ATTLIS")):
             raise DataError("documents.entities", declaration=token.raw[:40])
     blocks = set(splitting_tags)
     if outline:
@@ -91,6 +89,8 @@ class Parser(Builder):
         elif token.kind == "text":
             for item in list_texts(token.raw, XML_REFERENCE):
                 self.add(item)
+        elif token.kind == "open":
+            self.close_off(token.raw)
         elif token.kind == "other":
             cdata = token.raw.startswith("<![CDATA[")
             self.add(make_mark(token.raw) if cdata else make_mark(token.raw, "", "thin"))
@@ -118,5 +118,5 @@ class Parser(Builder):
     def finish(self) -> Paper:
         """Return the document when all tokens have been read."""
         if self.name:
-            self._end_skipping()
+            self.close_off("".join(self.skipped))
         return super().finish()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jumok.config.search import Constraints, SearchOptions, TokenConstraints
 from jumok.decoding.hypothesis import Hypothesis
-from jumok.text.boundaries import contains_word, words_of
+from jumok.text.boundaries import contains_word
 from jumok.text.vocabulary import END, START, Vocabularies, Vocabulary
 from jumok.translation import Contents, Translation, split_words
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from jumok.config.keywords import ConstraintKeywords
+    from jumok.data.lexicon import Lexicon
     from jumok.reports.attention import AttentionView
 
 
@@ -139,14 +140,22 @@ def rank_by_consensus(vocabulary: Vocabulary, samples: Sequence[Hypothesis]) -> 
 
 
 def link_words(
-    vocabularies: Vocabularies, weights: np.ndarray, source: Sequence[int], target: Sequence[int]
+    vocabularies: Vocabularies,
+    weights: np.ndarray,
+    source: Sequence[int],
+    target: Sequence[int],
+    lexicon: Lexicon | None = None,
 ) -> tuple[tuple[int, int], ...]:
-    """Return pairs of source word and target word, from 0, that attention (T, S) aligns; by target word."""
-    from jumok.evaluation.alignment import word_links
+    """Return pairs of source word and target word, from 0, that translate each other; by target word.
+
+    `weights` (T, S), END included, is the attention of one head, `lexicon` the shortlist of the model, if it has one.
+    """
+    from jumok.evaluation.linking import find_chances, link
 
     read = source[: weights.shape[1] - 1]  # engines cut very long sources
-    sides = (vocabularies.source.pieces([*read, END]), vocabularies.target.pieces([*target, END]))
-    return tuple(sorted(word_links(weights, *(words_of(pieces) for pieces in sides)), key=lambda link: link[::-1]))
+    pieces = vocabularies.source.pieces(read), vocabularies.target.pieces(target)
+    links = link(weights[: len(target), : len(read)], *pieces, find_chances(lexicon, read, target))
+    return tuple(sorted(links, key=lambda pair: pair[::-1]))
 
 
 def view_attention(

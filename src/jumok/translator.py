@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import cached_property
 from itertools import islice
 from math import isfinite
 from pathlib import Path
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         SearchKeywords,
         TranslateKeywords,
     )
+    from jumok.data.lexicon import Lexicon
     from jumok.engines.interface import FastEngine
     from jumok.engines.torch_engine import TorchEngine
     from jumok.evaluation.evaluate import Evaluation
@@ -231,9 +233,24 @@ class Translator:
         if contents.attention:
             translation = replace(translation, attention=self._view_attention(text, source, body))
         if contents.align:
-            weights = self.engine.align([(source, body)])[0].float().cpu().numpy()
-            translation = replace(translation, alignment=link_words(self.vocabularies, weights, source, body))
+            translation = replace(translation, alignment=self._link(source, body))
         return translation
+
+    def _link(self, source: list[int], target: list[int]) -> tuple[tuple[int, int], ...]:
+        """Return the word alignment of a sentence and its translation."""
+        weights = self.engine.align([(source, target)], self.bundle.aligning)[0].float().cpu().numpy()
+        return link_words(self.vocabularies, weights, source, target, self._lexicon)
+
+    def align(self, sources: Sequence[str], targets: Sequence[str]) -> list[tuple[tuple[int, int], ...]]:
+        """Return the word alignment of given translations: pairs of source word and target word, counted from 0."""
+        sides = self.vocabularies.source.encode_all(sources), self.vocabularies.target.encode_all(targets)
+        return [self._link(source, target) for source, target in zip(*sides, strict=True)]
+
+    @cached_property
+    def _lexicon(self) -> Lexicon | None:
+        from jumok.data.lexicon import load_shortlist
+
+        return load_shortlist(self.bundle)
 
     def alternatives(
         self,

@@ -3,14 +3,16 @@
 IBM model 1 (Brown et al. 1993): every target subword of a pair comes from one of its source subwords or from nothing,
 and expectation-maximisation estimates from which.  The likely translations of the subwords of a sentence, with the
 subwords that are frequent everywhere, are the shortlist from which an engine chooses instead of the whole vocabulary.
+The probabilities, and those of the opposite direction, help to align words (evaluation/linking.py).
 
 Shapes   L links (a target subword and a source subword of the same pair) · U different links · P target positions
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +25,41 @@ from jumok.storage.bundle import SHORTLIST, Bundle, check_header
 from jumok.text.vocabulary import END, SPECIALS
 
 LINKS = 12_000_000  # most links that are held; of a larger text, a sample of its pairs is used
+BACKWARD = 3_000_000  # most links from which the opposite direction is learned, which needs no rare subwords
+FORWARD_SHARE = 0.85  # share of the work that is done when the opposite direction begins
 SUMMED = 1 << 20  # pairs whose lengths are added up at a time
 ROUNDS = 5  # iterations of expectation-maximisation
 NOTHING = 0  # PAD stands for "no source subword"
 FILE = SHORTLIST
+
+
+@dataclass(frozen=True)
+class Table:
+    """The likely translations of each subword, likeliest first, and their probabilities."""
+
+    begins: np.ndarray  # (V + 1,) index of the first translation of each subword
+    others: np.ndarray  # the translations of all subwords
+    chances: np.ndarray  # the probability of each
+
+    @cached_property
+    def _ordered(self) -> tuple[np.ndarray, np.ndarray, int]:
+        """Both subwords of each entry as one number, in ascending order, their probabilities, and the factor."""
+        begins = self.begins.astype(np.int64)
+        of = np.repeat(np.arange(len(begins) - 1, dtype=np.int64), begins[1:] - begins[:-1])
+        factor = int(self.others.max(initial=0)) + 1
+        codes = of * factor + self.others
+        order = np.argsort(codes)
+        return codes[order], self.chances[order].astype(np.float64), factor
+
+    def find(self, given: Sequence[int], other: Sequence[int]) -> np.ndarray:
+        """Return the probability (O, G) of each subword in `other` as a translation of each in `given`; 0 if rare."""
+        codes, chances, factor = self._ordered
+        others = np.asarray(other, dtype=np.int64)[:, None]  # (O, 1)
+        wanted = np.asarray(given, dtype=np.int64)[None, :] * factor + others  # (O, G)
+        if not len(codes):
+            return np.zeros(wanted.shape)
+        index = np.minimum(np.searchsorted(codes, wanted), len(codes) - 1)  # (O, G)
+        return np.where((codes[index] == wanted) & (others < factor), chances[index], 0.0)
 
 
 @dataclass(frozen=True)
@@ -36,6 +69,15 @@ class Lexicon:
     begins: np.ndarray  # (V + 1,) index of the first target of each source subword
     targets: np.ndarray
     common: np.ndarray
+    chances: np.ndarray | None = None  # probability of each target; a file of an earlier version has none
+    backward: Table | None = None  # source subwords by target subword
+
+    @cached_property
+    def tables(self) -> tuple[Table, Table] | None:
+        """The probabilities of targets given a source and of sources given a target; None if they were not kept."""
+        if self.chances is None or self.backward is None:
+            return None
+        return Table(self.begins, self.targets, self.chances), self.backward
 
     def of(self, source: int) -> list[int]:
         """The target subwords that a source subword may become."""
@@ -43,7 +85,12 @@ class Lexicon:
         return targets
 
     def to_bytes(self) -> bytes:
-        return save({"begins": self.begins, "targets": self.targets, "common": self.common})
+        arrays = {"begins": self.begins, "targets": self.targets, "common": self.common}
+        if self.chances is not None and self.backward is not None:
+            back = self.backward
+            arrays |= {"chances": self.chances, "backward.begins": back.begins, "backward.sources": back.others}
+            arrays["backward.chances"] = back.chances
+        return save(arrays)
 
     @classmethod
     def from_bytes(cls, content: bytes, sizes: tuple[int, int], *, file: str | Path = FILE) -> Lexicon:
@@ -53,11 +100,27 @@ class Lexicon:
             begins, targets, common = (arrays[name].astype(np.int64) for name in ("begins", "targets", "common"))
         except (SafetensorError, KeyError, ValueError, TypeError) as error:
             raise ModelFileError("data.not_a_shortlist", reason=error, file=file) from None
-        complete = begins.shape == (sizes[0] + 1,) and begins[0] == 0 and begins[-1] == len(targets)
-        listed = np.concatenate([targets, common])
-        if not complete or (np.diff(begins) < 0).any() or ((listed < 0) | (listed >= sizes[1])).any():
+        if not _fits(begins, targets, sizes) or ((common < 0) | (common >= sizes[1])).any():
             raise ModelFileError("data.shortlist_of_another_vocabulary", file=file)
-        return cls(begins, targets, common)
+        if "chances" not in arrays:
+            return cls(begins, targets, common)
+        try:
+            chances, back_chances = (arrays[name].astype(np.float32) for name in ("chances", "backward.chances"))
+            back_begins, sources = (arrays[f"backward.{name}"].astype(np.int64) for name in ("begins", "sources"))
+        except (KeyError, ValueError, TypeError) as error:
+            raise ModelFileError("data.not_a_shortlist", reason=error, file=file) from None
+        whole = chances.shape == targets.shape and back_chances.shape == sources.shape
+        both = np.concatenate([chances.ravel(), back_chances.ravel()])
+        if not whole or not _fits(back_begins, sources, sizes[::-1]) or not ((both >= 0.0) & (both <= 1.0)).all():
+            raise ModelFileError("data.shortlist_of_another_vocabulary", file=file)
+        return cls(begins, targets, common, chances, Table(back_begins, sources, back_chances))
+
+
+def _fits(begins: np.ndarray, others: np.ndarray, sizes: tuple[int, int]) -> bool:
+    """Return whether a table lists subwords of the second vocabulary for each of the first."""
+    complete = begins.shape == (sizes[0] + 1,) and begins[0] == 0 and begins[-1] == len(others)
+    inside = (others >= 0) & (others < sizes[1])
+    return bool(complete and (np.diff(begins) >= 0).all() and inside.all())
 
 
 def learn(
@@ -75,17 +138,42 @@ def learn(
     rows = sample(store)
     source, target = (flatten(side, rows) for side in (store.source, store.target))
     frequent = np.bincount(target.ids, minlength=sizes[1])
-    pairs, probability = yield from model_1(source, target, sizes)
+    links = yield from _within(0.0, FORWARD_SHARE, model_1(source, target, sizes))
+    forward = _list_likely(*links, sizes, each=each, least=least)
+    rows = sample(store, most=BACKWARD)
+    source, target = (flatten(side, rows) for side in (store.source, store.target))
+    links = yield from _within(FORWARD_SHARE, 1.0, model_1(target, source, sizes[::-1]))
+    backward = _list_likely(*links, sizes[::-1], each=each, least=least)
+    most = np.argsort(-frequent, kind="stable")[:common]
+    most = most[(frequent[most] > 0) & (most >= SPECIALS)]
+    ends = np.append(most, END).astype(forward.others.dtype)
+    return Lexicon(forward.begins, forward.others, ends, forward.chances, backward)
+
+
+def _within(
+    first: float, last: float, work: Generator[float, None, tuple[np.ndarray, np.ndarray]]
+) -> Generator[float, None, tuple[np.ndarray, np.ndarray]]:
+    """Do a part of the work; yields the share of the whole that is done."""
+    while True:
+        try:
+            yield first + (last - first) * next(work)
+        except StopIteration as end:
+            result: tuple[np.ndarray, np.ndarray] = end.value
+            return result
+
+
+def _list_likely(
+    pairs: np.ndarray, probability: np.ndarray, sizes: tuple[int, int], *, each: int, least: float
+) -> Table:
+    """Return the likeliest translations of each subword."""
     of, to = pairs // sizes[1], pairs % sizes[1]
     order = np.lexsort((-probability, of))
     of, to, probability = of[order], to[order], probability[order]
-    rank = np.arange(len(of)) - np.searchsorted(of, of)  # of each target among those of its source
+    rank = np.arange(len(of)) - np.searchsorted(of, of)  # of each translation among those of its subword
     listed = (rank < each) & (probability >= least) & (of != NOTHING)
     begins = np.searchsorted(of[listed], np.arange(sizes[0] + 1))
-    most = np.argsort(-frequent, kind="stable")[:common]
-    most = most[(frequent[most] > 0) & (most >= SPECIALS)]
     small = np.uint16 if max(sizes) <= 1 << 16 else np.uint32
-    return Lexicon(begins.astype(np.uint32), to[listed].astype(small), np.append(most, END).astype(small))
+    return Table(begins.astype(np.uint32), to[listed].astype(small), probability[listed].astype(np.float16))
 
 
 @dataclass(frozen=True)
@@ -101,14 +189,14 @@ class Flat:
         return begins
 
 
-def sample(store: Store) -> np.ndarray:
-    """Evenly spaced rows of the store, few enough that their links fit into memory."""
+def sample(store: Store, *, most: int | None = None) -> np.ndarray:
+    """Evenly spaced rows of the store, few enough that they have at most `most` links, by default `LINKS`."""
     links = 0
     for start in range(0, len(store), SUMMED):
         stop = min(len(store), start + SUMMED)
         source, target = (side.lengths(start, stop) for side in (store.source, store.target))
         links += int(((source + 1) * target).sum())
-    every = -(-links // LINKS)
+    every = -(-links // (LINKS if most is None else most))
     return np.arange(0, len(store), every)
 
 

@@ -294,10 +294,10 @@ class TorchEngine:
         beam(self.fast.step, state, limits, options, rules=rules, watch=watch, device=self.device)
 
     @torch.inference_mode()
-    def align(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Tensor]:
+    def align(self, pairs: Sequence[tuple[Ids, Ids]], chosen: tuple[int, int] | None = None) -> list[Tensor]:
         """Return the attention of each output over its source (T, S), END included.
 
-        It is the mean of all heads in the last layer but one.
+        It is that of a layer and a head, or else the mean of all heads in the last layer but one.
         """
         results: list[Tensor] = []
         for start in range(0, len(pairs), ROWS):
@@ -306,7 +306,7 @@ class TorchEngine:
             cross = self.model.attention(source, target).cross  # (B, L, H, T, S)
             if cross.shape[1] == 0:
                 raise UsageError("engines.no_attention_over_source")
-            means = cross[:, max(0, cross.shape[1] - 2)].mean(dim=1)  # (B, T, S)
+            means = cross[:, max(0, cross.shape[1] - 2)].mean(dim=1) if chosen is None else cross[:, *chosen]
             results += [
                 weights[: len(body) + 1, : min(len(read), LONGEST_SOURCE) + 1]
                 for weights, (read, body) in zip(means, some, strict=True)

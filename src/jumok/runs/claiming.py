@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from jumok.config.sections import UNCLEANED, DataConfig, LanguagesConfig
 from jumok.data import resolve, stdin
 from jumok.data.languages import find_languages
 from jumok.disk.locks import lock
-from jumok.errors import Resumable, UsageError
+from jumok.errors import ModelFileError, Resumable, UsageError
 from jumok.runs.context import Context
 from jumok.stopping import Stopped
 from jumok.storage import bundle
@@ -48,21 +48,24 @@ class Texts(NamedTuple):
 def settle_data(recipe: Recipe, folder: RunFolder) -> tuple[Recipe, Texts]:
     """Return the recipe as it is saved, and its data section as it was given.
 
-    Runs that began before there was cleaning continue without it; languages are tags unless they are given; standard
+    Runs that began before there was cleaning continue without it; languages are found unless they are given; standard
     input is named by its copy; addresses are saved without their secrets.
     """
     if bundle.is_older(folder.path):
         recipe = recipe.change(UNCLEANED)
-    recipe = recipe.model_copy(update={"languages": _settle_languages(recipe, folder)})
     named = stdin.replace_stdin(recipe.data, folder.data)
-    return recipe.model_copy(update={"data": resolve.redact_addresses(named)}), Texts(recipe.data, named)
+    saved = recipe.model_copy(update={"data": resolve.redact_addresses(named)})
+    return saved.model_copy(update={"languages": _settle_languages(saved, folder)}), Texts(recipe.data, named)
 
 
 def _settle_languages(recipe: Recipe, folder: RunFolder) -> LanguagesConfig:
     """Return the languages that were given, or else those of the run so far, or those that its text names."""
     tags = recipe.languages.model_dump(exclude_none=True)
     if recipe.languages.pair is None and folder.begun():
-        tags = folder.recipe().languages.model_dump(exclude_none=True) | tags
+        with suppress(ModelFileError):  # reported by `claim` if the folder has checkpoints
+            before = folder.recipe()
+            if without_limits(before) == without_limits(recipe):
+                tags = before.languages.model_dump(exclude_none=True) | tags
     if len(tags) < 2 and (pair := find_languages(recipe.data)) is not None:
         tags = dict(zip(("source", "target"), pair, strict=True)) | tags
     return LanguagesConfig.model_validate(tags)

@@ -18,10 +18,11 @@ from jumok.data.prepare.pipeline import held_out_share
 from jumok.data.prepare.stage import Stage
 from jumok.errors import ModelFileError, UnknownName, UsageError
 from jumok.events import EventLog, Sink
+from jumok.runs.aligning import choose_head
 from jumok.runs.claiming import Texts, resumable
 from jumok.runs.context import Context
 from jumok.stopping import NEVER, Stop, Stopped
-from jumok.storage import bundle
+from jumok.storage import bundle, checkpoint
 from jumok.storage.checkpoint import RunFolder
 from jumok.text.lines import read_pairs, read_table
 from jumok.text.tables import parse_columns
@@ -231,7 +232,10 @@ def read_stored(path: str | Path, rows: Sequence[int]) -> Iterator[Pair]:
 
 
 def add_shortlist(path: str | Path, source: str | None = None, target: str | None = None) -> Path:
-    """Add a shortlist to a finished model, learned from its training text unless another is given; its folder."""
+    """Add a shortlist and the aligning head to a finished model, from its training text unless another is given.
+
+    Returns the folder of the model.
+    """
     saved = bundle.read(path)
     data = saved.recipe.data
     if source is not None or target is not None:
@@ -243,6 +247,9 @@ def add_shortlist(path: str | Path, source: str | None = None, target: str | Non
     with TemporaryDirectory() as scratch:
         filters = store.Filters(data.longest, data.ratio)
         built = store.build(pairs, saved.vocabularies, filters, Path(scratch), identity="shortlist")
-        content = NEVER.finish(lexicon.learn(built, saved.sizes)).to_bytes()
-    bundle.rewrite(saved.folder, {lexicon.FILE: content})
+        learned = NEVER.finish(lexicon.learn(built, saved.sizes))
+        files = {lexicon.FILE: learned.to_bytes()}
+        if (head := choose_head(checkpoint.with_model(saved).model, built, learned)) is not None:
+            files["card.json"] = bundle.card_bytes({**saved.card, "aligning": head})
+    bundle.rewrite(saved.folder, files)
     return saved.folder

@@ -12,6 +12,7 @@ from jumok import machine
 from jumok.data import lexicon
 from jumok.evaluation.metrics import quality
 from jumok.runs import finished
+from jumok.runs.aligning import choose_head
 from jumok.runs.context import Context
 from jumok.runs.finished import Finished
 from jumok.runs.trainee import Trainee
@@ -92,7 +93,13 @@ def export(
         "valid_pairs": selected.pairs,
         "machine": str(machine.describe()),
     }
-    more = {} if prepared.shortlist is None else {lexicon.FILE: prepared.shortlist.read_bytes()}
+    more: dict[str, bytes] = {}
+    if prepared.shortlist is not None:
+        more[lexicon.FILE] = prepared.shortlist.read_bytes()
+        checkpoint.set_weights(trainee.model, selected.tensors)
+        learned = lexicon.Lexicon.from_bytes(more[lexicon.FILE], (len(vocabularies.source), len(vocabularies.target)))
+        if (head := choose_head(trainee.model, prepared.store, learned, device=context.device)) is not None:
+            card["aligning"] = head
     checkpoint.export(folder.bundle, selected.tensors, recipe, vocabularies, card, more)
     scores, pairs = selected.scores[selected.name], len(trainee.scorer.pairs)
     part = "" if selected.pairs == pairs else f" on {selected.pairs:,} of {pairs:,} pairs"

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from jumok.config.recipe import Recipe, read_recipe
-from jumok.config.sections import CleaningConfig
+from jumok.config.sections import CleaningConfig, TransformerConfig
 from jumok.errors import DiskError, JumokError, MissingPackage, ModelFileError
 from jumok.messages import Message
 from jumok.storage.languages import find_languages
@@ -52,6 +52,7 @@ class Bundle:
     folder: Path
     sizes: tuple[int, int]  # symbols of the source and of the target
     languages: Pair | None = None  # BCP 47 tags of source and target, such as ("en", "de"); None if they are unknown
+    aligning: tuple[int, int] | None = None  # layer and head, from 0, of the cross-attention that aligns words
 
 
 def read(path: str | Path) -> Bundle:
@@ -76,8 +77,23 @@ def read(path: str | Path) -> Bundle:
             check(folder, listed, name, most=large.get(name, OTHER))
     if (size := (folder / WEIGHTS).stat().st_size) < weights // 4:
         raise ModelFileError("storage.wrong_size", file=WEIGHTS, size=size, expected=weights, folder=folder)
-    languages = find_languages(recipe, card, folder)
-    return Bundle(recipe=recipe, vocabularies=vocabularies, card=card, folder=folder, sizes=sizes, languages=languages)
+    return Bundle(
+        recipe=recipe, vocabularies=vocabularies, card=card, folder=folder, sizes=sizes,
+        languages=find_languages(recipe, card, folder), aligning=_read_aligning(card, recipe, folder),
+    )  # fmt: skip
+
+
+def _read_aligning(card: Mapping[str, Any], recipe: Recipe, folder: Path) -> tuple[int, int] | None:
+    """Return the layer and the head in `aligning` of a card, which must be those of a head of the model."""
+    given = card.get("aligning")
+    if given is None:
+        return None
+    if isinstance(given, dict) and given.keys() == {"layer", "head"} and isinstance(recipe.model, TransformerConfig):
+        layer, head = given["layer"], given["head"]
+        sizes = (layer, recipe.model.decoder_layers), (head, recipe.model.heads)
+        if all(type(number) is int and 0 <= number < size for number, size in sizes):
+            return layer, head
+    raise ModelFileError("storage.bad_aligning", file="card.json", folder=folder)
 
 
 def _vocabulary_files(folder: Path, listed: Collection[str]) -> Collection[str]:

@@ -78,7 +78,7 @@ ka|kat geo|Georgian|ქართული|조지아어|Georgian
 kk|kaz|Kazakh|қазақ тілі|카자흐어|Cyrillic
 km|khm|Khmer|ខ្មែរ|크메르어|Khmer
 kn|kan|Kannada|ಕನ್ನಡ|칸나다어|Kannada
-ko|kor|Korean|한국어|한국어|Hangul Han
+ko|kor|Korean|한국어|한국어|Hangul
 ku|kur kmr|Kurdish|kurdî|쿠르드어|Latin Arabic
 ky|kir|Kyrgyz|кыргызча|키르기스어|Cyrillic
 la|lat|Latin|Latina|라틴어|Latin

@@ -59,7 +59,7 @@ class Block:
 
     def _divide(self, rows: Sequence[int], constraints: Sequence[Constraints]) -> list[Group]:
         """Divide rows by the kinds of their constraints, so that no text changes how another is searched."""
-        encoded = {row: constraints[row].encode(self.vocabulary.encode) for row in rows}
+        encoded = {row: constraints[row].encode(self.vocabulary) for row in rows}
         groups = []
         for kinds in sorted({bound.kinds for bound in encoded.values()}):
             some = [row for row in rows if encoded[row].kinds == kinds]

@@ -25,6 +25,7 @@ from jumok.errors import ModelFileError, UnknownName, UsageError
 from jumok.kernels import library
 from jumok.kernels.layout import find_obstacle
 from jumok.kernels.pack import Packed
+from jumok.kernels.searching import Course
 from jumok.models import build
 from jumok.storage import bundle, checkpoint
 from jumok.storage import tensors as stored
@@ -434,7 +435,7 @@ def test_our_own_engine_keeps_to_the_shortlist(sources, found):
 
 def test_a_hypothesis_far_behind_is_given_up_only_where_it_may_be(found, sources, monkeypatch):
     asked = []
-    monkeypatch.setattr(Packed, "search", lambda *_, margin, **__: asked.append(margin) or [[]])
+    monkeypatch.setattr(Packed, "search", lambda *_, course, **__: asked.append(course.margin) or [[]])
     for shortlist in (False, True):
         engine = NativeEngine(found, shortlist=shortlist)
         for options in (SearchOptions(beam=3), SearchOptions(beam=3, exact=True), SearchOptions(beam=3, n_best=2)):
@@ -447,10 +448,10 @@ def test_a_margin_of_nothing_leaves_the_likeliest_alone(found, sources):
     read, limits = [[*source, END] for source in sources], [len(source) + 5 for source in sources]
     search = partial(engine.packed.search, read, limits, marks=native_engine.MARKS)
     plain = SearchOptions(beam=4, length_penalty=0.0)
-    narrow, greedy = search(plain, margin=0.0), search(replace(plain, beam=1))
+    narrow, greedy = search(plain, course=Course(margin=0.0)), search(replace(plain, beam=1))
     for one, other in zip(narrow, greedy, strict=True):
         assert one[0][1] >= other[0][1] - 1e-5  # it follows the likeliest, and may end at any step on the way
-    assert search(SearchOptions(beam=4), margin=1e9) == search(SearchOptions(beam=4))
+    assert search(SearchOptions(beam=4), course=Course(margin=1e9)) == search(SearchOptions(beam=4))
 
 
 def test_a_shortlist_of_everything_changes_no_choice(found, sources):

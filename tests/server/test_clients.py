@@ -78,16 +78,16 @@ def test_deepl_documents(running, deepl_client):
 
     out = io.BytesIO()
     status = deepl_client.translate_document(
-        io.BytesIO(b"a b c.\n\nd e.\n"), out, source_lang="EN", target_lang="DE", filename="letters.txt"
+        b"a b c.\n\nd e.\n", out, source_lang="EN", target_lang="DE", filename="letters.txt"
     )
     assert status.done
     assert status.billed_characters > 0
     assert out.getvalue().decode() == running.translate("a b c.\n\nd e.\n")
     page = io.BytesIO()
-    deepl_client.translate_document(io.BytesIO(b"<p>a <b>b</b></p>"), page, target_lang="DE", filename="page.html")
+    deepl_client.translate_document(b"<p>a <b>b</b></p>", page, target_lang="DE", filename="page.html")
     assert page.getvalue().startswith(b"<p>")
     with pytest.raises(deepl.DeepLException):
-        deepl_client.translate_document(io.BytesIO(b"PK"), io.BytesIO(), target_lang="DE", filename="a.docx")
+        deepl_client.translate_document(b"PK", io.BytesIO(), target_lang="DE", filename="a.docx")
 
 
 def test_libretranslate_files(running):

@@ -10,9 +10,9 @@ their fields as keywords (keywords.py); one that is None, or not given, takes it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from jumok.errors import UsageError, check_names
 from jumok.messages import Message
@@ -84,6 +84,14 @@ class SearchOptions:
 ADVICE = {"n-best": Message("config.beam_limits_n_best"), "groups": Message("config.groups_divide_beam")}
 
 
+class Encodes(Protocol):
+    """A vocabulary."""
+
+    def encode(self, text: str) -> Sequence[int]: ...
+
+    def split_prefix(self, text: str) -> tuple[Sequence[int], str]: ...
+
+
 @dataclass(frozen=True)
 class TokenConstraints:
     """`Constraints` as an engine reads them: tokens that must appear, and words that must not."""
@@ -91,11 +99,17 @@ class TokenConstraints:
     prefix: tuple[int, ...] = ()
     require: tuple[tuple[int, ...], ...] = ()
     forbid: tuple[str, ...] = ()
+    opening: str = ""  # the text after the prefix, in any division into tokens; words begin with a space
 
     @property
     def kinds(self) -> tuple[bool, bool, bool]:
         """Whether there is a prefix, a required phrase, a forbidden one."""
-        return bool(self.prefix), bool(self.require), bool(self.forbid)
+        return bool(self.prefix or self.opening), bool(self.require), bool(self.forbid)
+
+    @property
+    def longest_prefix(self) -> int:
+        """The most tokens that the prefix and the text after it may take."""
+        return len(self.prefix) + len(self.opening.encode("utf-8", "surrogateescape"))
 
 
 UNCONSTRAINED = TokenConstraints()
@@ -105,7 +119,7 @@ UNCONSTRAINED = TokenConstraints()
 class Constraints:
     """What one translation must and must not contain."""
 
-    prefix: str = ""  # how it begins
+    prefix: str = ""  # how it begins; its last word may continue, unless a space follows it
     require: tuple[str, ...] = ()  # words or phrases that are in it, in any order
     forbid: tuple[str, ...] = ()  # words or phrases that are not
 
@@ -124,13 +138,19 @@ class Constraints:
                 raise UsageError("config.wrong_number_of_constraints", constraint=name, given=len(each), texts=count)
         return [cls(*each) for each in zip(prefixes, required, forbidden, strict=True)]
 
-    def encode(self, encode: Callable[[str], Sequence[int]]) -> TokenConstraints:
-        """Return the same for an engine, in the subwords that `encode` makes of a text; empty phrases are left out."""
+    def encode(self, vocabulary: Encodes) -> TokenConstraints:
+        """Return the same for an engine, in the subwords of a vocabulary; empty phrases are left out."""
         if not self:
             return UNCONSTRAINED
-        phrases = (tuple(encode(phrase)) for phrase in self.require)
-        prefix = tuple(encode(self.prefix))
-        return TokenConstraints(prefix, tuple(filter(None, phrases)), tuple(filter(None, self.forbid)))
+        phrases = (tuple(vocabulary.encode(phrase)) for phrase in self.require)
+        prefix, opening = vocabulary.split_prefix(self.prefix) if self.prefix else ([], "")
+        forbidden = (" ".join(word.split()) for word in self.forbid)
+        return TokenConstraints(
+            prefix=tuple(prefix),
+            opening=opening,
+            require=tuple(filter(None, phrases)),
+            forbid=tuple(filter(None, forbidden)),
+        )
 
 
 def _each(given: Sequence[str] | Sequence[Sequence[str]] | None, count: int) -> list[tuple[str, ...]]:

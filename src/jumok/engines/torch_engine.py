@@ -25,22 +25,35 @@ from jumok.decoding.ensemble import Ensemble
 from jumok.decoding.graph import Expansion
 from jumok.decoding.hypothesis import NEVER, Hypothesis, rank
 from jumok.decoding.rules import (
+    MINUS,
     Moment,
+    Prefixes,
     Rule,
+    Rulebook,
     Ruling,
-    Words,
     apply_to_copies,
-    begin_with,
     forbid_repeats,
+    forbid_words,
     require_length,
 )
 from jumok.decoding.search import Choose, beam, generate_tokens, greedy, keep_apart, list_candidates, sample_by
-from jumok.engines.options import AT_ONCE, LONGEST_SOURCE, Count, Feature, Ids, list_features, silent
+from jumok.engines.options import (
+    AT_ONCE,
+    LONGEST_SOURCE,
+    Count,
+    Feature,
+    Ids,
+    extend_prefix,
+    limit_length,
+    list_features,
+    silent,
+)
 from jumok.errors import UsageError
 from jumok.kernels.modules import FastTransformer, accelerate
 from jumok.kernels.searching import Marks
 from jumok.keys import generator, key
 from jumok.models.base import END, PAD, START, Attention, Seq2Seq, State
+from jumok.text.automata import TextRules
 
 ROWS = 64  # pairs whose attention is in memory at once
 SCORED = 512  # positions whose logits are in memory at once when translations are scored
@@ -83,15 +96,9 @@ class TorchEngine:
         self.deterministic = deterministic
 
     @cached_property
-    def words(self) -> Words:
-        return Words(self.surfaces())
-
-    @cached_property
-    def inner(self) -> Tensor | None:
-        """(V,) True for tokens that continue a word; None where the spelling of tokens is unknown."""
-        if not self.words.surfaces:
-            return None
-        return torch.tensor([text[:1].isalnum() for text in self.words.surfaces], device=self.device)
+    def texts(self) -> TextRules:
+        """Rules about the text of outputs."""
+        return TextRules(self.surfaces)
 
     def decode(
         self,
@@ -123,8 +130,10 @@ class TorchEngine:
             for batch in self.batches([sources[row] for row in kind], options):
                 rows = [kind[index] for index in batch]
                 cut = [list(sources[row])[:LONGEST_SOURCE] for row in rows]
-                more = [len(asked[row].prefix) + options.extra_length for row in rows]
-                longest = [len(ids) + extra for ids, extra in zip(cut, more, strict=True)]
+                longest = [
+                    limit_length(len(ids) + options.extra_length, asked[row])
+                    for ids, row in zip(cut, rows, strict=True)
+                ]
                 if limits is not None:
                     longest = [min(most, limits[row]) for most, row in zip(longest, rows, strict=True)]
                 own = None if ruling is None else ruling(rows, longest)
@@ -211,20 +220,24 @@ class TorchEngine:
         step, limits, phrases = self.fast.step, part.limits, [bound.require for bound in part.constraints]
         wide = replace(options, n_best=options.beam) if options.coverage else options
         if any(phrases):
-            rules, inner = self._make_rules(options, part.constraints, part.rule), self.inner
+            rules = self._make_rules(options, part.constraints, part.rule)
             hypotheses = search_with_phrases(
-                step, state, limits, phrases, wide, rules=rules, inner=inner, device=self.device
+                step, state, limits, phrases, wide, rules=rules, texts=self._known_texts(), device=self.device
             )
         elif options.groups > 1:
             hypotheses = self._search_diversely(state, part, wide)
         else:
             rules = self._make_rules(options, part.constraints, part.rule)
-            hypotheses = beam(step, state, limits, wide, rules=rules, device=self.device)
+            hypotheses = beam(step, state, limits, wide, rules=rules.list_all(), device=self.device)
         return self._penalize_coverage(part.sources, hypotheses, options) if options.coverage else hypotheses
+
+    def _known_texts(self) -> TextRules | None:
+        """Return the rules about text, None where the spelling of tokens is unknown."""
+        return self.texts if len(self.texts.spelling) else None
 
     def _make_rules(
         self, options: SearchOptions, constraints: Sequence[TokenConstraints], own: Rule | None = None
-    ) -> list[Rule]:
+    ) -> Rulebook:
         """Return the rule given by the caller and those of these options and constraints."""
         rules: list[Rule] = [] if own is None else [own]
         if options.min_length:
@@ -232,10 +245,12 @@ class TorchEngine:
         if options.no_repeat:
             rules.append(forbid_repeats(options.no_repeat))
         if any(bound.forbid for bound in constraints):
-            rules.append(self.words.make_rule([bound.forbid for bound in constraints]))
-        if any(bound.prefix for bound in constraints):  # last, so that no other rule changes a prefix
-            rules.append(begin_with([bound.prefix for bound in constraints]))
-        return rules
+            automata = [self.texts.forbid(bound.forbid) if bound.forbid else None for bound in constraints]
+            rules.append(forbid_words(automata, END))
+        if not any(bound.prefix or bound.opening for bound in constraints):
+            return Rulebook(rules)
+        openings = [self.texts.open_with(bound.opening) if bound.opening else None for bound in constraints]
+        return Rulebook(rules, Prefixes([bound.prefix for bound in constraints], openings, END))
 
     def _sample(self, state: State, part: Part, options: SearchOptions) -> list[list[Hypothesis]]:
         each = options.n_best
@@ -251,7 +266,8 @@ class TorchEngine:
         """Return the limits and rules of copies of sentences, where copy b is of sentence origin[b]."""
         rows = origin.tolist()
         own = None if part.rule is None else apply_to_copies(part.rule, origin)
-        return [part.limits[i] for i in rows], self._make_rules(options, [part.constraints[i] for i in rows], own)
+        rulebook = self._make_rules(options, [part.constraints[i] for i in rows], own)
+        return [part.limits[i] for i in rows], rulebook.list_all()
 
     def _search_diversely(self, state: State, part: Part, options: SearchOptions) -> list[list[Hypothesis]]:
         """Search with groups, each a separate beam that avoids the tokens of the groups before it."""
@@ -290,7 +306,7 @@ class TorchEngine:
         ids = list(source)[:LONGEST_SOURCE]
         with torch.inference_mode():
             state = self.fast.start(pad([ids], after=END).to(self.device))
-        rules, limits = self._make_rules(options, [UNCONSTRAINED]), [len(ids) + options.extra_length]
+        rules, limits = self._make_rules(options, [UNCONSTRAINED]).list_all(), [len(ids) + options.extra_length]
         beam(self.fast.step, state, limits, options, rules=rules, watch=watch, device=self.device)
 
     @torch.inference_mode()
@@ -313,15 +329,21 @@ class TorchEngine:
             ]
         return results
 
-    def alternatives(self, source: Ids, prefix: Ids, count: int, options: SearchOptions) -> list[Hypothesis]:
-        """Return the best translations that continue a prefix with each of the `count` likeliest tokens, best first."""
+    def alternatives(
+        self, source: Ids, prefix: Ids, count: int, options: SearchOptions, *, opening: str = ""
+    ) -> list[Hypothesis]:
+        """Return the best translations that continue a prefix with each of the `count` likeliest tokens, best first.
+
+        `opening` is a text after the prefix, in any division into tokens.
+        """
         history, sentence = (torch.tensor(ids, dtype=torch.long, device=self.device) for ids in ([list(prefix)], [0]))
-        now = Moment(len(prefix), history, sentence)
+        now, begun = Moment(len(prefix), history, sentence), TokenConstraints(prefix=tuple(prefix), opening=opening)
         with torch.inference_mode():
             read, fed, _ = self._force_pairs([(source, prefix)])
             logits = self.fast.project(self.fast.hidden(read, fed)[:, len(prefix)])  # (1, V)
-            _, tokens = list_candidates(logits, count, self._make_rules(options, [UNCONSTRAINED]), now)
-        each = [TokenConstraints(prefix=(*prefix, token)) for token in tokens[0].tolist() if token != END]
+            top, tokens = list_candidates(logits, count, self._make_rules(options, [begun]).list_all(), now)
+        likeliest = [token for token, gain in zip(tokens[0].tolist(), top[0].tolist(), strict=True) if gain > MINUS]
+        each = [extend_prefix(begun, token, self.texts) for token in likeliest if token != END]
         hypotheses = self.decode([source] * len(each), replace(options, n_best=1), constraints=each)
         return sorted((several[0] for several in hypotheses), key=lambda h: -h.score)
 
@@ -341,7 +363,7 @@ class TorchEngine:
         """Yield the tokens of one translation after a prefix, greedily or sampled, as they are decoded; not the END."""
         ids = list(source)[:LONGEST_SOURCE]
         limits = [len(ids) + len(prefix) + options.extra_length]
-        rules = self._make_rules(options, [TokenConstraints(prefix=tuple(prefix))])
+        rules = self._make_rules(options, [TokenConstraints(prefix=tuple(prefix))]).list_all()
         with torch.inference_mode():
             state = self.fast.start(pad([ids], after=END).to(self.device))
         temperature = options.temperature if options.sample else 0.0

@@ -8,7 +8,6 @@ torch.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import inf
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,7 +15,8 @@ import numpy as np
 from jumok.config.search import SearchOptions
 from jumok.config.sections import TransformerConfig
 from jumok.kernels import layout
-from jumok.kernels.searching import BoundModel, Marks, RawHypothesis, Shortlist, search
+from jumok.kernels.ruling import Rules
+from jumok.kernels.searching import BoundModel, Course, Marks, RawHypothesis, Shortlist, search
 from jumok.kernels.structs import Dense, LayerWeights, NormWeights, Stack
 
 
@@ -52,8 +52,9 @@ class Packed:
         options: SearchOptions,
         *,
         marks: Marks,
-        margin: float = inf,
         shortlist: Shortlist | None = None,
+        rules: Rules | None = None,
+        course: Course = Course(),
     ) -> list[list[RawHypothesis]]:
         """Translate sources (with their END) in one call; see `searching.search`."""
         for ids in sources:
@@ -66,7 +67,9 @@ class Packed:
         vectors = [self.positions(side, length) for side, length in sides]
         addresses = [None if table is None else table.ctypes.data for table in vectors]
         model = BoundModel(self.library, encoder, decoder, *addresses)
-        return search(model, sources, limits, options, marks=marks, margin=margin, shortlist=shortlist)
+        return search(
+            model, sources, limits, options, marks=marks, shortlist=shortlist, rules=rules, course=course
+        )  # `turns` and `vectors` stay alive until it returns
 
     def turns(self, length: int) -> np.ndarray | None:
         """Return the angles of at least the first positions, where positions are rotary."""

@@ -48,6 +48,29 @@ class Stack(ctypes.Structure):
     ]
 
 
+class AutomatonTable(ctypes.Structure):
+    """An automaton over the text of an output."""
+
+    _fields_ = [
+        *((name, LONG) for name in ("states", "width", "start")),
+        *((name, POINTER) for name in ("symbols", "next", "flags")),
+    ]
+
+
+class SearchRules(ctypes.Structure):
+    """What translations must and must not contain."""
+
+    _fields_ = [
+        ("min_length", LONG),
+        ("no_repeat", LONG),
+        *((name, POINTER) for name in ("prefix_begins", "prefixes")),
+        *((name, POINTER) for name in ("phrase_begins", "phrase_offsets", "phrase_tokens", "phrase_states")),
+        *((name, POINTER) for name in ("openings", "forbidding")),
+        ("ending", LONG),
+        *((name, POINTER) for name in ("automata", "unit_begins", "units")),
+    ]
+
+
 class SearchTask(ctypes.Structure):
     """A search from sources to translations."""
 
@@ -62,6 +85,8 @@ class SearchTask(ctypes.Structure):
         ("commons", LONG),
         ("same", LONG),
         ("threads", LONG),
+        *((name, POINTER) for name in ("rules", "order", "stops", "live")),
+        ("live_width", LONG),
         *((name, POINTER) for name in ("ids", "sizes", "gains", "totals")),
     ]
 
@@ -71,5 +96,7 @@ STRUCTURES: dict[str, type[ctypes.Structure]] = {
     "norm_weights": NormWeights,
     "layer_weights": LayerWeights,
     "stack": Stack,
+    "automaton": AutomatonTable,
+    "search_rules": SearchRules,
     "search_task": SearchTask,
 }  # by their names in C

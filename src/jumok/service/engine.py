@@ -9,6 +9,7 @@ is.  It exits when its connection closes or its parent dies, whatever it is doin
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -17,6 +18,8 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from jumok.processes import die_with_parent
@@ -24,9 +27,13 @@ from jumok.service.frames import Channel, Frame
 from jumok.service.slots import Slots
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from jumok.service.translating import Models
     from jumok.service.waiting import Item
+    from jumok.translator import Translator
 
+LOOK = 0.004  # seconds between two looks at a translation that is reported while it grows
 BEAT = 1.0  # seconds between two beats
 SWITCH = 0.0005  # seconds after which a thread that runs Python lets another one run
 
@@ -42,7 +49,7 @@ class EngineProcess:
         self.waiting = Waiting(configuration["threads"])
         self.models: Models | None = None
         self.busy: dict[int, tuple[float, int]] = {}  # thread -> when its group began, and its characters
-        self.groups = 0  # that were finished
+        self.flags: dict[int, tuple[ctypes.Array[ctypes.c_uint8], int]] = {}  # stop flags of running sentences
         self._options: dict[str, Any] = {}
 
     def run(self) -> None:
@@ -89,6 +96,10 @@ class EngineProcess:
         """Queue the work of a frame."""
         if frame[0] == "work":
             self.waiting.put(self._items(*frame[1:]))
+        elif frame[0] == "stop":
+            for number in frame[1]:
+                if (flag := self.flags.get(number)) is not None:
+                    flag[0][flag[1]] = 1
         elif frame[0] == "call":
             from jumok.service.waiting import Item
 
@@ -122,7 +133,7 @@ class EngineProcess:
     def _work(self, thread: int) -> None:
         """Translate groups of the queue until it is closed."""
         while (group := self.waiting.take()) is not None:
-            began, now = time.perf_counter(), time.monotonic()
+            now = time.monotonic()
             replies, going = [], []
             for item in group:
                 if self.slots.is_stopped(item.slot):
@@ -134,30 +145,48 @@ class EngineProcess:
             for item in going:
                 self.slots.mark(item.slot, running=True)
             if going:
-                self.busy[thread] = (now, sum(len(item.text) for item in going))
-                results = self._call(going[0]) if isinstance(going[0].work, tuple) else self._translate(going)
+                results = self._answer(thread, going)
                 replies += [[item.number, *reply] for item, reply in zip(going, results, strict=True)]
-                del self.busy[thread]
             for item in going:
                 self.slots.mark(item.slot, running=False)
-            self.groups += 1
-            self.channel.send(["done", now, time.perf_counter() - began, len(going), replies])
+                self.flags.pop(item.number, None)
+            self.channel.send(["done", now, time.monotonic() - now, len(going), replies])
 
-    def _translate(self, group: list[Item]) -> list[Any]:
+    def _answer(self, thread: int, group: list[Item]) -> list[Any]:
+        """Return the replies to a group."""
         from jumok.service import translating
 
         assert self.models is not None
-        translator = self.models.get(group[0].work.model)
-        stops = [self.slots.address(item.slot) for item in group]
-        return translating.translate(translator, [item.text for item in group], [item.work for item in group], stops)
+        call = isinstance(group[0].work, tuple)
+        try:
+            translator = self.models.get(group[0].work[0] if call else group[0].work.model)  # torch may load it now
+            self.busy[thread] = (time.monotonic(), sum(len(item.text) for item in group))
+            if call:
+                return [self._call(translator, group[0])]
+            desk = GroupDesk(self, group)
+            return translating.translate(translator, [item.text for item in group], [item.work for item in group], desk)
+        except Exception as error:  # a bug must not end the thread
+            return [self._explain(error)] * len(group)
+        finally:
+            self.busy.pop(thread, None)
 
-    def _call(self, item: Item) -> list[Any]:
-        """Run a call; return its one reply."""
+    def _explain(self, error: Exception) -> list[Any]:
+        """Return the reply that an error is."""
         from jumok.errors import JumokError
         from jumok.service import calls, translating
 
-        assert self.models is not None
-        model, verb, arguments = item.work
+        if isinstance(error, calls.Stopped):
+            return ["stopped"]
+        if isinstance(error, JumokError):
+            return translating.refuse(error)
+        traceback.print_exception(error)
+        return ["failed"]
+
+    def _call(self, translator: Translator, item: Item) -> list[Any]:
+        """Run a call; return its reply."""
+        from jumok.service import calls
+
+        _, verb, arguments = item.work
 
         def is_stopped() -> bool:
             return self.slots.is_stopped(item.slot)
@@ -165,15 +194,7 @@ class EngineProcess:
         def report(text: str) -> None:
             self.channel.send(["part", item.number, text])
 
-        try:
-            return [["ok", calls.run(self.models.get(model), verb, arguments, is_stopped, report)]]
-        except calls.Stopped:
-            return [["stopped"]]
-        except JumokError as error:
-            return [translating.refuse(error)]
-        except Exception:  # a bug must not end the thread
-            traceback.print_exc()
-            return [["failed"]]
+        return ["ok", calls.run(translator, verb, arguments, is_stopped, report)]
 
     def _beat(self) -> None:
         """Say once per second that the process is alive, and how long each thread has worked on its group."""
@@ -181,10 +202,52 @@ class EngineProcess:
             now = time.monotonic()
             busy = [(now - began, characters) for began, characters in list(self.busy.values())]
             try:
-                self.channel.send(["beat", self.groups, busy])
+                self.channel.send(["beat", busy])
             except OSError:
                 os._exit(0)
             time.sleep(BEAT)
+
+
+class GroupDesk:
+    """The group that a thread works on: its stop flags, and its text while it grows."""
+
+    def __init__(self, process: EngineProcess, group: list[Item]) -> None:
+        self.process, self.group = process, group
+
+    def watch(self, rows: Sequence[int]) -> ctypes.Array[ctypes.c_uint8]:
+        """Return the stop flags of sentences.
+
+        The front process sets the flag in the shared memory and then sends a frame; so whichever comes first here, the
+        flag or this array, no stop is lost.
+        """
+        flags = (ctypes.c_uint8 * len(rows))()
+        for position, row in enumerate(rows):
+            self.process.flags[self.group[row].number] = (flags, position)
+        for position, row in enumerate(rows):
+            if self.process.slots.is_stopped(self.group[row].slot):
+                flags[position] = 1
+        return flags
+
+    @contextmanager
+    def show(self, ids: np.ndarray, decode: Callable[[Sequence[int]], str]) -> Iterator[None]:
+        """Send the text of the one sentence of the group whenever it has grown."""
+        done, number = threading.Event(), self.group[0].number
+
+        def report() -> None:
+            count = 0
+            while not done.wait(LOOK):
+                if int(ids[0]) > count:
+                    count = int(ids[0])
+                    text = decode(ids[1 : 1 + count].tolist()).rstrip("\ufffd")  # of an incomplete character
+                    self.process.channel.send(["part", number, text])
+
+        thread = threading.Thread(target=report, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
 
 
 def main() -> None:
@@ -196,7 +259,10 @@ def main() -> None:
     try:
         frames = channel.receive()
         if frames:
-            engine = EngineProcess(channel, Slots(slots), frames[0][1])
+            configuration = frames[0][1]
+            if configuration["kind"] != "torch":
+                sys.modules["torch"] = None  # type: ignore[assignment]  # importing it fails, whatever is asked
+            engine = EngineProcess(channel, Slots(slots), configuration)
             engine.run()
     except OSError:  # the front process is gone
         pass

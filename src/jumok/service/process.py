@@ -107,6 +107,7 @@ class EngineHandle:
         """Ask the process to give up a job; it still replies."""
         if self.jobs.get(job.number) is job:
             self.slots.stop(job.slot)
+            self._send(["stop", [job.number]])
 
     def is_running(self, job: Job) -> bool:
         """Return whether a thread works, or worked when the process died, on a job."""

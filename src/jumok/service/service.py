@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from jumok.errors import MissingPackage
+from jumok.extras import hint, is_installed
 from jumok.machine import cores
 from jumok.service import calls
 from jumok.service.admission import Limits, count_units
@@ -56,6 +58,7 @@ class Service:
         self.dispatcher.begin_torch = self._begin_torch
         self._seen: dict[str, Any] = {}  # newest models of the runs that are followed
         self._tasks: list[asyncio.Task[None]] = []
+        self._torch_only: set[str] = set()
         self._torch_begun = self._closing = False
 
     def _supervise(self, kind: str) -> Supervisor:
@@ -78,7 +81,13 @@ class Service:
             "threads": 1 if torch else self.threads,
             "engine": engine if torch else engine | {"shortlist": self.options.shortlist},
             "models": [
-                {"name": entry.name, "folder": entry.folder, "follow": entry.follow} for entry in self.entries.values()
+                {
+                    "name": entry.name,
+                    "folder": entry.folder,
+                    "follow": entry.follow,
+                    "eager": entry.name in self._torch_only,
+                }
+                for entry in self.entries.values()
             ],
         }
 
@@ -92,7 +101,10 @@ class Service:
         """Wait until the models are loaded; a `ModelRefused` says which cannot be."""
         self._seen, self._reloading = self._look(), asyncio.Lock()
         await self.native.start()
-        if self.entries.keys() - self._described().keys():  # a model of another kind than the native process reads
+        self._torch_only = self.entries.keys() - self._described().keys()
+        if self._torch_only:
+            if not is_installed("torch"):
+                raise MissingPackage("engines.no_torch", advice=hint("torch"))
             self._torch_begun = True
             await self.torch.start()
         if self._seen:

@@ -19,7 +19,8 @@ from jumok.service.process import EngineHandle
 from jumok.service.suspects import Suspects
 
 BEAT = 1.0  # seconds between two looks at the process
-SILENCE = 5.0  # seconds without a sign of life after which it is killed
+SILENCE = {"native": 5.0, "torch": 60.0}  # seconds without a sign of life after which it is killed
+LOADING = 60.0  # the same before it is ready
 SLOWER = 30.0  # a group may take so many times what it is expected to take
 STEADY = 1.0  # a process that lived longer than this after it was ready is replaced without delay
 DELAY, LONGEST_DELAY = 0.25, 30.0  # seconds before the second try to start one, and before any
@@ -62,9 +63,10 @@ class Supervisor:
             self._launched = self._make()
 
     def _make(self) -> EngineHandle:
-        handle = EngineHandle(
-            self._configure(), lambda job: self._suspects.any and self._suspects.is_suspect(job.fingerprint())
-        )
+        def is_suspect(job: Job) -> bool:
+            return self._suspects.any and self._suspects.is_suspect(job.fingerprint())
+
+        handle = EngineHandle(self._configure(), is_suspect)
         self.handles.add(handle)
         return handle
 
@@ -179,7 +181,7 @@ class Supervisor:
                 if job is not None and job.live is not None:
                     job.live(frame[2])
             case "beat":
-                handle.busy = frame[2]
+                handle.busy = frame[1]
             case "ready":
                 handle.models = {model["name"]: model for model in frame[1]}
                 handle.is_ready = True
@@ -227,10 +229,11 @@ class Supervisor:
             if late:  # this process did not run either
                 continue
             for handle in list(self.handles):
+                silence = SILENCE[self.kind]
                 stuck = any(
-                    seconds > max(SILENCE, SLOWER * self._expect(characters)) for seconds, characters in handle.busy
+                    seconds > max(silence, SLOWER * self._expect(characters)) for seconds, characters in handle.busy
                 )
-                if stuck or now - handle.heard > SILENCE:
+                if stuck or now - handle.heard > (silence if handle.is_ready else LOADING):
                     handle.kill()
 
     # -- ending

@@ -5,16 +5,21 @@ from __future__ import annotations
 import time
 import tomllib
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from ctypes import Array, addressof, c_uint8
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+import numpy as np
 
 from jumok.blocks import Block
 from jumok.config.search import Constraints, SearchOptions
 from jumok.decoding.hypothesis import Hypothesis
-from jumok.engines.options import LONGEST_SOURCE, EngineOptions
-from jumok.errors import JumokError
+from jumok.engines.native_engine import NativeEngine
+from jumok.engines.options import LONGEST_SOURCE, EngineOptions, silent
+from jumok.errors import JumokError, MissingPackage
 from jumok.service.faults import find_faults
 from jumok.service.follow import find_newest
 from jumok.service.values import WARM_TEXT, pack_translation
@@ -24,6 +29,8 @@ from jumok.translation import Contents
 from jumok.translator import Translator
 
 ROWS = 48  # hypotheses that a thread works on at a time, as in the kernels
+WIDEST = 1 + 4 * LONGEST_SOURCE  # of the buffer for the tokens of a translation that is reported while it grows
+NOTHING = Hypothesis((END,), 0.0, 0.0, (0.0,))  # of a sentence that was stopped
 BYTES = 4  # most subwords of a character
 
 
@@ -48,11 +55,17 @@ class Models:
     def load(self, *, torch: bool) -> list[dict[str, Any]]:
         """Load models; return what the front process needs to know of each.
 
-        The native process leaves those alone whose recipe alone would load torch; the process with `torch` loads only
-        these, and any other when it is first used.
+        The native process leaves out those that only torch can run; the process with `torch` loads these at once, and
+        any other when it is first used.
         """
-        others = {name for name, entry in self.listed.items() if needs_torch(Path(entry["folder"]))}
-        return [self._load(name) for name in self.listed if (name in others) == torch]
+        if torch:
+            return [self._load(name) for name, entry in self.listed.items() if entry["eager"]]
+        described = []
+        for name, entry in self.listed.items():
+            if not needs_torch(Path(entry["folder"])):
+                with suppress(MissingPackage):
+                    described.append(self._load(name))
+        return described
 
     def _load(self, name: str) -> dict[str, Any]:
         entry = self.listed[name]
@@ -124,31 +137,47 @@ def group_size(options: SearchOptions) -> int:
 Reply = list[Any]  # how a sentence ended, and what is said about it
 
 
-def translate(
-    translator: Translator, texts: Sequence[str], asked: Sequence[Sentence], stops: Sequence[int]
-) -> list[Reply]:
-    """Return a reply for every text; all ask for the same options and contents.
+class Desk(Protocol):
+    """What a thread works on, as others see it."""
 
-    `stops` are the addresses of their stop flags.  A text whose error concerns it alone does not fail the others.
+    def watch(self, rows: Sequence[int]) -> Array[c_uint8]:
+        """Return the stop flags of these sentences of the group, which change while they are searched."""
+        ...
+
+    def show(self, ids: np.ndarray, decode: Callable[[Sequence[int]], str]) -> AbstractContextManager[None]:
+        """Report the text of a sentence while the search writes its ids."""
+        ...
+
+
+def translate(translator: Translator, texts: Sequence[str], asked: Sequence[Sentence], desk: Desk) -> list[Reply]:
+    """Return a reply for every text; all ask for the same model, options, contents and kinds of constraints.
+
+    A text whose error concerns it alone does not fail the others.
     """
-    replies: list[Reply | None] = [find_too_long(translator, text) for text in texts]
-    rows = [row for row, reply in enumerate(replies) if reply is None]
-    if rows:
-        try:
-            good = _translate_block(
-                translator, [texts[row] for row in rows], [asked[row] for row in rows], [stops[row] for row in rows]
-            )
-        except JumokError as error:
-            if len(rows) == 1:
-                good = [refuse(error)]
-            else:  # one of them is the reason
-                good = [translate(translator, [texts[row]], [asked[row]], [stops[row]])[0] for row in rows]
-        except Exception:  # a bug must not end the thread
-            traceback.print_exc()
-            good = [["failed"]] * len(rows)
-        for row, reply in zip(rows, good, strict=True):
-            replies[row] = reply
-    return [reply for reply in replies if reply is not None]
+    replies = {row: reply for row, text in enumerate(texts) if (reply := find_too_long(translator, text)) is not None}
+    rows = [row for row in range(len(texts)) if row not in replies]
+    try:
+        if rows:
+            replies |= _translate_rows(translator, texts, asked, rows, desk)
+    except JumokError as error:
+        if len(rows) == 1:
+            replies[rows[0]] = refuse(error)
+        else:  # one of them is the reason
+            for row in rows:
+                replies |= _translate_one(translator, texts, asked, row, desk)
+    except Exception:  # a bug must not end the thread
+        traceback.print_exc()
+        replies |= {row: ["failed"] for row in rows}
+    return [replies[row] for row in range(len(texts))]
+
+
+def _translate_one(
+    translator: Translator, texts: Sequence[str], asked: Sequence[Sentence], row: int, desk: Desk
+) -> dict[int, Reply]:
+    try:
+        return _translate_rows(translator, texts, asked, [row], desk)
+    except JumokError as error:
+        return {row: refuse(error)}
 
 
 def find_too_long(translator: Translator, text: str) -> Reply | None:
@@ -159,39 +188,48 @@ def find_too_long(translator: Translator, text: str) -> Reply | None:
     return ["too_long", tokens, LONGEST_SOURCE] if tokens > LONGEST_SOURCE else None
 
 
-def _translate_block(
-    translator: Translator, texts: Sequence[str], asked: Sequence[Sentence], stops: Sequence[int]
-) -> list[Reply]:
-    options, contents = asked[0].options, asked[0].contents
-    constraints: Any = {}
-    if any(one.constraints for one in asked):
-        each = [one.constraints for one in asked]
-        constraints = {name: [getattr(one, name) for one in each] for name in ("prefix", "require", "forbid")}
-        constraints = {name: values for name, values in constraints.items() if any(values)}
-    block = Block(translator.vocabularies, texts, options, constraints, contents, first=0)
-    ranked: dict[int, list[Hypothesis]] = {}
-    hypotheses = []
+def make_block(translator: Translator, texts: Sequence[str], asked: Sequence[Sentence]) -> Block:
+    """Return texts with what is asked of them, ready to be searched."""
+    each = [one.constraints for one in asked]
+    values = {name: [getattr(one, name) for one in each] for name in ("prefix", "require", "forbid")}
+    constraints: Any = {name: some for name, some in values.items() if any(some)}
+    return Block(translator.vocabularies, texts, asked[0].options, constraints, asked[0].contents, first=0)
+
+
+def _translate_rows(
+    translator: Translator, texts: Sequence[str], asked: Sequence[Sentence], rows: Sequence[int], desk: Desk
+) -> dict[int, Reply]:
+    """Translate some of the texts together."""
+    engine = translator.fast
+    assert isinstance(engine, NativeEngine)
+    block = make_block(translator, [texts[row] for row in rows], [asked[row] for row in rows])
+    replies: dict[int, Reply] = {}
+    hypotheses, best = [], dict[int, list[Hypothesis]]()
     for group in block.groups:
-        engine = translator.engines.choose(*group[1:])
-        decoded = engine.decode(**block.list_arguments(group, _ignore))
+        stops = desk.watch([rows[row] for row in group.rows])
+        arguments = block.list_arguments(group, silent) | {"threads": 1, "stops": addressof(stops)}
+        if asked[rows[0]].live:
+            arguments["live"] = live = np.zeros((1, WIDEST), np.int64)
+            with desk.show(live[0], translator.vocabularies.target.decode):
+                decoded = engine.decode(**arguments)
+        else:
+            decoded = engine.decode(**arguments)
+        for number, row in enumerate(group.rows):
+            if stops[number] and not decoded[number]:
+                replies[rows[row]], decoded[number] = ["stopped"], [NOTHING]
         hypotheses.append(decoded)
-        ranked.update(zip(group.rows, decoded, strict=True))
-    translations = translator._finish(block, hypotheses)
-    replies = []
-    for row, (text, translation) in enumerate(zip(texts, translations, strict=True)):
-        ended, tokens = True, 0
-        if row in ranked:
-            best = ranked[row][0] if block.is_bare else block.choose(row, ranked[row])[0]
-            ended, tokens = best.ids[-1:] == (END,), len(best.ids)
+        best |= zip(group.rows, decoded, strict=True)
+    for row, translation in enumerate(translator._finish(block, hypotheses)):
+        text, ended, tokens = texts[rows[row]], True, 0
+        if row in best:
+            chosen = best[row][0] if block.is_bare else block.choose(row, best[row])[0]
+            ended, tokens = chosen.ended, len(chosen.ids)
         faults = find_faults(text, translation.text, ended=ended)
-        replies.append(["ok", pack_translation(translation, text), faults, len(block.sources[row]), tokens])
+        answer = ["ok", pack_translation(translation, text), faults, len(block.sources[row]), tokens]
+        replies.setdefault(rows[row], answer)
     return replies
 
 
 def refuse(error: JumokError) -> Reply:
     """Return the reply that says why the engine does not do what is asked."""
     return ["refused", type(error).__name__, error.what, error.where, error.hint]
-
-
-def _ignore(count: int) -> None:
-    """Progress is reported by the group."""

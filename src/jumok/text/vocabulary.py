@@ -169,6 +169,21 @@ class Vocabulary:
         first, *rest = self._encode([normalize(line) for line in lines])
         return [*first, *(token for line in rest for token in (SEPARATOR, *line))]
 
+    def split_prefix(self, text: str) -> tuple[list[int], str]:
+        """The ids of the complete words of a text that others continue, and the rest of the text.
+
+        The last word is not complete unless a space follows it: more letters may follow, and its subwords are open.
+        """
+        if self.breaks:
+            return self.encode(text), ""
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise DataError("text.surrogate", text=ascii(text)[:100]) from None
+        clean = normalize(text)
+        complete, _, last = (clean, "", "") if text[-1:].isspace() else clean.rpartition(" ")
+        return self.encode(complete), f" {last}" if clean else ""
+
     def encode_parts(self, parts: Sequence[str], between: int) -> list[int]:
         """Ids of the parts of a text with a symbol between them, which takes the place of a word or the rest of one."""
         ids = self.encode(parts[0])
@@ -214,12 +229,15 @@ class Vocabulary:
         ]
 
     def surfaces(self) -> list[str]:
-        """Every symbol as text, words beginning with a space; specials are empty, a byte of a character is U+FFFD."""
+        """Every symbol as text, words beginning with a space.
+
+        Specials are empty, and a byte of a character is the surrogate by which Python escapes it.
+        """
         texts = []
         for number, piece in enumerate(self.pieces(range(len(self)))):
             if self._processor.is_byte(number):
                 value = int(piece[3:-1], 16)
-                texts.append(chr(value) if value < 0x80 else "\ufffd")
+                texts.append(chr(value) if value < 0x80 else chr(0xDC00 + value))
             else:
                 texts.append("" if number < SPECIALS else piece.replace(SPACE, " "))
         return texts

@@ -5,6 +5,7 @@
  * its own tokens and its own source, and not on the rest of the batch.  Keys and values stay where they were written:
  * position s of row n is in slot origin[n][s], so that nothing is moved when hypotheses branch or end. */
 #include "transformer.h"
+#include "products.h"
 
 static void apply_dense(float *to, const float *x, const dense *by, int64_t rows) {
     multiply(to, by->out, (matrix){x, by->in, 1}, by->packed, rows, by->in, by->out, by->bias, 0);
@@ -202,8 +203,7 @@ void jk_pack_weight(float *to, const float *weight, int64_t in, int64_t out) {
     pack_panels(to, (matrix){weight, 1, in}, in, out);
 }
 
-/* The logarithm of the sum of e^x over a row (V,); the order of summation depends on V alone. */
-static float log_sum_exp(const float *row, int64_t V) {
+float jk_row_log_sum_exp(const float *row, int64_t V) {
     float most = -INFINITY, total = 0.0f;
     int64_t even = V / (4 * WIDTH) * (4 * WIDTH);
     v8 highest[4], sum[4]; /* four independent sums, which hide the latency of an addition */
@@ -221,9 +221,13 @@ static float log_sum_exp(const float *row, int64_t V) {
 
 void jk_top_tokens(float *best, int64_t *which, float *row, const int64_t *never, int64_t nevers, int64_t V,
                    int64_t C) {
-    float all = log_sum_exp(row, V);
-    int64_t found = 0;
+    float all = jk_row_log_sum_exp(row, V);
     for (int64_t i = 0; i < nevers; i++) row[never[i]] = -INFINITY;
+    jk_largest(best, which, row, all, V, C);
+}
+
+void jk_largest(float *best, int64_t *which, const float *row, float all, int64_t V, int64_t C) {
+    int64_t found = 0;
     for (int64_t v = 0; v < V; v += WIDTH) {
         int64_t end = MIN(v + WIDTH, V);
         if (found == C && end - v == WIDTH && !any_of(load(row + v) > best[C - 1])) continue;
@@ -247,5 +251,5 @@ void jk_candidates(float *top, int64_t *tokens, float *logits, const int64_t *ne
 /* The logarithms (N,) of the sums of e^x over rows (N, V). */
 void jk_log_sum_exp(float *to, const float *logits, int64_t N, int64_t V) {
 #pragma omp parallel for schedule(static)
-    for (int64_t n = 0; n < N; n++) to[n] = log_sum_exp(logits + n * V, V);
+    for (int64_t n = 0; n < N; n++) to[n] = jk_row_log_sum_exp(logits + n * V, V);
 }

@@ -1,7 +1,7 @@
 /* What the search (search.c) calls of the encoder and the decoder (transformer.c). */
 #pragma once
 #include "kernels.h"
-#include "products.h"
+#include "vectors.h"
 
 #define ROWS_AT_ONCE 96 /* rows that go through the layers together */
 
@@ -28,3 +28,9 @@ void jk_encode_sentences(const stack *e, const stack *d, const row_buffers *at, 
 /* Write the C largest logits of a row (V,), as log-probabilities, and their tokens: largest first, and of equal ones
  * the lowest token first.  Tokens in `never` count in the softmax but are not chosen; -inf is chosen last. */
 void jk_top_tokens(float *best, int64_t *which, float *row, const int64_t *never, int64_t nevers, int64_t V, int64_t C);
+
+/* The logarithm of the sum of e^x over a row (V,); the order of summation depends on V alone. */
+float jk_row_log_sum_exp(const float *row, int64_t V);
+
+/* `jk_top_tokens` of logits whose `jk_row_log_sum_exp` is known. */
+void jk_largest(float *best, int64_t *which, const float *row, float all, int64_t V, int64_t C);

@@ -223,7 +223,7 @@ def find_glossaries(call: Call, request: TranslateRequest, source: str | None, t
     if request.glossary:
         if len(request.glossary) > 10_000:
             raise Refused(400, "server.too_many_phrases", limit=10_000)
-        found.append(Glossary.of(request.glossary.items()))
+        found.append(Glossary.make(enumerate(request.glossary.items(), start=1)))
     if request.glossary_id is not None:
         if source is None:
             raise Refused(400, "server.glossary_needs_source")
@@ -319,6 +319,7 @@ async def detect(call: Call) -> dict[str, Any]:
     request = call.parse(DetectRequest)
     texts = list_texts(request.text, request.texts)
     check_sizes(call.front, texts)
+    await call.front.languages.warm_up()
     rows = [
         [{"language": one.language, "confidence": one.confidence} for one in call.front.languages.detect(text)[:3]]
         for text in texts

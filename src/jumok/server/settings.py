@@ -39,11 +39,8 @@ class Limits(BaseModel):
     samples: int = Field(32, ge=0, le=1_000)  # of minimum Bayes risk decoding
     generated_tokens: int = Field(1_024, ge=1, le=100_000)  # of a language model
     phrases: int = Field(64, ge=0, le=1_000)  # required or forbidden, per text
-    glossaries: int = Field(1_000, ge=0, le=10**6)
-    glossary_bytes: int = Field(1_000_000, ge=100, le=10**9)
-    corrections_bytes: int = Field(50_000_000, ge=0, le=10**12)
     deadline_seconds: Seconds = 10.0
-    upload_deadline_seconds: Seconds = 120.0
+    upload_deadline_seconds: Seconds = 300.0
     connections: int = Field(1_000, ge=4, le=100_000)
     header_seconds: Seconds = 10.0  # until all headers have arrived
     body_seconds: Seconds = 30.0  # until the whole body has arrived

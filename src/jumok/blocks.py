@@ -121,6 +121,14 @@ def render(vocabulary: Vocabulary, text: str, hypothesis: Hypothesis, contents: 
     )
 
 
+def list_beginnings(vocabulary: Vocabulary, prefix: str) -> list[TokenConstraints]:
+    """Return how a translation with this prefix may begin: with its subwords, or with others of its last word."""
+    tokens, opening = vocabulary.split_prefix(prefix) if prefix.strip() else ([], "")
+    begun = TokenConstraints(prefix=tuple(tokens), opening=opening)
+    whole = TokenConstraints(prefix=tuple(vocabulary.encode(prefix)))
+    return [whole, begun] if opening.strip() else [begun]
+
+
 def contains(vocabulary: Vocabulary, hypothesis: Hypothesis, words: Sequence[str]) -> bool:
     """Return whether a hypothesis contains one of these words."""
     text = vocabulary.decode(hypothesis.body) if words else ""
@@ -152,9 +160,8 @@ def link_words(
     """
     from jumok.evaluation.linking import find_chances, link
 
-    read = source[: weights.shape[1] - 1]  # engines cut very long sources
-    pieces = vocabularies.source.pieces(read), vocabularies.target.pieces(target)
-    links = link(weights[: len(target), : len(read)], *pieces, find_chances(lexicon, read, target))
+    pieces = vocabularies.source.pieces(source), vocabularies.target.pieces(target)
+    links = link(weights[: len(target), : len(source)], *pieces, find_chances(lexicon, source, target))
     return tuple(sorted(links, key=lambda pair: pair[::-1]))
 
 

@@ -2,6 +2,7 @@
 
 import random
 import threading
+import time
 from collections import Counter
 
 import pytest
@@ -48,10 +49,26 @@ def test_only_sentences_that_ask_for_the_same_are_translated_together():
     assert take(waiting) == [2]
 
 
-def test_a_thread_leaves_the_others_their_share():
-    waiting = Waiting(threads=2)
-    waiting.put([make(number, 5) for number in range(6)])
-    assert [len(take(waiting)) for _ in range(3)] == [3, 2, 1]
+def test_threads_that_are_free_share_what_waits_and_a_busy_one_leaves_all_of_it():
+    waiting, groups, lock = Waiting(threads=2), [], threading.Lock()
+    waiting.put([make(number, 5) for number in range(4)])
+    assert len(take(waiting)) == 4  # the other thread is busy
+
+    def work() -> None:
+        group = waiting.take()
+        with lock:
+            groups.append(len(group or ()))
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    limit = time.monotonic() + 30.0
+    while waiting._idle < 2:
+        assert time.monotonic() < limit
+    waiting.put([make(number, 5) for number in range(4)])
+    for thread in threads:
+        thread.join(30.0)
+    assert groups == [2, 2]
 
 
 def test_interactive_goes_first_and_bulk_gets_every_eighth_turn():

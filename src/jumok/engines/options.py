@@ -7,20 +7,19 @@ No torch.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Unpack
 
 from jumok.config.search import SearchOptions, TokenConstraints
-from jumok.errors import UnknownName, Unsupported, check_names
+from jumok.errors import DataError, UnknownName, Unsupported, check_names
 from jumok.messages import Message
 
 if TYPE_CHECKING:
     from jumok.config.keywords import EngineKeywords
     from jumok.engines.interface import FastEngine
-    from jumok.text.automata import TextRules
 
-LONGEST_SOURCE = 2_048  # subwords; longer sources are cut, so that an absurd line cannot exhaust the memory
+LONGEST_SOURCE = 2_048  # subwords; longer sources are refused, so that an absurd line cannot exhaust the memory
 AT_ONCE = 1 << 23  # most tokens of output in one call of the kernels
 ENGINES = ("auto", "native", "ctranslate2", "torch")
 
@@ -84,17 +83,18 @@ def list_features(options: SearchOptions, constraints: Sequence[TokenConstraints
     return [feature for feature, wanted in asked.items() if wanted]
 
 
+def check_lengths(sources: Sequence[Ids], *, first: int = 0) -> None:
+    """Raise `DataError` where a source is too long; `first` is the number of the first in its file, from 0."""
+    for number, ids in enumerate(sources, start=first):
+        if len(ids) > LONGEST_SOURCE:
+            raise DataError("engines.too_long", number=number + 1, subwords=len(ids), most=LONGEST_SOURCE)
+
+
 def limit_length(limit: int, constraints: TokenConstraints) -> int:
     """Return the longest output of a sentence, given that without constraints."""
     required = sum(map(len, constraints.require))
     limit += constraints.longest_prefix
     return max(limit, constraints.longest_prefix + 2 * required + 2) if required else limit
-
-
-def extend_prefix(begun: TokenConstraints, token: int, texts: TextRules) -> TokenConstraints:
-    """Return the constraints of a translation that begins with one more token."""
-    rest = texts.spelling.subtract(token, begun.opening) if begun.opening else ""
-    return replace(begun, prefix=(*begun.prefix, token), opening=rest)
 
 
 def check_support(
@@ -105,3 +105,8 @@ def check_support(
         if feature not in engine.supported:
             reason = Message("engines.no_feature", {"engine": engine.name, "feature": feature})
             raise Unsupported("engines.unsupported", reason=reason)
+
+
+def is_supported(engine: FastEngine | None, options: SearchOptions) -> bool:
+    """Return whether a fast engine has all features that are asked for."""
+    return engine is not None and engine.supported >= set(list_features(options))

@@ -37,7 +37,7 @@ class Rules(NamedTuple):
 
 
 def pack(rules: Rules | None, order: Sequence[int], options: SearchOptions) -> tuple[SearchRules | None, list[Any]]:
-    """Return the rules of sentences in the order of the search, None without any, and what must stay alive with them."""
+    """Return the rules in the order of the search, None where there are none, and what must stay alive with them."""
     if rules is None and not (options.min_length or options.no_repeat):
         return None, []
     packed, alive = SearchRules(min_length=options.min_length, no_repeat=options.no_repeat, ending=-1), list[Any]()

@@ -56,7 +56,7 @@ class Course(NamedTuple):
     """How a search runs."""
 
     threads: int | None = None  # None: as many as there are cores
-    stops: int | None = None  # address of one byte per source: where it is not 0, the source is given up
+    stops: Sequence[int] | None = None  # the address of a byte for each source: where it is not 0, it is given up
     live: np.ndarray | None = (
         None  # (sources, 1 + tokens) int64: after each step how many tokens are certain, and these
     )
@@ -66,7 +66,7 @@ class Course(NamedTuple):
         """Return the course of what follows the first sources."""
         stops, live = self.stops, self.live
         return self._replace(
-            stops=None if stops is None else stops + sources, live=None if live is None else live[sources:]
+            stops=None if stops is None else stops[sources:], live=None if live is None else live[sources:]
         )
 
 
@@ -97,13 +97,15 @@ def search(
     shape = (len(order), options.n_best, max(most, default=1))
     ids, sizes = np.empty(shape, np.int64), np.zeros(shape[:2], np.int64)
     gains, totals = np.empty(shape, np.float32), np.zeros(shape[:2], np.float32)
+    flags = None if course.stops is None else np.array([course.stops[row] for row in order], np.uint64)
     lists = shortlist or Shortlist(0, False, *(np.empty(0, np.int64),) * 3)
     packed, _alive = ruling.pack(rules, order, options)
     task = SearchTask(
         len(order), options.beam, options.n_best, shape[2], options.exact, marks.start, marks.end,
-        *map(address_of, (tokens, begins, ends_at)), model.sources, model.targets, options.length_penalty, course.margin,
-        address_of(banned), len(banned), lists.matrix or None, *map(address_of, lists[2:]), len(lists.common),
-        lists.same, threads, None if packed is None else ctypes.addressof(packed), address_of(places), course.stops,
+        *map(address_of, (tokens, begins, ends_at)), model.sources, model.targets, options.length_penalty,
+        course.margin, address_of(banned), len(banned), lists.matrix or None, *map(address_of, lists[2:]),
+        len(lists.common), lists.same, threads, None if packed is None else ctypes.addressof(packed),
+        None if flags is None else address_of(flags), address_of(places),
         *find_live(course.live, len(order)), *map(address_of, (ids, sizes, gains, totals)),
     )  # fmt: skip
     model.library.jk_search(ctypes.byref(model.encoder), ctypes.byref(model.decoder), ctypes.byref(task))

@@ -85,9 +85,20 @@ class SearchTask(ctypes.Structure):
         ("commons", LONG),
         ("same", LONG),
         ("threads", LONG),
-        *((name, POINTER) for name in ("rules", "order", "stops", "live")),
+        *((name, POINTER) for name in ("rules", "stops", "order", "live")),
         ("live_width", LONG),
         *((name, POINTER) for name in ("ids", "sizes", "gains", "totals")),
+    ]
+
+
+class ForceTask(ctypes.Structure):
+    """Given translations whose log-probabilities or attention are asked for."""
+
+    _fields_ = [
+        *((name, LONG) for name in ("sentences", "start", "threads", "layer", "head")),
+        *((name, POINTER) for name in ("tokens", "begins", "targets", "target_begins")),
+        *((name, POINTER) for name in ("source_positions", "target_positions")),
+        *((name, POINTER) for name in ("gains", "weights", "weight_begins")),
     ]
 
 
@@ -99,4 +110,5 @@ STRUCTURES: dict[str, type[ctypes.Structure]] = {
     "automaton": AutomatonTable,
     "search_rules": SearchRules,
     "search_task": SearchTask,
+    "force_task": ForceTask,
 }  # by their names in C

@@ -8,8 +8,9 @@ State 0 is dead (the text is not allowed), state 1 is free (every text is allowe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from jumok.text.endings import KOREAN, STACKED
 
 DEAD, FREE = 0, 1
 MAY_END_TOKEN, MAY_END_OUTPUT = 1, 2  # flags of a state: whether a token, and whether the output, may end in it
-Key = Hashable  # a state before it has a number
+Key = Any  # a state before it has a number; hashable
 
 
 class Spelling:
@@ -39,13 +40,6 @@ class Spelling:
     def text(self, tokens: Iterable[int]) -> str:
         """Return tokens as text, in which bytes are surrogate escapes."""
         return "".join(self.surfaces[token] for token in tokens)
-
-    def subtract(self, token: int, text: str) -> str:
-        """Return what is left of a text after a token that begins it, or that it begins."""
-        begun, whole = (part.encode("utf-8", "surrogateescape") for part in (self.surfaces[token], text))
-        if begun.startswith(SPACE.encode()) and whole.startswith(b" "):
-            whole = SPACE.encode() + whole[1:]
-        return whole[len(begun) :].decode("utf-8", "surrogateescape")
 
 
 class Automaton:
@@ -98,7 +92,7 @@ class Automaton:
             rows = np.flatnonzero((lengths > position) & (states > FREE))
             units = spelling.numbers[spelling.begins[rows] + position]
             states[rows] = self.table[states[rows], self.symbols[units]]
-        excluded = (states == DEAD) | ((self.flags[states] & MAY_END_TOKEN) == 0)
+        excluded: np.ndarray = (states == DEAD) | ((self.flags[states] & MAY_END_TOKEN) == 0)
         excluded[end] = not self.flags[state] & MAY_END_OUTPUT
         return excluded
 
@@ -175,7 +169,7 @@ def compile_states(
     starts: Sequence[Key],
     step: Callable[[Key, str, bool], Key | None],
     watch: Callable[[Key], set[str]],
-    flag: Callable[[Key], int],
+    mark: Callable[[Key], int],
 ) -> Automaton:
     """Return the automaton of a step function.
 
@@ -199,7 +193,7 @@ def compile_states(
     while waiting:
         key = waiting.pop()
         state = numbers[key]
-        flags[state] = flag(key)
+        flags[state] = mark(key)
         usual[state] = find(step(key, "", False)), find(step(key, "", True))
         for unit in watch(key) & spelling.number.keys():
             special.append((state, unit, find(step(key, unit, unit.isalnum()))))
@@ -231,20 +225,20 @@ def forbid_words(spelling: Spelling, words: Sequence[str]) -> Automaton:
             graph.join(graph.write(root, word), particles)
 
     def step(key: Key, unit: str, letter: bool) -> Key | None:
-        nodes, inside = key  # type: ignore[misc]
+        nodes, inside = key
         if any(graph.complete[node] and not (graph.letter[node] and letter) for node in nodes):
             return None
         after = graph.after(nodes if inside and letter else (*nodes, root), unit)
         return after, letter
 
     def watch(key: Key) -> set[str]:
-        return graph.units((*key[0], root))  # type: ignore[index]
+        return graph.units((*key[0], root))
 
-    def flag(key: Key) -> int:
-        ends = any(graph.complete[node] for node in key[0])  # type: ignore[index]
+    def mark(key: Key) -> int:
+        ends = any(graph.complete[node] for node in key[0])
         return MAY_END_OUTPUT if ends else MAY_END_TOKEN | MAY_END_OUTPUT
 
-    return compile_states(spelling, [(frozenset(), False)], step, watch, flag)
+    return compile_states(spelling, [(frozenset(), False)], step, watch, mark)
 
 
 def open_with(spelling: Spelling, text: str) -> Automaton:
@@ -254,7 +248,7 @@ def open_with(spelling: Spelling, text: str) -> Automaton:
     end = graph.write(root, text)
 
     def step(key: Key, unit: str, letter: bool) -> Key | None:
-        for node in graph.after([key], unit):  # type: ignore[list-item]
+        for node in graph.after([key], unit):
             return "free" if node == end else node
         return None
 
@@ -263,7 +257,7 @@ def open_with(spelling: Spelling, text: str) -> Automaton:
         [root],
         step,
         lambda key: graph.units([key]),
-        lambda key: MAY_END_TOKEN,  # type: ignore[list-item]
+        lambda key: MAY_END_TOKEN,
     )
 
 
@@ -280,17 +274,17 @@ def end_phrases(spelling: Spelling) -> Automaton:
     begun = {particles, latin}
 
     def is_complete(key: Key) -> bool:
-        return any(graph.complete[node] or node in begun for node in key)  # type: ignore[attr-defined]
+        return any(graph.complete[node] or node in begun for node in key)
 
     def step(key: Key, unit: str, letter: bool) -> Key | None:
         if not letter:
             return "free" if is_complete(key) else None
-        return graph.after(key, unit) or None  # type: ignore[arg-type]
+        return graph.after(key, unit) or None
 
     starts = [frozenset([latin]), frozenset([particles])]
     watch = graph.units
     return compile_states(
-        spelling, starts, step, lambda key: watch(key),  # type: ignore[arg-type]
+        spelling, starts, step, lambda key: watch(key),
         lambda key: MAY_END_TOKEN | (MAY_END_OUTPUT if is_complete(key) else 0),
     )  # fmt: skip
 

@@ -4,7 +4,8 @@ Words end where a letter or digit does not follow another.  Both rules below are
 automata of automata.py:
 
 - **Forbidden** words are those that stand in the text as whole words, alone or with Korean particles: where 사과 is
-  forbidden, so is 사과를, because a particle is a word of its own.  Where "art" is forbidden, "party" and "arts" are not.
+  forbidden, so is 사과를, because a particle is a word of its own.  Where "art" is forbidden, "party" and "arts" are
+  not.
 - **Required** phrases may also take an inflectional ending: "Haus" is contained in "des Hauses" and 사과 in 사과를, but
   "Haus" not in "Haustür".  After the ending the word ends.
 

@@ -15,6 +15,7 @@ int64_t jk_struct_size(const char *name) {
     SIZE_OF(automaton)
     SIZE_OF(search_rules)
     SIZE_OF(search_task)
+    SIZE_OF(force_task)
 #undef SIZE_OF
     return -1;
 }

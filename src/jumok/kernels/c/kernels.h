@@ -113,15 +113,26 @@ typedef struct {
     int64_t nevers;
     const float *matrix;                        /* (V, D): the matrix a shortlist selects rows of, or NULL */
     const int64_t *list_begins, *list, *common; /* candidates for each source token, and candidates for all */
-    int64_t commons, same;     /* same: both sides share one vocabulary, and a token may translate to itself */
-    int64_t threads;           /* groups that may be searched at once */
-    const search_rules *rules; /* or NULL */
-    const int64_t *order;      /* (B,): place of each sentence in `stops` and `live` */
-    const uint8_t *stops;      /* (B,) or NULL: a sentence whose byte is not 0 is given up at the next step */
-    int64_t *live, live_width; /* (B, live_width) or NULL: how many tokens are certain after each step, and these */
-    int64_t *ids, *sizes;      /* (B, best, most), (B, best): 0 where there is no translation */
-    float *gains, *totals;     /* (B, best, most), (B, best) */
+    int64_t commons, same;       /* same: both sides share one vocabulary, and a token may translate to itself */
+    int64_t threads;             /* groups that may be searched at once */
+    const search_rules *rules;   /* or NULL */
+    const uint8_t *const *stops; /* (B,) or NULL: a sentence whose byte is not 0 is given up at the next step */
+    const int64_t *order;        /* (B,): place of each sentence in `live` */
+    int64_t *live, live_width;   /* (B, live_width) or NULL: how many tokens are certain after each step, and these */
+    int64_t *ids, *sizes;        /* (B, best, most), (B, best): 0 where there is no translation */
+    float *gains, *totals;       /* (B, best, most), (B, best) */
 } search_task;
+
+/* Given translations of B sentences, those with the longest translations first: source b is tokens[begins[b]] …, its
+ * translation targets[target_begins[b]] … with its END. */
+typedef struct {
+    int64_t B, start, threads, layer, head; /* attention of this layer and head, or of all its heads if `head` is -1 */
+    const int64_t *tokens, *begins, *targets, *target_begins;
+    const float *source_positions, *target_positions; /* (·, D) of each side, or NULL */
+    float *gains;                                     /* log-probability of every token of the targets, or NULL */
+    float *weights;               /* attention (T, heads, S) of sentence b from weight_begins[b] on, or NULL */
+    const int64_t *weight_begins; /* (B,) */
+} force_task;
 
 /* ------------------------------------------------------------------------------------------------------ the build */
 
@@ -193,3 +204,4 @@ JK_EXPORT void jk_candidates(float *top, int64_t *tokens, float *logits, const i
                              int64_t N, int64_t V, int64_t C);
 JK_EXPORT void jk_log_sum_exp(float *to, const float *logits, int64_t N, int64_t V);
 JK_EXPORT void jk_search(const stack *e, const stack *d, const search_task *q);
+JK_EXPORT void jk_force(const stack *e, const stack *d, const force_task *q);

@@ -157,7 +157,7 @@ static int ban_tokens(sentence_group *g, int64_t row, int64_t t, int64_t V) {
     }
     if (!any) memset(banned, 0, (size_t)V);
     if (r->no_repeat > 0) ban_repeats(g, row, t, r->no_repeat), any = 1;
-    if (t < r->min_length || g->now.progress[row].left > 0) banned[g->q->end] = 1, any = 1;
+    if (t < r->min_length || (own->phrases && g->now.progress[row].left > 0)) banned[g->q->end] = 1, any = 1;
     return any;
 }
 

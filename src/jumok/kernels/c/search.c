@@ -115,7 +115,7 @@ static void encode_group(sentence_group *g, const stack *e, const stack *d) {
 /* Whether a sentence of a group is to be given up. */
 static int is_stopped(const sentence_group *g, int64_t b) {
     const search_task *q = g->q;
-    return q->stops && __atomic_load_n(q->stops + q->order[g->first + b], __ATOMIC_RELAXED);
+    return q->stops && __atomic_load_n(q->stops[g->first + b], __ATOMIC_RELAXED);
 }
 
 /* Begin with one row per sentence, which reads the start token. */

@@ -74,8 +74,10 @@ INLINE void weighted_sum(float *out, const float *weights, const float **rows, i
     for (int w = 0; w < wide; w++) store(out + w * WIDTH, sum[w]);
 }
 
-/* Attention of one query (H·K) over `count` rows of keys and values. */
-static void attend(float *out, const float *q, const float **rows, int64_t count, const stack *d, float *scores) {
+/* Attention of one query (H·K) over `count` rows of keys and values; its weights also go to `keep` (H, width), unless
+ * that is NULL. */
+static void attend(float *out, const float *q, const float **rows, int64_t count, const stack *d, float *scores,
+                   float *keep, int64_t width) {
     int64_t P = padded(count);
     if (!count) memset(out, 0, sizeof(float) * (size_t)(d->H * d->E));
     for (int64_t s = count; s < P; s++) rows[s] = rows[0]; /* their weights become 0 */
@@ -92,6 +94,7 @@ static void attend(float *out, const float *q, const float **rows, int64_t count
             store(scores + s, all * d->factor);
         }
         softmax(scores, count, P);
+        if (keep) memcpy(keep + h * width, scores, sizeof(float) * (size_t)count);
         for (int64_t i = h * d->E, left = d->E; left > 0; i += 4 * WIDTH, left -= 4 * WIDTH) {
             const int64_t at = d->H * d->K + i, many = MIN(4, left / WIDTH);
             if (many == 4)
@@ -107,6 +110,7 @@ static void attend(float *out, const float *q, const float **rows, int64_t count
 static void decoder_layer(const stack *d, const layer_weights *l, const step_task *m, const row_buffers *at,
                           int64_t first, int64_t rows) {
     int64_t keys = d->H * d->K, values = d->H * d->E, width = keys + values;
+    float *keep = l == d->each + at->weights_layer ? at->weights : NULL;
     apply_dense(at->wide, sublayer_input(d, at, l->norms[0], rows), &l->qkv, rows);
     for (int64_t r = 0; r < rows; r++) {
         float *q = at->wide + r * (keys + width), *own = l->cache + ((first + r) * m->capacity + m->t) * width;
@@ -116,14 +120,15 @@ static void decoder_layer(const stack *d, const layer_weights *l, const step_tas
         rotate_heads(d, own, m->t);
         for (int64_t s = 0; s < m->t; s++) at->past[s] = l->cache + (origin[s] * m->capacity + s) * width;
         at->past[m->t] = own;
-        attend(at->mixed + r * values, q, at->past, m->t + 1, d, at->scores);
+        attend(at->mixed + r * values, q, at->past, m->t + 1, d, at->scores, NULL, 0);
     }
     add_residual(d, at, at->mixed, &l->self_output, l->norms[0], rows);
     apply_dense(at->wide, sublayer_input(d, at, l->norms[1], rows), &l->query, rows);
     for (int64_t r = 0; r < rows; r++) {
         int64_t sentence = m->sentence[first + r], length = m->lengths[sentence];
         for (int64_t s = 0; s < length; s++) at->past[s] = l->memory + (sentence * m->S + s) * width;
-        attend(at->mixed + r * values, at->wide + r * keys, at->past, length, d, at->scores);
+        attend(at->mixed + r * values, at->wide + r * keys, at->past, length, d, at->scores,
+               keep ? keep + r * d->H * at->weights_width : NULL, at->weights_width);
     }
     add_residual(d, at, at->mixed, &l->cross_output, l->norms[1], rows);
     feed_forward(d, l, at, rows);
@@ -133,7 +138,7 @@ void jk_decode_rows(float *logits, const stack *d, const step_task *m, const row
                     int64_t rows) {
     for (int64_t r = 0; r < rows; r++) embed_row(d, at->x + r * d->D, m->tokens[first + r], m->position);
     for (int64_t l = 0; l < d->layers; l++) decoder_layer(d, d->each + l, m, at, first, rows);
-    apply_dense(logits, apply_norm(at, d->last, rows, d->D, d->eps, at->normed), &d->output, rows);
+    if (logits) apply_dense(logits, apply_norm(at, d->last, rows, d->D, d->eps, at->normed), &d->output, rows);
 }
 
 /* Logits (N, V) of the next token of each row; extends the caches at position t, row n in slot n. */
@@ -167,7 +172,7 @@ void jk_encode_sentences(const stack *e, const stack *d, const row_buffers *at, 
                 at->past[s] = q + s * width + keys;
             }
             for (int64_t s = 0; s < lengths[b]; s++)
-                attend(at->mixed + (from + s) * values, q + s * width, at->past, lengths[b], e, at->scores);
+                attend(at->mixed + (from + s) * values, q + s * width, at->past, lengths[b], e, at->scores, NULL, 0);
         }
         add_residual(e, at, at->mixed, &l->self_output, l->norms[0], rows);
         feed_forward(e, l, at, rows);

@@ -5,18 +5,21 @@
 
 #define ROWS_AT_ONCE 96 /* rows that go through the layers together */
 
-/* What one core works with: rows of vectors, and buffers for what is computed from them. */
+/* What one core works with: rows of vectors, and buffers for what is computed from them.  Where `weights` is not NULL,
+ * layer `weights_layer` of a decoder writes its attention over the source there: (rows, H, weights_width). */
 typedef struct {
     float *x, *normed, *wide, *mixed, *scores;
     const float **past;
+    float *weights;
+    int64_t weights_width, weights_layer;
 } row_buffers;
 
 /* Buffers for `rows` rows that attend to at most `most` others. */
 row_buffers jk_new_row_buffers(const stack *d, int64_t rows, int64_t most);
 void jk_free_row_buffers(row_buffers at);
 
-/* Take rows first … first + rows - 1 of a step through all layers: writes their logits (rows, V), extends the caches.
- */
+/* Take rows first … first + rows - 1 of a step through all layers: writes their logits (rows, V) unless that is NULL,
+ * and extends the caches. */
 void jk_decode_rows(float *logits, const stack *d, const step_task *m, const row_buffers *at, int64_t first,
                     int64_t rows);
 

@@ -96,7 +96,8 @@ def test_libretranslate_files(running):
         f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
         for name, value in (("source", "en"), ("target", "de"))
     ]
-    file = f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="../../음식 é.txt"\r\n\r\na b c.\r\n--{boundary}--\r\n'
+    head = f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="../../음식 é.txt"'
+    file = f"{head}\r\n\r\na b c.\r\n--{boundary}--\r\n"
     kind = f"multipart/form-data; boundary={boundary}"
     status, value, _ = running.request("/translate_file", ("".join(parts) + file).encode(), content_type=kind)
     assert status == 200, value

@@ -70,7 +70,9 @@ def test_sentences_are_split_as_asked(server, app):
 
 
 def test_what_has_no_effect_is_accepted_and_named(app):
-    answer = ask(app, "POST", "/v2/translate", ASKED | {"formality": "more", "context": "x", "model_type": "quality_optimized"})
+    answer = ask(
+        app, "POST", "/v2/translate", ASKED | {"formality": "more", "context": "x", "model_type": "quality_optimized"}
+    )
     assert answer.status == 200
     assert answer.headers["x-ignored"] == "formality, context, model_type"
     assert answer.json["translations"][0]["model_type_used"] == "quality_optimized"
@@ -147,7 +149,9 @@ def test_a_glossary_of_version_3_has_several_dictionaries(app):
 
 @pytest.mark.parametrize("entries", ["", "dog", "dog\t", "dog\tHund\ndog\tKöter", "a\tb\tc", "dog\t" + "x" * 2_000])
 def test_a_glossary_that_cannot_be_read_is_refused(app, entries):
-    made = ask(app, "POST", "/v2/glossaries", {"name": "x", "source_lang": "en", "target_lang": "de", "entries": entries})
+    made = ask(
+        app, "POST", "/v2/glossaries", {"name": "x", "source_lang": "en", "target_lang": "de", "entries": entries}
+    )
     assert made.status == 400
 
 

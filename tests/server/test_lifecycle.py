@@ -154,7 +154,7 @@ def test_logs_and_metrics_hold_no_texts_addresses_or_keys(running):
     running.request("/download_file/secret-name.txt")
     _, metrics, _ = running.request("/metrics")
     for page in (running.log.read_text(), metrics.decode()):
-        assert not any(word in page for word in ("confidential", "sesame", "secret-name", )
+        assert not any(word in page for word in ("confidential", "sesame", "secret-name"))
     entry = [line for line in running.lines() if line["event"] == "request" and line["api"] == "libretranslate"][-1]
     assert {"request", "route", "status", "ms"} <= entry.keys()
     assert entry["route"] == "/download_file/{name}"

@@ -55,12 +55,18 @@ HOSTILE = {
     "a chunk that is longer than it says": (chunked(b"2\r\nabcdef\r\n0\r\n\r\n"), {400, 0}),
     "no host": (b"GET /languages HTTP/1.1\r\n\r\n", {400}),
     "two hosts": (GET + b"Host: evil.example\r\n\r\n", {400}),
-    "an absolute address": (b"GET http://evil.example/languages HTTP/1.1\r\nHost: localhost\r\n\r\n", {200, 400, 403, 404}),
+    "an absolute address": (
+        b"GET http://evil.example/languages HTTP/1.1\r\nHost: localhost\r\n\r\n", {200, 400, 403, 404},
+    ),
     "bytes in the address": (b"GET /\xff\xfe HTTP/1.1\r\nHost: localhost\r\n\r\n", {400, 404}),
     "escapes in the address": (b"GET /%00%ff%zz HTTP/1.1\r\nHost: localhost\r\n\r\n", {400, 404}),
     "an upgrade": (GET + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n", {200, 400, 426}),
-    "an upgrade to HTTP/2": (GET + b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n", {200, 400}),
-    "an unknown expectation": (HEAD + b"Expect: 200-maybe\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY, {200, 417}),
+    "an upgrade to HTTP/2": (
+        GET + b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n", {200, 400},
+    ),
+    "an unknown expectation": (
+        HEAD + b"Expect: 200-maybe\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY, {200, 417},
+    ),
 }  # fmt: skip
 
 

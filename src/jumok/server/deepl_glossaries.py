@@ -27,12 +27,12 @@ class Pair(BaseModel):
 class GlossaryRequest(Pair):
     name: str = Field(min_length=1, max_length=1_024)
     entries: str
-    entries_format: str = Field("tsv", json_schema_extra={"enum": ["tsv", "csv"]})
+    entries_format: str = Field(default="tsv", json_schema_extra={"enum": ["tsv", "csv"]})
 
 
 class DictionaryRequest(Pair):
     entries: str
-    entries_format: str = Field("tsv", json_schema_extra={"enum": ["tsv", "csv"]})
+    entries_format: str = Field(default="tsv", json_schema_extra={"enum": ["tsv", "csv"]})
 
 
 class GlossaryRequest3(BaseModel):
@@ -45,7 +45,7 @@ class GlossaryRequest3(BaseModel):
 class GlossaryChange(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
-    name: str | None = Field(None, min_length=1, max_length=1_024)
+    name: str | None = Field(default=None, min_length=1, max_length=1_024)
     dictionaries: list[DictionaryRequest] = Field(default_factory=list)
 
 

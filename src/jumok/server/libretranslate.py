@@ -39,9 +39,9 @@ class LibreRequest(Lenient):
     q: str | list[str] = Field(description="Text or texts to translate.", examples=["Hello!"])
     source: str = Field(description="Language code of the text, or auto.", examples=["en"])
     target: str = Field(description="Language code to translate to.", examples=["de"])
-    format: str = Field("text", description="text or html.", json_schema_extra={"enum": ["text", "html"]})
-    alternatives: int = Field(0, description="How many other translations to return.", ge=0)
-    api_key: str = Field("", description="API key, where the server needs one.")
+    format: str = Field(default="text", description="text or html.", json_schema_extra={"enum": ["text", "html"]})
+    alternatives: int = Field(default=0, description="How many other translations to return.", ge=0)
+    api_key: str = Field(default="", description="API key, where the server needs one.")
 
 
 class LibreGuess(BaseModel):

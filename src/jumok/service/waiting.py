@@ -1,7 +1,8 @@
 """The queue of an engine process: which waiting sentences a free thread translates together.
 
 A thread that is free takes the oldest sentence, and with it those of the nearest length that ask for the same model
-and options.  It never waits for more, and shares them with other threads that are free.  Interactive sentences go before bulk ones, but bulk gets every eighth turn.
+and options.  It never waits for more, and shares them with other threads that are free.  Interactive sentences go
+before bulk ones, but bulk gets every eighth turn.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from jumok.server.files import JobRunner
 from jumok.server.keys import KeyFile
+from jumok.server.lag import Lag
 from jumok.server.languages import Languages
 from jumok.server.logs import Log
 from jumok.server.metrics import Metrics
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from jumok.server.settings import Settings
     from jumok.service.models import ServedModel
     from jumok.service.values import Answer, Ask, Partial
+
+MOST_LAG = 0.05  # seconds that a round of the event loop may take before requests are refused
 
 
 class Service(Protocol):
@@ -58,6 +61,7 @@ class Front:
         self.keys = KeyFile(settings.keys_file)
         self.metrics, self.state = Metrics(), State(settings)
         self.languages, self.jobs = Languages(service), JobRunner(self)
+        self.lag = Lag()
         self.active = 0  # requests that are being answered
         self.closing = False
         self.started = asyncio.Event()  # set when the models are loaded
@@ -80,8 +84,8 @@ class Front:
     def check_load(self, deadline: float) -> None:
         """Refuse a request that could not be answered in time by any model, before its body is read."""
         wait = min((self.service.expected_wait(name) for name in self.service.models), default=0.0)
-        if wait > deadline - monotonic():
-            raise Refused(429, "server.overloaded").retry_after(wait)
+        if wait > deadline - monotonic() or self.lag.seconds > MOST_LAG:
+            raise Refused(429, "server.overloaded").retry_after(max(1.0, wait))
 
     def find_glossary(self, name: str, source: str, target: str) -> Glossary:
         """Return the terms of a stored glossary for a pair of languages."""

@@ -156,6 +156,7 @@ class Life:
 
     async def run(self, listener: socket.socket, announce: Callable[[Life, int], None]) -> int:
         """Serve until a signal ends it; returns the exit code."""
+        self.front.lag.start()
         with self.handle_signals():
             starting = asyncio.ensure_future(self._start(listener, announce))
             try:

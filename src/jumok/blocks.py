@@ -119,6 +119,14 @@ def render(vocabulary: Vocabulary, text: str, hypothesis: Hypothesis, contents: 
     )
 
 
+def list_beginnings(vocabulary: Vocabulary, prefix: str) -> list[TokenConstraints]:
+    """Return how a translation with this prefix may begin: with its subwords, or with others of its last word."""
+    tokens, opening = vocabulary.split_prefix(prefix) if prefix.strip() else ([], "")
+    begun = TokenConstraints(prefix=tuple(tokens), opening=opening)
+    whole = TokenConstraints(prefix=tuple(vocabulary.encode(prefix)))
+    return [whole, begun] if opening.strip() else [begun]
+
+
 def contains(vocabulary: Vocabulary, hypothesis: Hypothesis, words: Sequence[str]) -> bool:
     """Return whether a hypothesis contains one of these words."""
     text = vocabulary.decode(hypothesis.body) if words else ""

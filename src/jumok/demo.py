@@ -9,7 +9,7 @@ import numpy as np
 
 from jumok.data.made import phrasebook
 from jumok.evaluation import metrics
-from jumok.evaluation.alignment import alignment_errors
+from jumok.evaluation.alignment import alignment_error_rate, alignment_errors
 from jumok.events import Sink
 from jumok.reports.attention import AttentionView, attention_page, heatmap_svg, terminal
 from jumok.runs.experiment import train
@@ -30,6 +30,7 @@ class Report:
     particles: float  # share of sentences with every particle right
     aer: float  # alignment error rate of the best head of cross-attention
     aer_head: tuple[int, int]  # its layer and head, counted from 1
+    aer_links: float  # alignment error rate of `--align`
     examples: tuple[tuple[str, str, str], ...]  # English, translation, reference
     view: AttentionView  # of `SHOWN`
     page: Path
@@ -49,7 +50,8 @@ class Report:
             f"test chrF {self.chrf.value:.2f}   ({self.chrf.signature})",
             f"exactly right: {self.exact:.1%}   with unseen word combinations: {self.exact_unseen:.1%}",
             f"all particles right: {self.particles:.1%} of sentences",
-            f"alignment error rate of the best cross-attention head (layer {layer}, head {head}): {self.aer:.1%}",
+            f"alignment error rate of the best cross-attention head (layer {layer}, head {head}): {self.aer:.1%}; "
+            f"of --align: {self.aer_links:.1%}",
             "",
             f"attention page: {self.page.resolve()}",
         ]
@@ -79,7 +81,9 @@ def report(out: Path, *, sentences: int = 1_000) -> Report:
     right = np.array([a == b for a, b in zip(ours, references, strict=True)])
     unseen = np.array([phrase.unseen for phrase in phrases])
     particles = [phrasebook.particles_match(a, b) for a, b in zip(ours, references, strict=True)]
-    rates = alignment_errors(model, phrases[:200])
+    some = phrases[:200]
+    rates = alignment_errors(model, some)
+    links = model.align([phrase.english for phrase in some], [phrase.korean for phrase in some])
     layer, head = np.unravel_index(rates.argmin(), rates.shape)
     examples = tuple((p.english, o, p.korean) for p, o in zip(phrases[:10], ours, strict=False))
     page = out / "attention.html"
@@ -96,6 +100,7 @@ def report(out: Path, *, sentences: int = 1_000) -> Report:
         particles=float(np.mean(particles)),
         aer=float(rates.min()),
         aer_head=(int(layer) + 1, int(head) + 1),
+        aer_links=alignment_error_rate(list(map(set, links)), [set(phrase.alignment) for phrase in some]),
         examples=examples,
         view=views[0],
         page=page,

@@ -21,7 +21,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
-from jumok.blocks import Block, link_words, render, view_attention
+from jumok.blocks import Block, link_words, list_beginnings, render, view_attention
 from jumok.config.search import SAMPLING, Constraints, SearchOptions
 from jumok.decoding.hypothesis import NEVER, Hypothesis
 from jumok.engines.choose import Engines
@@ -212,13 +212,10 @@ class Translator:
         With `stopped`, a text without hypotheses was given up, and its translation is blank too.
         """
         results = [Translation(text, "", 0.0, 0.0) for text in block.texts]
-        found = [
-            pair
-            for group, each in zip(block.groups, hypotheses, strict=True)
-            for pair in zip(group.rows, each, strict=True)
-        ]
-        found = [(row, several) for row, several in found if several or not stopped]
-        rows, ranked = [row for row, _ in found], [self._drop_impossible(block, *pair) for pair in found]
+        every = [row for group in block.groups for row in group.rows]
+        pairs = zip(every, (several for group in hypotheses for several in group), strict=True)
+        left = [(row, several) for row, several in pairs if several or not stopped]
+        rows, ranked = [row for row, _ in left], [self._drop_impossible(block, *pair) for pair in left]
         if block.is_bare:
             texts = self.vocabularies.target.decode_all([several[0].ids for several in ranked])
             for row, (best, *_), text in zip(rows, ranked, texts, strict=True):
@@ -283,14 +280,16 @@ class Translator:
         options: SearchOptions | None = None,
         **keywords: Unpack[SearchKeywords],
     ) -> list[Translation]:
-        """Return translations that continue a prefix in different ways (or differ in the first word), best first."""
+        """Return translations that continue a prefix in different ways (or differ in the first word), best first.
+
+        The last word of the prefix may be incomplete, unless a space follows it.
+        """
         source, chosen = self.vocabularies.source.encode(text), self._choose_options(options, keywords)
         if not source:
             return []
         check_lengths([source])
-        start, opening = self.vocabularies.target.split_prefix(prefix) if prefix else ([], "")
         forcing = self.engines.forcing if is_supported(self.engines.fast, chosen) else self.engine
-        hypotheses = forcing.alternatives(source, start, count, chosen, opening=opening)
+        hypotheses = forcing.alternatives(source, list_beginnings(self.vocabularies.target, prefix), count, chosen)
         return [self._render(text, source, hypothesis, Contents()) for hypothesis in hypotheses]
 
     def graph(self, text: str, **keywords: Unpack[SearchKeywords]) -> list[dict[str, Any]]:

@@ -43,7 +43,7 @@ for number, arguments in enumerate(json.load(sys.stdin)):
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
-WORKS = {"translate", "doctor", "data check", "data stats", "model info"}
+WORKS = {"translate", "doctor", "data check", "data stats", "model info", "model set-languages"}
 NEEDS = {  # verb -> (extra, arguments); text.en, text.de, MODEL and GPT are there
     "demo": ("train", "--out run"),
     "train": ("train", "--source text.en --target text.de"),
@@ -194,6 +194,12 @@ def test_texts_and_models_are_examined_without_extras(commands):
     assert "fit for training" in check.out
     assert "2 pairs" in stats.out
     assert "transformer: " in info.out
+
+
+def test_languages_are_set_without_extras(commands, own_micro):
+    named, info = commands(f"model set-languages {own_micro} en de", f"model info {own_micro}")
+    assert (named.code, info.code) == (0, 0)
+    assert "en → de" in info.out
 
 
 def test_the_doctor_names_every_missing_extra(commands):

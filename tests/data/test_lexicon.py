@@ -4,11 +4,13 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
+from safetensors.numpy import load, save
 
 from jumok.data import lexicon
 from jumok.data.corpora import Pair
 from jumok.data.lexicon import Flat, model_1
 from jumok.data.store import Filters, build
+from jumok.errors import ModelFileError
 from jumok.stopping import NEVER
 from jumok.text.vocabulary import Vocabularies, Vocabulary
 
@@ -75,6 +77,50 @@ def test_what_is_written_is_read(learnt):
     again = lexicon.Lexicon.from_bytes(table.to_bytes(), (len(vocabulary), len(vocabulary)))
     assert all(again.of(i) == table.of(i) for i in range(len(vocabulary)))
     assert again.common.tolist() == table.common.tolist()
+
+
+def test_the_probabilities_of_both_directions_are_those_of_the_model_and_survive_the_file(learnt):
+    table, vocabulary, store = learnt
+    size = len(vocabulary)
+    again = lexicon.Lexicon.from_bytes(table.to_bytes(), (size, size))
+    assert again.tables is not None
+    rows = range(len(store))
+    pairs = [(store.source[row].tolist(), store.target[row].tolist()) for row in rows]
+    for kept, direction in zip(again.tables, (pairs, [pair[::-1] for pair in pairs]), strict=True):
+        wanted = plainly(direction, lexicon.ROUNDS)
+        given = sorted({word for side, _ in direction for word in side})
+        found = kept.find(given, range(size))
+        assert found.shape == (size, len(given))
+        assert (found > 0.0).any()
+        for other, column in np.argwhere(found > 0.0).tolist():
+            assert found[other, column] == pytest.approx(wanted[given[column], other], rel=1e-3)
+        best = {word: max((value, other) for (of, other), value in wanted.items() if of == word)[0] for word in given}
+        assert found.max(axis=0) == pytest.approx([best[word] for word in given], rel=1e-3)
+
+
+def test_a_file_of_an_earlier_version_has_no_probabilities(learnt):
+    table, vocabulary, _ = learnt
+    older = lexicon.Lexicon(table.begins, table.targets, table.common)
+    again = lexicon.Lexicon.from_bytes(older.to_bytes(), (len(vocabulary), len(vocabulary)))
+    assert again.tables is None
+    assert again.of(20) == table.of(20)
+
+
+@pytest.mark.parametrize("wrong", ["chances", "backward.begins", "backward.sources", "backward.chances"])
+@pytest.mark.parametrize("change", ["missing", "negative", "short"])
+def test_probabilities_that_do_not_fit_are_refused(learnt, wrong, change):
+    table, vocabulary, _ = learnt
+    arrays = load(table.to_bytes())
+    if change == "missing" and wrong == "chances":
+        return  # a file of an earlier version
+    if change == "missing":
+        del arrays[wrong]
+    elif change == "negative":
+        arrays[wrong] = arrays[wrong].astype(np.float32) - 1_000.0
+    else:
+        arrays[wrong] = arrays[wrong][:-1].copy()
+    with pytest.raises(ModelFileError):
+        lexicon.Lexicon.from_bytes(save(arrays), (len(vocabulary), len(vocabulary)))
 
 
 def test_of_a_large_text_a_part_is_enough(learnt, monkeypatch):

@@ -28,6 +28,7 @@ SOURCES = [[8 + (5 * i + 3 * j) % 14 for j in range(1 + i % 6)] for i in range(1
 EXTRA = 6
 MODEL = made(seed=31)
 ENGINE = TorchEngine(MODEL)
+SPELT = TorchEngine(MODEL, surfaces=lambda: [*[""] * 8, *(f" {letter}" for letter in "abcdefghijklmno")])
 
 
 def limit(source):
@@ -84,7 +85,8 @@ def test_alternatives_are_the_best_ways_on_from_each_of_the_likeliest_tokens():
         prefix, ask = (9, 10), Reference(MODEL, source)
         logs = ask.logs(prefix)
         tokens = [t for t in sorted(range(len(logs)), key=lambda t: -logs[t])[:4] if t != END]
-        found = ENGINE.alternatives(source, prefix, 4, SearchOptions(beam=3, extra_length=EXTRA))
+        begun = [TokenConstraints(prefix=prefix)]
+        found = SPELT.alternatives(source, begun, 4, SearchOptions(beam=3, extra_length=EXTRA))
         assert {h.ids[2] for h in found} == set(tokens)
         expected = []
         for token in tokens:

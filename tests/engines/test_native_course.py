@@ -1,19 +1,19 @@
 """How the native engine runs: stop flags, live prefixes, threads; and given translations, scored and aligned."""
 
 import ctypes
+import itertools
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from os.path import commonprefix
 
 import numpy as np
 import pytest
 
+from jumok.blocks import list_beginnings
 from jumok.config.search import SearchOptions, TokenConstraints
 from jumok.engines.native_engine import NativeEngine
 from jumok.engines.torch_engine import TorchEngine
 from jumok.kernels import library
-from jumok.models.base import END
 from jumok.storage import bundle, checkpoint
 from tests.engines.test_engine import bundle_of
 
@@ -84,8 +84,8 @@ def test_what_is_certain_begins_the_best_translation_and_only_grows(native, beam
                 count = int(live[0, 0])
                 seen.append(tuple(live[0, 1 : 1 + count].tolist()))
             best = running.result()[0][0]
-        for before, after in zip(seen, seen[1:], strict=False):
-            assert commonprefix([before, after]) == before
+        for before, after in itertools.pairwise(seen):
+            assert after[: len(before)] == before
         last = tuple(live[0, 1 : 1 + int(live[0, 0])].tolist())
         assert best.ids[: len(last)] == last
         assert len(last) >= (40 if beam > 1 else 300)
@@ -164,17 +164,15 @@ def test_a_layer_or_a_head_that_does_not_exist_is_refused(native):
 
 def test_alternatives_are_those_of_the_torch_engine(micro):
     found = bundle.read(micro)
-    native = NativeEngine(found)
-    reference = TorchEngine(checkpoint.load(micro).model, surfaces=found.vocabularies.target.surfaces)
-    encode = found.vocabularies.source.encode
+    native, vocabulary = NativeEngine(found), found.vocabularies.target
+    reference = TorchEngine(checkpoint.load(micro).model, surfaces=vocabulary.surfaces)
     for text in ("a b c d", "h g f", "b"):
-        for prefix, opening in (([], ""), (encode("a b"), ""), ([], " a"), (encode("c"), " ")):
+        for prefix in ("", "a b", "c ", "de f"):
             for options in (SearchOptions(beam=3, extra_length=5), SearchOptions(beam=1, extra_length=5, no_repeat=1)):
-                sides = (
-                    engine.alternatives(encode(text), prefix, 4, options, opening=opening)
-                    for engine in (native, reference)
-                )
-                ours, theirs = sides
+                source, beginnings = found.vocabularies.source.encode(text), list_beginnings(vocabulary, prefix)
+                ours, theirs = (engine.alternatives(source, beginnings, 4, options) for engine in (native, reference))
                 assert [one.ids for one in ours] == [one.ids for one in theirs]
                 assert [one.score for one in ours] == pytest.approx([one.score for one in theirs], abs=1e-4)
-                assert all(END not in one.ids[: len(prefix) + 1] for one in ours)
+                texts = [vocabulary.decode(one.body) for one in ours]
+                assert len(set(texts)) == len(texts) > 1
+                assert all(f"{one} ".startswith(prefix) for one in texts)

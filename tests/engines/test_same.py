@@ -217,7 +217,7 @@ def test_torch_has_its_threads_back(micro):
 
 
 def test_the_deterministic_mode_scores_a_pair_as_if_it_were_alone(micro, monkeypatch):
-    model, sides = jumok.load(micro, deterministic=True), (["a b", "c d e", "f"], ["b a", "e", "f g"])
+    model, sides = jumok.load(micro, engine="torch", deterministic=True), (["a b", "c d e", "f"], ["b a", "e", "f g"])
     real, sizes = model.engine._force_pairs, []
     monkeypatch.setattr(model.engine, "_force_pairs", lambda pairs: sizes.append(len(pairs)) or real(pairs))
     together = model.score(*sides)

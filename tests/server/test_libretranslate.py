@@ -144,9 +144,16 @@ def test_suggestions_become_lines_that_training_reads(app, server, tmp_path):
         assert answer.json == {"success": True}
     with (tmp_path / "corrections" / "en-de.jsonl").open("ab") as file:
         file.write(b'{"source": "cut o')
-    pretend_server(state=tmp_path)  # a server that starts drops what was cut off
+    _, app = pretend_server(state=tmp_path)  # another server continues after the last whole line
+    assert (
+        ask(app, "POST", "/suggest", {"q": "A cat.", "s": "Eine Katze.", "source": "en", "target": "de"}).status == 200
+    )
     rows = list(read_table(tmp_path / "corrections" / "en-de.jsonl"))
-    assert [tuple(row)[:2] for row in rows] == [("A dog.", "Ein Hund."), ("A dog.", "Zwei\nZeilen.")]
+    assert [tuple(row)[:2] for row in rows] == [
+        ("A dog.", "Ein Hund."),
+        ("A dog.", "Zwei Zeilen."),
+        ("A cat.", "Eine Katze."),
+    ]
     assert ask(app, "POST", "/suggest", {"q": "A", "source": "en", "target": "de"}).json == {
         "error": "Invalid request: missing s parameter"
     }

@@ -207,21 +207,22 @@ def test_the_front_process_does_not_load_torch_or_numpy():
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout == b"[]\n"
 
 
-def test_constraints_and_sampling_are_the_translators_own(micro):
-    """Some of these need torch, which is then started in a process of its own."""
-    translator = jumok.load(micro)
-    texts = sentences(5)
-    searched, drawn = SearchOptions(beam=2, extra_length=5), SearchOptions(sample=True, seed=3, extra_length=5)
-    forced = translator.translate(texts, prefix="a b", options=searched, details=False)
-    sampled = translator.translate(texts, options=drawn, details=False)
+def test_constraints_are_the_translators_own_and_need_no_torch(micro):
+    translator, texts, options = jumok.load(micro), sentences(6), SearchOptions(beam=3, extra_length=8)
+    each = [
+        Constraints(prefix="a b"), Constraints(require=("c d",)), Constraints(forbid=("d",)),
+        Constraints("e", ("f",), ("g",)), Constraints(), Constraints(prefix="a"),
+    ]  # fmt: skip
+    expected = [
+        translator.translate(text, options=options, constraints=bound, details=False)
+        for text, bound in zip(texts, each, strict=True)
+    ]
 
     async def work():
         async with serve(micro) as service:
-            constrained = [Ask(text, searched, Constraints(prefix="a b")) for text in texts]
+            constrained = [Ask(text, options, bound) for text, bound in zip(texts, each, strict=True)]
             answers = await service.translate("micro", constrained, deadline=soon())
-            assert [answer.translation.text for answer in answers] == [one.text for one in forced]
-            answers = await service.translate("micro", [Ask(text, drawn) for text in texts], deadline=soon())
-            assert [answer.translation.text for answer in answers] == [one.text for one in sampled]
-            assert service.torch.current is not None
+            assert [answer.translation for answer in answers] == expected
+            assert not service.torch.handles
 
     run(work())

@@ -109,9 +109,9 @@ def test_an_engine_that_is_killed_under_load_is_back_and_nobody_hangs(server, tr
             return await load
 
         phase = load(server, kill_in_the_middle)
-        assert set(phase.statuses) <= {200, 503}, phase.statuses
+        assert set(phase.statuses) <= {200, 429, 503}, phase.statuses
         assert max(reply.seconds for reply in phase.replies) < 12.0  # the deadline and a little
-        refused = [reply.due for reply in phase.replies if reply.status == 503]
+        refused = [reply.due for reply in phase.replies if reply.status != 200]
         slowest = max(slowest, max(refused, default=0.4) - 0.4)
         for status, count in phase.statuses.items():
             counts[status] = counts.get(status, 0) + count
@@ -120,7 +120,8 @@ def test_an_engine_that_is_killed_under_load_is_back_and_nobody_hangs(server, tr
             assert time.monotonic() < until, "the engine did not come back"
             time.sleep(0.05)
         assert not set(before) & set(find_children(server.process.pid))
-    figures = f"{counts.get(200, 0):,} answered, {counts.get(503, 0):,} × 503, the last {slowest:.1f} s after the kill"
+    refusals = ", ".join(f"{count:,} × {status}" for status, count in sorted(counts.items()) if status != 200)
+    figures = f"{counts.get(200, 0):,} answered, {refusals or 'none refused'}, the last {slowest:.1f} s after the kill"
     kept("S1", "kill -9 of the engine process under 60 requests per second", figures=figures)
 
 
@@ -151,7 +152,7 @@ def test_what_was_accepted_is_answered_after_sigterm(server, kept):
 @pytest.mark.slow
 def test_a_reload_under_load_loses_no_answer_and_mixes_none(tmp_path, tries, kept):
     folder = tmp_path / "served"
-    shutil.copytree(GOLDEN / "paper", folder / "model")
+    shutil.copytree(GOLDEN / "paper" / "model", folder / "model")
     texts = make_texts(60, words=(3, 6))
     by_model = {name: [one.text for one in jumok.load(GOLDEN / name).translate(texts)] for name in ("paper", "tiny")}
     assert by_model["paper"] != by_model["tiny"]
@@ -166,7 +167,7 @@ def test_a_reload_under_load_loses_no_answer_and_mixes_none(tmp_path, tries, kep
                 load = asyncio.create_task(client.offer(make_requests(texts, server.port), rate=40.0, seconds=2.0))
                 await asyncio.sleep(0.3)
                 (folder / "model").rename(folder / "gone")
-                shutil.copytree(GOLDEN / name, folder / "model")
+                shutil.copytree(GOLDEN / name / "model", folder / "model")
                 shutil.rmtree(folder / "gone")
                 server.process.send_signal(signal.SIGHUP)
                 return await load

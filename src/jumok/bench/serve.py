@@ -36,8 +36,9 @@ from jumok import machine
 from jumok.bench.decode import Contender, Process, own_contenders
 from jumok.bench.load import Client, Phase, Request, post
 from jumok.bench.measure import file_name, settings
-from jumok.errors import DataError, JumokError
+from jumok.errors import DataError, JumokError, UsageError
 from jumok.reports.curves import curves_svg
+from jumok.storage import bundle
 from jumok.text.lines import read_lines
 
 LIST = 32  # sentences of a list
@@ -69,7 +70,10 @@ class Server(AbstractContextManager["Server"]):
             self.port: int = free.getsockname()[1]
         self.folder = tempfile.TemporaryDirectory()
         config = Path(self.folder.name) / "serve.toml"
-        values = {"models": {"-".join(languages): str(Path(model).absolute())}, "state": self.folder.name}
+        values: dict[str, Any] = {
+            "models": {"-".join(languages): str(Path(model).absolute())},
+            "state": self.folder.name,
+        }
         values |= {"port": self.port, "beam": chosen.beam, "shortlist": chosen.shortlist, "log": "json"}
         values |= {"cache_megabytes": 0}  # equal requests would otherwise be answered without translating
         config.write_text(tomli_w.dumps(values), encoding="utf-8")
@@ -136,6 +140,17 @@ class Expected:
         for reply in phase.accepted:
             self.compared += 1
             self.different += json.loads(reply.body)["translatedText"] != self.answers.get(reply.number)
+
+
+def find_pair(model: str, given: str | None) -> tuple[str, str]:
+    """Return the languages of a model, or those given as `en,de`."""
+    if given is not None:
+        source, _, target = given.partition(",")
+        if source and target:
+            return source, target
+    elif (known := bundle.read(model).languages) is not None:
+        return known
+    raise UsageError("bench.no_languages", model=model)
 
 
 def make_requests(texts: Sequence[str], languages: tuple[str, str], host: str) -> tuple[list[Request], list[Request]]:

@@ -7,6 +7,7 @@ and CDATA.  Nothing is expanded: definitions of entities are refused.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable
 
@@ -17,6 +18,8 @@ from jumok.documents.passages import Paper
 from jumok.documents.segments import Document
 from jumok.documents.sentences import Fits, Splitter
 from jumok.errors import DataError
+
+DECLARATION = re.compile(r"<!(?:DOCTYPE|ENTITY|ELEMENT|ATTLIST|NOTATION)", re.I)
 
 
 def read_xml(
@@ -33,8 +36,9 @@ def read_xml(
     """Return a fragment of XML as a document; `split` replaces the splitter of the language."""
     tokens = list(Tokenizer(text, lower=False))
     for token in tokens:
-        if token.raw[:9].upper().startswith(("<!DOCTYPE", "<!ENTITY", "<!ELEMENT", "<!ATTLIS")):
-            raise DataError("documents.entities", declaration=token.raw[:40])
+        match = DECLARATION.search(token.raw) if token.kind in ("text", "other", "open") else None
+        if match and (token.kind == "text" or match.start() == 0):
+            raise DataError("documents.entities", declaration=match[0])
     blocks = set(splitting_tags)
     if outline:
         blocks |= find_structure(tokens) - set(non_splitting_tags)

@@ -88,10 +88,10 @@ class Forcing(Protocol):
         ...
 
     def alternatives(
-        self, source: Ids, prefix: Ids, count: int, options: SearchOptions, *, opening: str = ""
+        self, source: Ids, beginnings: Sequence[TokenConstraints], count: int, options: SearchOptions
     ) -> list[Hypothesis]:
-        """Return the best translations that continue a prefix with each of the `count` likeliest tokens, best first.
+        """Return the best translations after each of the `count` likeliest ways to continue a beginning, best first.
 
-        `opening` is a text after the prefix, in any division into tokens.
+        `beginnings` are different divisions of one text into tokens (`alternatives.find_alternatives`).
         """
         ...

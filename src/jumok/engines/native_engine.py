@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import cached_property
+from typing import TypedDict, Unpack
 
 import numpy as np
 
 from jumok.config.search import SearchOptions, TokenConstraints
 from jumok.config.sections import TransformerConfig
 from jumok.decoding.hypothesis import NEVER, Hypothesis, rank
+from jumok.engines.alternatives import find_alternatives
 from jumok.engines.options import (
     AT_ONCE,
     Count,
@@ -24,7 +25,6 @@ from jumok.engines.options import (
     Ids,
     check_lengths,
     check_support,
-    extend_prefix,
     limit_length,
     silent,
 )
@@ -45,6 +45,15 @@ MARKS = Marks(START, END, NEVER)
 # With a shortlist, a hypothesis e^2 times less likely than its sentence's best is given up
 # (docs/log/2026-11-17-shortlist.md).
 MARGIN = 2.0
+
+
+class CourseKeywords(TypedDict, total=False):
+    """How a search of the native engine runs."""
+
+    threads: int | None
+    stops: int | Sequence[int] | None
+    live: np.ndarray | None
+    limits: Sequence[int] | None
 
 
 class NativeEngine:
@@ -82,9 +91,7 @@ class NativeEngine:
         numbers: Sequence[int] | None = None,
         details: bool = True,
         progress: Count = silent,
-        threads: int | None = None,
-        stops: int | Sequence[int] | None = None,
-        live: np.ndarray | None = None,
+        **course: Unpack[CourseKeywords],
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of every source (ids without END), best first, in the order given.
 
@@ -96,11 +103,13 @@ class NativeEngine:
         the source is given up at the next step and has no hypotheses; those of the others stay the same, bit for bit.
         Into row b of `live` (sources, 1 + tokens), an
         array of int64, the search of source b writes after each step how many tokens of its best translation are
-        certain, and these tokens.
+        certain, and these tokens.  `limits` bounds the outputs further than the options do.
         """
         check_support(self, options, constraints)
+        stops = course.get("stops")
         flags = range(stops, stops + len(sources)) if isinstance(stops, int) else stops
-        hypotheses = self._search(sources, options, constraints, Course(threads, flags, live))
+        chosen = Course(course.get("threads"), flags, course.get("live"))
+        hypotheses = self._search(sources, options, constraints, chosen, course.get("limits"))
         progress(len(hypotheses))
         return hypotheses
 
@@ -131,6 +140,7 @@ class NativeEngine:
         options: SearchOptions,
         constraints: Sequence[TokenConstraints] | None = None,
         course: Course = Course(),
+        bounds: Sequence[int] | None = None,
     ) -> list[list[Hypothesis]]:
         check_lengths(sources)
         read = [[*ids, END] for ids in sources]
@@ -138,6 +148,8 @@ class NativeEngine:
         limits = [len(ids) - 1 + options.extra_length for ids in read]
         if each is not None:
             limits = [limit_length(limit, bound) for limit, bound in zip(limits, each, strict=True)]
+        if bounds is not None:
+            limits = [min(pair) for pair in zip(limits, bounds, strict=True)]
         if self.shortlist is not None and not options.exact and options.n_best == 1:
             course = course._replace(margin=MARGIN)
         size = max(1, AT_ONCE // (options.n_best * max(limits, default=1)))
@@ -152,30 +164,13 @@ class NativeEngine:
         return results
 
     def alternatives(
-        self,
-        source: Ids,
-        prefix: Ids,
-        count: int,
-        options: SearchOptions,
-        *,
-        opening: str = "",
-        threads: int | None = None,
+        self, source: Ids, beginnings: Sequence[TokenConstraints], count: int, options: SearchOptions
     ) -> list[Hypothesis]:
-        """Return the best translations that continue a prefix with each of the `count` likeliest tokens, best first.
+        """Return the best translations after each of the `count` likeliest ways to continue a beginning, best first.
 
-        `opening` is a text after the prefix, in any division into tokens.
+        `beginnings` are different divisions of one text into tokens (`alternatives.find_alternatives`).
         """
-        check_lengths([source])
-        begun = TokenConstraints(prefix=tuple(prefix), opening=opening)
-        wide = replace(options, beam=count, n_best=count, exact=False, length_penalty=0.0)
-        [found] = self.packed.search(
-            [[*source, END]], [len(prefix) + 1], wide, marks=MARKS, rules=self._make_rules([begun]),
-            course=Course(threads),
-        )  # fmt: skip
-        likeliest = [ids[-1] for ids, _, _ in sorted(found, key=lambda raw: -raw[1])]
-        each = [extend_prefix(begun, token, self.texts) for token in likeliest if token != END]
-        hypotheses = self.decode([source] * len(each), replace(options, n_best=1), constraints=each, threads=threads)
-        return sorted((several[0] for several in hypotheses if several), key=lambda h: -h.score)
+        return find_alternatives(self.decode, self.texts.spelling, source, beginnings, count, options)
 
     def score(
         self, pairs: Sequence[tuple[Ids, Ids]], *, length_penalty: float = 0.6, threads: int | None = None

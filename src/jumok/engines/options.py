@@ -7,7 +7,7 @@ No torch.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Unpack
 
@@ -18,7 +18,6 @@ from jumok.messages import Message
 if TYPE_CHECKING:
     from jumok.config.keywords import EngineKeywords
     from jumok.engines.interface import FastEngine
-    from jumok.text.automata import TextRules
 
 LONGEST_SOURCE = 2_048  # subwords; longer sources are refused, so that an absurd line cannot exhaust the memory
 AT_ONCE = 1 << 23  # most tokens of output in one call of the kernels
@@ -98,12 +97,6 @@ def limit_length(limit: int, constraints: TokenConstraints) -> int:
     required = sum(map(len, constraints.require))
     limit += constraints.longest_prefix
     return max(limit, constraints.longest_prefix + 2 * required + 2) if required else limit
-
-
-def extend_prefix(begun: TokenConstraints, token: int, texts: TextRules) -> TokenConstraints:
-    """Return the constraints of a translation that begins with one more token."""
-    rest = texts.spelling.subtract(token, begun.opening) if begun.opening else ""
-    return replace(begun, prefix=(*begun.prefix, token), opening=rest)
 
 
 def check_support(

@@ -24,8 +24,6 @@ from jumok.decoding.ensemble import Ensemble
 from jumok.decoding.graph import Expansion
 from jumok.decoding.hypothesis import NEVER, Hypothesis, rank
 from jumok.decoding.rules import (
-    MINUS,
-    Moment,
     Prefixes,
     Rule,
     Rulebook,
@@ -35,14 +33,14 @@ from jumok.decoding.rules import (
     forbid_words,
     require_length,
 )
-from jumok.decoding.search import Choose, beam, generate_tokens, greedy, keep_apart, list_candidates, sample_by
+from jumok.decoding.search import Choose, beam, generate_tokens, greedy, keep_apart, sample_by
+from jumok.engines.alternatives import find_alternatives
 from jumok.engines.options import (
     AT_ONCE,
     Count,
     Feature,
     Ids,
     check_lengths,
-    extend_prefix,
     limit_length,
     list_features,
     silent,
@@ -294,22 +292,13 @@ class TorchEngine(TorchForcing):
         beam(self.fast.step, state, limits, options, rules=rules, watch=watch, device=self.device)
 
     def alternatives(
-        self, source: Ids, prefix: Ids, count: int, options: SearchOptions, *, opening: str = ""
+        self, source: Ids, beginnings: Sequence[TokenConstraints], count: int, options: SearchOptions
     ) -> list[Hypothesis]:
-        """Return the best translations that continue a prefix with each of the `count` likeliest tokens, best first.
+        """Return the best translations after each of the `count` likeliest ways to continue a beginning, best first.
 
-        `opening` is a text after the prefix, in any division into tokens.
+        `beginnings` are different divisions of one text into tokens (`alternatives.find_alternatives`).
         """
-        history, sentence = (torch.tensor(ids, dtype=torch.long, device=self.device) for ids in ([list(prefix)], [0]))
-        now, begun = Moment(len(prefix), history, sentence), TokenConstraints(prefix=tuple(prefix), opening=opening)
-        with torch.inference_mode():
-            read, fed, _ = self._force_pairs([(source, prefix)])
-            logits = self.fast.project(self.fast.hidden(read, fed)[:, len(prefix)])  # (1, V)
-            top, tokens = list_candidates(logits, count, self._make_rules(options, [begun]).list_all(), now)
-        likeliest = [token for token, gain in zip(tokens[0].tolist(), top[0].tolist(), strict=True) if gain > MINUS]
-        each = [extend_prefix(begun, token, self.texts) for token in likeliest if token != END]
-        hypotheses = self.decode([source] * len(each), replace(options, n_best=1), constraints=each)
-        return sorted((several[0] for several in hypotheses), key=lambda h: -h.score)
+        return find_alternatives(self.decode, self.texts.spelling, source, beginnings, count, options)
 
     def make_sampler(self, options: SearchOptions, numbers: list[int], limit: int) -> Choose:
         """Return a function that samples tokens for `n_best` copies of every sentence, by its number."""

@@ -115,12 +115,12 @@ async def read_multipart(exchange: Exchange, limit: int, *, uploads: bool) -> di
     parser = MultiPartParser(
         exchange.headers, exchange.read_chunks(limit), max_files=1 if uploads else 0, max_fields=100,
         max_part_size=exchange.limits.body_bytes,
-    )  # type: ignore[arg-type]  # fmt: skip
+    )  # fmt: skip
     try:
         form = await parser.parse()
     except (MultiPartException, KeyError, ValueError, UnicodeError):
         raise Refused(400, "server.bad_form") from None
-    pairs = []
+    pairs = list[tuple[str, Any]]()
     try:
         for name, value in form.multi_items():
             if isinstance(value, UploadFile):

@@ -27,11 +27,11 @@ class CompletionRequest(BaseModel):
 
     model: str = Field(description="Name of a language model.")
     prompt: str | list[str] = ""
-    max_tokens: int = Field(16, ge=0)
-    temperature: float = Field(1.0, ge=0, le=2)
-    top_p: float = Field(1.0, gt=0, le=1)
-    n: int = Field(1, ge=1, le=8)
-    seed: int | None = Field(None, ge=0, lt=2**63)
+    max_tokens: int = Field(default=16, ge=0)
+    temperature: float = Field(default=1.0, ge=0, le=2)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    n: int = Field(default=1, ge=1, le=8)
+    seed: int | None = Field(default=None, ge=0, lt=2**63)
     stop: str | list[str] | None = None
     stream: bool = False
     echo: bool = False
@@ -81,7 +81,7 @@ async def complete(call: Call) -> Any:
         if len(prompts) != 1 or request.n != 1:
             raise Refused(400, "server.one_text_only")
         return Answer(200, stream_completion(call, request, model, prompts[0]), EVENTS, {"x-accel-buffering": "no"})
-    choices = []
+    choices = list[dict[str, Any]]()
     for prompt in prompts:
         for number in range(request.n):
             text, reason = await generate(call, request, model, prompt, number)

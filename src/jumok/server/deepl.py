@@ -56,8 +56,8 @@ class DeeplRequest(BaseModel):
     text: Annotated[list[str], BeforeValidator(to_list)] = Field(examples=[["Hello!"]])
     target_lang: str = Field(examples=["DE"])
     source_lang: str = ""
-    split_sentences: str = Field("", json_schema_extra={"enum": ["", "0", "1", "nonewlines"]})
-    tag_handling: str = Field("", json_schema_extra={"enum": ["", "xml", "html"]})
+    split_sentences: str = Field(default="", json_schema_extra={"enum": ["", "0", "1", "nonewlines"]})
+    tag_handling: str = Field(default="", json_schema_extra={"enum": ["", "xml", "html"]})
     tag_handling_version: str = ""
     outline_detection: Flag = True
     splitting_tags: Names = Field(default_factory=list)
@@ -65,7 +65,7 @@ class DeeplRequest(BaseModel):
     ignore_tags: Names = Field(default_factory=list)
     glossary_id: str = ""
     glossary_ids: Names = Field(default_factory=list)
-    formality: str = Field("default", description="Accepted and ignored; the header x-ignored says so.")
+    formality: str = Field(default="default", description="Accepted and ignored; the header x-ignored says so.")
     show_billed_characters: Flag = True
     model_type: str = ""
 
@@ -85,7 +85,7 @@ class DeeplAnswer(BaseModel):
 class LanguagesRequest(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
-    type: str = Field("source", json_schema_extra={"enum": ["source", "target"]})
+    type: str = Field(default="source", json_schema_extra={"enum": ["source", "target"]})
 
 
 class DeeplLanguage(BaseModel):

@@ -7,7 +7,7 @@ The body is read completely before the work begins; from then on the next thing 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, MutableMapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
@@ -53,7 +53,7 @@ class Exchange:
         """Whether the headers announce a body."""
         return "transfer-encoding" in self.headers or self.headers.get("content-length", "0") != "0"
 
-    async def read_chunks(self, limit: int) -> AsyncIterator[bytes]:
+    async def read_chunks(self, limit: int) -> AsyncGenerator[bytes, None]:
         """Yield the body as it arrives; refuse one that is too large or too slow."""
         length = self.headers.get("content-length", "0")
         if not (length.isascii() and length.isdigit() and len(length) < 20):

@@ -6,7 +6,9 @@ import asyncio
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
+from jumok.server.files import JobRunner
 from jumok.server.keys import KeyFile
+from jumok.server.lag import Lag
 from jumok.server.languages import Languages
 from jumok.server.logs import Log
 from jumok.server.metrics import Metrics
@@ -17,10 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
     from typing import Any
 
+    from jumok.documents.glossary import Glossary
     from jumok.server.access import Access
     from jumok.server.settings import Settings
     from jumok.service.models import ServedModel
     from jumok.service.values import Answer, Ask, Partial
+
+MOST_LAG = 0.05  # seconds that a round of the event loop may take before requests are refused
 
 
 class Service(Protocol):
@@ -37,6 +42,10 @@ class Service(Protocol):
 
     async def call(self, model: str, verb: str, arguments: Mapping[str, Any], *, deadline: float) -> Any: ...
 
+    def stream_call(
+        self, model: str, verb: str, arguments: Mapping[str, Any], *, deadline: float
+    ) -> AsyncIterator[str]: ...
+
     def expected_wait(self, model: str) -> float: ...
 
     async def reload(self, model: str) -> None: ...
@@ -51,7 +60,8 @@ class Front:
         self.settings, self.service, self.log = settings, service, log or Log()
         self.keys = KeyFile(settings.keys_file)
         self.metrics, self.state = Metrics(), State(settings)
-        self.languages = Languages(service)
+        self.languages, self.jobs = Languages(service), JobRunner(self)
+        self.lag = Lag()
         self.active = 0  # requests that are being answered
         self.closing = False
         self.started = asyncio.Event()  # set when the models are loaded
@@ -74,5 +84,14 @@ class Front:
     def check_load(self, deadline: float) -> None:
         """Refuse a request that could not be answered in time by any model, before its body is read."""
         wait = min((self.service.expected_wait(name) for name in self.service.models), default=0.0)
-        if wait > deadline - monotonic():
-            raise Refused(429, "server.overloaded").retry_after(wait)
+        if wait > deadline - monotonic() or self.lag.seconds > MOST_LAG:
+            raise Refused(429, "server.overloaded").retry_after(max(1.0, wait))
+
+    def find_glossary(self, name: str, source: str, target: str) -> Glossary:
+        """Return the terms of a stored glossary for a pair of languages."""
+        if self.state.glossaries.find(name) is None:
+            raise Refused(404, "server.no_such_glossary")
+        glossary = self.state.glossaries.find_glossary(name, source, target)
+        if glossary is None:
+            raise Refused(400, "server.wrong_glossary", source=source, target=target)
+        return glossary

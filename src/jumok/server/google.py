@@ -25,8 +25,8 @@ class GoogleRequest(BaseModel):
 
     q: Texts = Field(description="Text or texts to translate.", examples=[["Hello!"]])
     target: str = Field(examples=["de"])
-    source: str = Field("", description="Language code; detected where it is not given.")
-    format: str = Field("html", description="html (the default) or text.", json_schema_extra={"enum": ["html", "text"]})
+    source: str = Field(default="", description="Language code; detected where it is not given.")
+    format: str = Field(default="html", description="html (the default) or text.", json_schema_extra={"enum": ["html", "text"]})
 
 
 class GoogleTranslation(BaseModel):
@@ -51,7 +51,7 @@ class GoogleDetectRequest(BaseModel):
 class GoogleLanguagesRequest(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
-    target: str = Field("", description="Language of the names.")
+    target: str = Field(default="", description="Language of the names.")
 
 
 async def translate_texts(call: Call) -> GoogleAnswer:
@@ -77,6 +77,7 @@ async def translate_texts(call: Call) -> GoogleAnswer:
 async def detect(call: Call) -> dict[str, Any]:
     request = call.parse(GoogleDetectRequest)
     check_sizes(call.front, request.q)
+    await call.front.languages.warm_up()
     rows = []
     for text in request.q:
         guesses = call.front.languages.detect(text)[:1]

@@ -17,7 +17,7 @@ class ImmersiveRequest(BaseModel):
 
     text_list: list[str] = Field(description="Texts to translate.", examples=[["Hello!"]])
     target_lang: str = Field(examples=["de"])
-    source_lang: str = Field(AUTO, description="Language code, or auto.")
+    source_lang: str = Field(default=AUTO, description="Language code, or auto.")
 
 
 class ImmersiveTranslation(BaseModel):

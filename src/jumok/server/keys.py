@@ -35,7 +35,7 @@ class Key(BaseModel):
     name: str = Field(min_length=1, max_length=100)
     hash: str = Field(pattern=r"^[0-9a-f]{64}$")
     admin: bool = False
-    rate: int = Field(0, ge=0, le=10**7)  # requests per minute; 0 is no limit
+    rate: int = Field(default=0, ge=0, le=10**7)  # requests per minute; 0 is no limit
     created: str = Field(max_length=40)
 
 
@@ -44,8 +44,8 @@ class Keys(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    format: int = Field(1, ge=1, le=1)
-    keys: tuple[Key, ...] = Field((), max_length=10_000)
+    format: int = Field(default=1, ge=1, le=1)
+    keys: tuple[Key, ...] = Field(default=(), max_length=10_000)
 
 
 class KeyFile:

@@ -6,13 +6,14 @@ tag (text/languages.py); what an answer says is the code of the protocol.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from jumok.errors import UsageError
-from jumok.text import detection
-from jumok.text.languages import canonical, describe, find_match
+from jumok.text.detection import Detector
+from jumok.text.languages import describe, find_match
 
 if TYPE_CHECKING:
     from jumok.service.models import ServedModel
@@ -41,6 +42,7 @@ class Languages:
 
     def __init__(self, service: HasModels) -> None:
         self._service = service
+        self._detectors: dict[tuple[str, ...], Detector] = {}
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
@@ -79,8 +81,20 @@ class Languages:
         return [target for one, target in self.pairs if one == source]
 
     def detect(self, text: str, among: Sequence[str] | None = None) -> list[Guess]:
-        """Return the languages that a text may be in, likeliest first; confidence 0 where nothing tells."""
-        return [Guess(tag, confidence) for tag, confidence in detection.detect(text, among or self.all)]
+        """Return the languages that a text may be in, likeliest first; confidence 0 where nothing tells.
+
+        Without `warm_up`, the first text in one of several languages of the same script takes half a second.
+        """
+        served = tuple(self.all)
+        if served not in self._detectors:
+            self._detectors = {served: Detector(served)}
+        ranked = self._detectors[served].rank(text)
+        return [Guess(*one) for one in ranked if among is None or one.language in among]
+
+    async def warm_up(self) -> None:
+        """Load the statistics of languages in a thread, so that nobody else waits for them."""
+        if tuple(self.all) not in self._detectors:
+            await asyncio.to_thread(self.detect, "the and der die 그리고")
 
 
 def pair_of(model: ServedModel) -> tuple[str, str] | None:
@@ -96,8 +110,3 @@ def name_in(tag: str, interface: str = "en") -> str:
     if interface.startswith("ko"):
         return language.korean
     return language.own if interface == tag and interface != "en" else language.english
-
-
-def to_deepl(tag: str) -> str:
-    """Return the code that DeepL uses for a language."""
-    return canonical(tag).upper()

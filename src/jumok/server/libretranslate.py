@@ -39,9 +39,9 @@ class LibreRequest(Lenient):
     q: str | list[str] = Field(description="Text or texts to translate.", examples=["Hello!"])
     source: str = Field(description="Language code of the text, or auto.", examples=["en"])
     target: str = Field(description="Language code to translate to.", examples=["de"])
-    format: str = Field("text", description="text or html.", json_schema_extra={"enum": ["text", "html"]})
-    alternatives: int = Field(0, description="How many other translations to return.", ge=0)
-    api_key: str = Field("", description="API key, where the server needs one.")
+    format: str = Field(default="text", description="text or html.", json_schema_extra={"enum": ["text", "html"]})
+    alternatives: int = Field(default=0, description="How many other translations to return.", ge=0)
+    api_key: str = Field(default="", description="API key, where the server needs one.")
 
 
 class LibreGuess(BaseModel):
@@ -169,6 +169,7 @@ async def detect(call: Call) -> list[LibreGuess]:
     need(call, "q")
     request = call.parse(LibreDetectRequest)
     check_length(call, [request.q])
+    await call.front.languages.warm_up()
     guesses: list[Guess] = call.front.languages.detect(request.q)[:3]
     return [LibreGuess(confidence=round(one.confidence, 1), language=one.language) for one in guesses]
 
@@ -225,7 +226,7 @@ async def suggest(call: Call) -> Success:
     source, target = find_language(call, request.source), find_language(call, request.target)
     if "\0" in request.q + request.s:
         raise Refused(400, "server.bad_parameter", parameter="q", reason="must not contain NUL")
-    call.front.state.corrections.add(source, target, request.q, request.s)
+    call.front.state.corrections.add(request.q, request.s, source_language=source, target_language=target)
     return Success()
 
 

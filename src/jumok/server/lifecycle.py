@@ -76,9 +76,13 @@ def bind(settings: Settings) -> socket.socket:
             host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         listener = socket.socket(family, kind)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(2_048)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(2_048)
+        except OSError:
+            listener.close()
+            raise
     except OSError as error:
         raise DiskError(
             "server.cannot_listen", host=settings.host, port=settings.port, reason=error.strerror or error
@@ -152,6 +156,7 @@ class Life:
 
     async def run(self, listener: socket.socket, announce: Callable[[Life, int], None]) -> int:
         """Serve until a signal ends it; returns the exit code."""
+        self.front.lag.start()
         with self.handle_signals():
             starting = asyncio.ensure_future(self._start(listener, announce))
             try:
@@ -159,6 +164,7 @@ class Life:
             finally:
                 starting.cancel()
             began = monotonic()
+            self.front.jobs.close()
             if starting.done() and not starting.cancelled() and (error := starting.exception()) is not None:
                 raise error
             await self.service.close(max(0.0, self.settings.drain - (monotonic() - began)))
@@ -173,6 +179,7 @@ class Life:
             self.server.should_exit = True
             raise
         self.front.started.set()
+        self.front.jobs.resume()
         announce(self, listener.getsockname()[1])
 
 

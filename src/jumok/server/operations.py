@@ -42,8 +42,8 @@ def describe_service(call: Call) -> list[str]:
         lines.append(f"jumok_model_info{write_labels(labels)} 1")
     lines += head("jumok_expected_wait_seconds", "gauge", "Seconds until a request that arrives now is begun.")
     for name in front.service.models:
-        labels, wait = write_labels([("model", name)]), front.service.expected_wait(name)
-        lines.append(f"jumok_expected_wait_seconds{labels} {wait:.4f}")
+        wait = front.service.expected_wait(name)
+        lines.append(f"jumok_expected_wait_seconds{write_labels([('model', name)])} {wait:.4f}")
     return lines
 
 

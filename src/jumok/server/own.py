@@ -36,43 +36,43 @@ class Closed(BaseModel):
 class Search(Closed):
     """Options of a search; those that are not given are the model's."""
 
-    beam: int | None = Field(None, ge=1)
-    length_penalty: float | None = Field(None, ge=0, le=10)
-    n_best: int | None = Field(None, ge=1, description="Translations of each sentence.")
-    min_length: int | None = Field(None, ge=0, le=10_000)
-    extra_length: int | None = Field(None, ge=1, le=10_000)
-    no_repeat: int | None = Field(None, ge=0, le=100, description="Length of n-grams that are never repeated.")
-    groups: int | None = Field(None, ge=1)
-    diversity: float | None = Field(None, ge=0, le=100)
-    coverage: float | None = Field(None, ge=0, le=100)
+    beam: int | None = Field(default=None, ge=1)
+    length_penalty: float | None = Field(default=None, ge=0, le=10)
+    n_best: int | None = Field(default=None, ge=1, description="Translations of each sentence.")
+    min_length: int | None = Field(default=None, ge=0, le=10_000)
+    extra_length: int | None = Field(default=None, ge=1, le=10_000)
+    no_repeat: int | None = Field(default=None, ge=0, le=100, description="Length of n-grams that are never repeated.")
+    groups: int | None = Field(default=None, ge=1)
+    diversity: float | None = Field(default=None, ge=0, le=100)
+    coverage: float | None = Field(default=None, ge=0, le=100)
     exact: bool | None = None
     sample: bool | None = None
-    temperature: float | None = Field(None, ge=0, le=100)
-    top_k: int | None = Field(None, ge=0, le=1_000_000)
-    top_p: float | None = Field(None, gt=0, le=1)
-    seed: int | None = Field(None, ge=0, lt=2**63)
-    mbr: int | None = Field(None, ge=0)
+    temperature: float | None = Field(default=None, ge=0, le=100)
+    top_k: int | None = Field(default=None, ge=0, le=1_000_000)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    seed: int | None = Field(default=None, ge=0, lt=2**63)
+    mbr: int | None = Field(default=None, ge=0)
 
 
 class Where(Closed):
     """Which model answers."""
 
-    model: str | None = Field(None, description="Name of a model; else the languages choose one.")
-    source: str | None = Field(None, description="Language of the text; auto or nothing detects it.")
+    model: str | None = Field(default=None, description="Name of a model; else the languages choose one.")
+    source: str | None = Field(default=None, description="Language of the text; auto or nothing detects it.")
     target: str | None = None
 
 
 class TranslateRequest(Where, Search):
     text: str | None = None
     texts: list[str] | None = None
-    format: Literal["text", "html", "sentence"] = Field("text", description="sentence does not split the text.")
-    prefix: str = Field("", description="How every translation begins; needs format sentence.")
+    format: Literal["text", "html", "sentence"] = Field(default="text", description="sentence does not split the text.")
+    prefix: str = Field(default="", description="How every translation begins; needs format sentence.")
     require: list[str] = Field(default_factory=list, description="Words or phrases that the translation contains.")
     forbid: list[str] = Field(default_factory=list, description="Words or phrases that it does not contain.")
     glossary: dict[str, str] = Field(default_factory=dict, description="Terms and their translations.")
     glossary_id: str | None = None
-    details: bool = Field(False, description="Whether to return words and tokens with their probabilities.")
-    align: bool = Field(False, description="Whether to return the alignment of the words.")
+    details: bool = Field(default=False, description="Whether to return words and tokens with their probabilities.")
+    align: bool = Field(default=False, description="Whether to return the alignment of the words.")
 
 
 class OwnWord(BaseModel):
@@ -91,7 +91,7 @@ class Sentence(BaseModel):
     tokens: list[str] | None = None
     token_scores: list[float] | None = None
     alignment: list[tuple[int, int]] | None = None
-    flags: list[str] | None = Field(None, description="limit, repeats or copies, where the translation is doubtful.")
+    flags: list[str] | None = Field(default=None, description="limit, repeats or copies, where the translation is doubtful.")
     alternatives: list[Sentence] | None = None
 
 
@@ -109,8 +109,8 @@ class TranslateAnswer(BaseModel):
 
 class AlternativesRequest(Where, Search):
     text: str
-    prefix: str = Field("", description="Beginning of the translation that is kept.")
-    count: int = Field(5, ge=1)
+    prefix: str = Field(default="", description="Beginning of the translation that is kept.")
+    count: int = Field(default=5, ge=1)
 
 
 class SearchRequest(Where, Search):
@@ -118,7 +118,7 @@ class SearchRequest(Where, Search):
 
 
 class AttentionRequest(SearchRequest):
-    translation: str | None = Field(None, description="The model's best translation where it is not given.")
+    translation: str | None = Field(default=None, description="The model's best translation where it is not given.")
 
 
 class ScoreRequest(Where):
@@ -223,7 +223,7 @@ def find_glossaries(call: Call, request: TranslateRequest, source: str | None, t
     if request.glossary:
         if len(request.glossary) > 10_000:
             raise Refused(400, "server.too_many_phrases", limit=10_000)
-        found.append(Glossary.of(request.glossary.items()))
+        found.append(Glossary.make(enumerate(request.glossary.items(), start=1)))
     if request.glossary_id is not None:
         if source is None:
             raise Refused(400, "server.glossary_needs_source")
@@ -319,6 +319,7 @@ async def detect(call: Call) -> dict[str, Any]:
     request = call.parse(DetectRequest)
     texts = list_texts(request.text, request.texts)
     check_sizes(call.front, texts)
+    await call.front.languages.warm_up()
     rows = [
         [{"language": one.language, "confidence": one.confidence} for one in call.front.languages.detect(text)[:3]]
         for text in texts

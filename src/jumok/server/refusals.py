@@ -13,7 +13,7 @@ from math import ceil
 from typing import Any, Self
 
 from jumok import messages
-from jumok.errors import JumokError
+from jumok.errors import DiskError, JumokError
 from jumok.service.errors import Overloaded, ServiceError
 
 CODES = {
@@ -22,6 +22,9 @@ CODES = {
     421: "wrong_host", 422: "refused", 429: "overloaded", 431: "too_large", 456: "quota", 503: "unavailable",
     504: "deadline",
 }  # fmt: skip
+
+
+STATUSES = {"documents.too_many_jobs": 429}  # of errors that are not the client's
 
 
 class Refused(Exception):
@@ -61,8 +64,10 @@ def explain(error: Exception) -> Refused:
     """Return the refusal that an error of the service or of the user's text is; 503 for what nobody expected."""
     if isinstance(error, Refused):
         return error
+    if isinstance(error, DiskError):
+        return Refused(503, "server.cannot_store").retry_after(60)
     if isinstance(error, JumokError):
-        status = error.status if isinstance(error, ServiceError) else 400
+        status = error.status if isinstance(error, ServiceError) else STATUSES.get(error.key, 400)
         refusal = Prescribed(status, error.what)  # without where: a place on this machine is nobody else's business
         refusal.code = error.key.partition(".")[2]
         if status in (429, 503):

@@ -28,28 +28,25 @@ class Limits(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    body_bytes: int = Field(2_000_000, ge=1_000, le=10**9)
-    upload_bytes: int = Field(10_000_000, ge=1_000, le=10**10)
-    header_bytes: int = Field(32_768, ge=1_024, le=1_000_000)
-    texts: int = Field(256, ge=1, le=100_000)
-    characters: int = Field(20_000, ge=1, le=10**8)  # of one text
-    total_characters: int = Field(200_000, ge=1, le=10**9)  # of all texts of a request
-    beam: int = Field(16, ge=1, le=1_000)
-    alternatives: int = Field(8, ge=0, le=1_000)
-    samples: int = Field(32, ge=0, le=1_000)  # of minimum Bayes risk decoding
-    generated_tokens: int = Field(1_024, ge=1, le=100_000)  # of a language model
-    phrases: int = Field(64, ge=0, le=1_000)  # required or forbidden, per text
-    glossaries: int = Field(1_000, ge=0, le=10**6)
-    glossary_bytes: int = Field(1_000_000, ge=100, le=10**9)
-    corrections_bytes: int = Field(50_000_000, ge=0, le=10**12)
+    body_bytes: int = Field(default=2_000_000, ge=1_000, le=10**9)
+    upload_bytes: int = Field(default=10_000_000, ge=1_000, le=10**10)
+    header_bytes: int = Field(default=32_768, ge=1_024, le=1_000_000)
+    texts: int = Field(default=256, ge=1, le=100_000)
+    characters: int = Field(default=20_000, ge=1, le=10**8)  # of one text
+    total_characters: int = Field(default=200_000, ge=1, le=10**9)  # of all texts of a request
+    beam: int = Field(default=16, ge=1, le=1_000)
+    alternatives: int = Field(default=8, ge=0, le=1_000)
+    samples: int = Field(default=32, ge=0, le=1_000)  # of minimum Bayes risk decoding
+    generated_tokens: int = Field(default=1_024, ge=1, le=100_000)  # of a language model
+    phrases: int = Field(default=64, ge=0, le=1_000)  # required or forbidden, per text
     deadline_seconds: Seconds = 10.0
-    upload_deadline_seconds: Seconds = 120.0
-    connections: int = Field(1_000, ge=4, le=100_000)
+    upload_deadline_seconds: Seconds = 300.0
+    connections: int = Field(default=1_000, ge=4, le=100_000)
     header_seconds: Seconds = 10.0  # until all headers have arrived
     body_seconds: Seconds = 30.0  # until the whole body has arrived
     send_seconds: Seconds = 30.0  # until the client has read what was sent
     keep_alive_seconds: Seconds = 30.0
-    requests_per_minute: int = Field(0, ge=0, le=10**7)  # of one address where keys are off; 0 is no limit
+    requests_per_minute: int = Field(default=0, ge=0, le=10**7)  # of one address where keys are off; 0 is no limit
 
 
 class Settings(BaseModel):
@@ -60,7 +57,7 @@ class Settings(BaseModel):
     models: dict[str, str] = Field(default_factory=dict)  # name -> folder of a run or a model
     follow: tuple[str, ...] = ()  # names of models whose newer checkpoints are served as they appear
     host: str = "127.0.0.1"
-    port: int = Field(5000, ge=0, le=65_535)
+    port: int = Field(default=5000, ge=0, le=65_535)
     root_path: str = ""
     public_url: str = ""  # what addresses of downloads begin with; by default the address of the connection
     allow_host: tuple[str, ...] = ()
@@ -73,12 +70,12 @@ class Settings(BaseModel):
     without_keys: bool = False  # whether to listen beyond loopback although there are no keys
     suggestions: bool = True
     openai: bool = False  # whether /v1/chat/completions is offered for translation models
-    beam: int | None = Field(None, ge=1, le=1_000)
-    length_penalty: float | None = Field(None, ge=0, le=10)
+    beam: int | None = Field(default=None, ge=1, le=1_000)
+    length_penalty: float | None = Field(default=None, ge=0, le=10)
     shortlist: bool = False
-    threads: int | None = Field(None, ge=1, le=1_024)
-    cache_megabytes: float = Field(16.0, ge=0, le=100_000)
-    grace: float = Field(2.0, ge=0, le=3_600)  # seconds of listening after SIGTERM
+    threads: int | None = Field(default=None, ge=1, le=1_024)
+    cache_megabytes: float = Field(default=16.0, ge=0, le=100_000)
+    grace: float = Field(default=2.0, ge=0, le=3_600)  # seconds of listening after SIGTERM
     drain: Seconds = 10.0  # seconds for what was accepted
     log: Literal["auto", "json", "text", "off"] = "auto"
     limits: Limits = Limits()

@@ -72,6 +72,8 @@ class Part:
 async def translate(front: Front, order: Order, *, deadline: float) -> list[Result]:
     """Translate the texts of an order; all models that it needs work at the same time."""
     check_sizes(front, order.texts)
+    if order.source is None:
+        await front.languages.warm_up()
     parts = [read(front, order, text) for text in order.texts]
     by_model: dict[str, list[Ask]] = {}
     for part in parts:
@@ -109,28 +111,34 @@ def read(front: Front, order: Order, text: str) -> Part:
     if model is None:
         return Part(guess, None, document, ())
     options = choose_options(front, model, order)
-    return Part(guess, model, document, [ask_for(order, segment, options) for segment in document.segments])
+    return Part(
+        guess, model, document, [ask_for(order, segment, options, guess.language) for segment in document.segments]
+    )
 
 
 def choose_model(front: Front, order: Order, text: str) -> tuple[Guess, ServedModel | None]:
     """Return the language of a text and the model that translates it; none where it is in the target language."""
-    service, served = front.service, front.languages
     if order.model is not None:
-        model = service.models[order.model]
+        model = front.service.models[order.model]
         return Guess(order.source or model.source or "und", 100.0), model
-    if order.source is None:
-        among = list(dict.fromkeys([*(one for one, target in served.pairs if target == order.target), order.target]))
-        guess = next(iter(served.detect(text, among)), Guess(among[0], 0.0))
-        if guess.confidence == 0:
-            guess = Guess(among[0], 0.0)
-    else:
-        guess = Guess(order.source, 100.0)
-    if guess.language == order.target:
-        return guess, None
-    for model in service.models.values():
-        if pair_of(model) == (guess.language, order.target):
-            return guess, model
-    raise Refused(400, "server.unknown_pair", source=guess.language, target=order.target)
+    guess = Guess(order.source, 100.0) if order.source is not None else guess_source(front, text, order.target)
+    return guess, None if guess.language == order.target else find_model(front, guess.language, order.target)
+
+
+def guess_source(front: Front, text: str, target: str) -> Guess:
+    """Return the language of a text that is to be translated; the first model's where nothing tells."""
+    served = front.languages
+    among = list(dict.fromkeys([*(one for one, other in served.pairs if other == target), target]))
+    guess = next(iter(served.detect(text, among)), Guess(among[0], 0.0))
+    return guess if guess.confidence else Guess(among[0], 0.0)
+
+
+def find_model(front: Front, source: str, target: str) -> ServedModel:
+    """Return the first model of a pair of languages."""
+    for model in front.service.models.values():
+        if pair_of(model) == (source, target):
+            return model
+    raise Refused(400, "server.unknown_pair", source=source, target=target)
 
 
 def read_document(order: Order, text: str, language: str) -> documents.Document:
@@ -159,9 +167,9 @@ def choose_options(front: Front, model: ServedModel, order: Order) -> SearchOpti
     return options.change(**given)
 
 
-def ask_for(order: Order, segment: documents.Segment, options: SearchOptions) -> Ask:
+def ask_for(order: Order, segment: documents.Segment, options: SearchOptions, language: str) -> Ask:
     """Return one sentence with what is asked of it; terms of a glossary are required."""
-    terms = tuple(term for glossary in order.glossaries for term in glossary.find(segment.text))
+    terms = tuple(term.target for glossary in order.glossaries for term in glossary.find(segment.text, language))
     constraints = order.constraints
     if terms:
         constraints = replace(constraints, require=tuple(dict.fromkeys((*constraints.require, *terms))))

@@ -1,6 +1,6 @@
 """Calls besides plain translating: what each does in an engine process, and how its result travels in a frame.
 
-All of them may start the engine process with torch, except those that the native engine of a model can do.
+`dispatch.needs_torch` says which of them may start the engine process with torch.
 """
 
 from __future__ import annotations
@@ -107,6 +107,10 @@ def _score(translator: Translator, given: dict[str, Any], stopped: Any, report: 
     return [pack_translation(one) for one in translator.score(**given)]
 
 
+def _align(translator: Translator, given: dict[str, Any], stopped: Any, report: Any) -> Any:
+    return translator.align(**given)
+
+
 def _graph(translator: Translator, given: dict[str, Any], stopped: Any, report: Any) -> Any:
     options: SearchOptions | None = given.pop("options", None)
     return translator.graph(**given, **({} if options is None else vars(options)))
@@ -127,11 +131,12 @@ RUN: dict[str, Callable[[Translator, dict[str, Any], Callable[[], bool], Callabl
     "generate": _generate,
     "alternatives": _alternatives,
     "score": _score,
+    "align": _align,
     "graph": _graph,
     "attention": _attention,
     "fill": _fill,
 }
-PUBLIC = ("alternatives", "attention", "fill", "generate", "graph", "score")  # verbs of `Service.call`
+PUBLIC = ("align", "alternatives", "attention", "fill", "generate", "graph", "score")  # verbs of `Service.call`
 
 
 def check_verb(verb: str) -> None:
@@ -144,6 +149,8 @@ def unpack_result(verb: str, result: Any, arguments: Arguments) -> Any:
     """Return the result of a call as the values that Python programs get from `Translator`."""
     if verb in ("alternatives", "score"):
         return [unpack_translation(one, arguments.get("text", "")) for one in result]
+    if verb == "align":
+        return [tuple((link[0], link[1]) for link in links) for links in result]
     if verb == "attention":
         return unpack_attention(result)
     if verb == "fill":

@@ -30,15 +30,16 @@ TORCH = "/torch"  # added to the name of a model where the speed of torch is mea
 def needs_torch(model: ServedModel, ask: Ask) -> bool:
     """Return whether only torch can answer.
 
-    These are sampling, groups, coverage and attention maps; what the native engine of a model lacks; and every request
-    to a model that has none.
+    These requests may start its process: sampling (also mbr), groups, coverage, attention maps, and everything that is
+    asked of a model which the native engine cannot run.  Of the calls, these are `attention`, `fill`, `generate` and
+    `graph`, and the others where their options need torch.
     """
     if model.engine is None or ask.contents.attention or ask.options.mbr:
         return True
     if ask.contents.align and "align" not in model.calls:
         return True
-    asked = list_features(ask.options, [ask.constraints] if ask.constraints else None)  # type: ignore[list-item]
-    return any(feature not in model.features for feature in asked)
+    bound = [name for name, value in vars(ask.constraints).items() if value] if ask.constraints else []
+    return any(feature not in model.features for feature in (*list_features(ask.options), *bound))
 
 
 class Dispatcher:
@@ -56,6 +57,11 @@ class Dispatcher:
     def pending(self) -> int:
         """Sentences and calls that were accepted and not answered."""
         return sum(sum(backlog.sentences.values()) for backlog in self.backlogs.values())
+
+    def count_characters(self) -> int:
+        """Return the characters of the sentences that were accepted and not answered."""
+        handles = [handle for supervisor in self.supervisors.values() for handle in supervisor.handles]
+        return sum(job.units for handle in handles for job in handle.jobs.values())
 
     def expect(self, characters: int) -> float:
         """Return the seconds that a thread may need for a text, by the slowest model."""
@@ -104,7 +110,9 @@ class Dispatcher:
         self, model: ServedModel, verb: str, arguments: Mapping[str, Any], deadline: float, live: Live | None = None
     ) -> Any:
         """Return the result of a call, as plain values."""
-        torch, units = verb not in model.calls, count_units(_list_texts(arguments))
+        options = arguments.get("options")
+        torch = verb not in model.calls or (options is not None and needs_torch(model, Ask("", options)))
+        units = count_units(_list_texts(arguments))
         digest = "" if torch else model.digest
         job = Job(model.name, digest, deadline, self._end, call=(verb, dict(arguments)), torch=torch, units=units)
         job.live = live
@@ -216,7 +224,8 @@ class Dispatcher:
     def _settle(self, handle: EngineHandle, job: Job, outcome: str, values: list[Any]) -> None:
         match outcome:
             case "ok" if job.ask is not None:
-                packed, faults, _, tokens = values
+                packed, faults, read, tokens = values
+                self.metrics.read(len(job.ask.text), read)
                 answer = Answer(unpack_translation(packed, job.ask.text), job.digest, tuple(faults))
                 self.metrics.decode_tokens[job.model] += tokens
                 self.metrics.flagged.update((fault, job.model) for fault in faults)

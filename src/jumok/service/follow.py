@@ -46,6 +46,7 @@ def find_newest(run: Path) -> Bundle:
 def read_checkpoint(run: Path, folder: Path) -> Bundle:
     """Return a checkpoint of a run as a bundle: its weights with the run's recipe and vocabulary; no torch."""
     from jumok.storage import bundle
+    from jumok.storage.languages import find_languages
     from jumok.text.vocabulary import Vocabularies
 
     listed = bundle.verify(folder, (bundle.WEIGHTS, "state.json"))
@@ -54,6 +55,8 @@ def read_checkpoint(run: Path, folder: Path) -> Bundle:
     vocabularies = Vocabularies.load(run, breaks=recipe.vocabulary.breaks)
     sizes = len(vocabularies.source), len(vocabularies.target)
     bundle.check(folder, listed, bundle.WEIGHTS, most=bundle.HEADER + 4 * recipe.model.parameters(*sizes))
+    card = {"step": bundle.step_of(folder)}
+    languages = find_languages(recipe, card, run)
     return bundle.Bundle(
-        recipe=recipe, vocabularies=vocabularies, card={"step": bundle.step_of(folder)}, folder=folder, sizes=sizes
+        recipe=recipe, vocabularies=vocabularies, card=card, folder=folder, sizes=sizes, languages=languages
     )

@@ -62,6 +62,18 @@ class Metrics:
         default_factory=lambda: {stage: Histogram(SECONDS) for stage in ("queue", "decode", "total")}
     )
 
+    characters: int = 0  # that were read, and their subwords
+    subwords: int = 0
+
+    def read(self, characters: int, subwords: int) -> None:
+        """Note how many subwords a text had."""
+        self.characters += characters
+        self.subwords += subwords
+
+    def estimate_subwords(self, characters: int) -> int:
+        """Return about how many subwords so many characters are, by the texts so far."""
+        return round(characters * self.subwords / self.characters) if self.characters else characters // 4
+
     def counters(self) -> Iterator[tuple[str, list[Sample]]]:
         """Yield the name and the samples of every counter, for printing."""
         for name in ("cancelled", "stopped", "expired", "shed", "engine_lost", "poisoned"):

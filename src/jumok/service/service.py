@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from jumok.service.admission import Limits, count_units
 from jumok.service.dispatch import Dispatcher
 from jumok.service.errors import Closing, EngineLost, Overloaded
 from jumok.service.follow import list_models
-from jumok.service.metrics import Metrics
+from jumok.service.metrics import Metrics, Sample
 from jumok.service.models import ServedModel, describe_model, find, read_entries, route
 from jumok.service.supervisor import Supervisor
 from jumok.service.values import WARM_TEXT, Answer, Ask, Partial
@@ -171,6 +171,20 @@ class Service:
             if model.digest != before.digest and values.get("seconds"):
                 units = count_units([WARM_TEXT])
                 self.dispatcher.speed.begin(name, model.options.beam, values["seconds"], units)
+
+    def gauges(self) -> Iterator[tuple[str, list[Sample]]]:
+        """Yield the name and the samples of what is true at the moment, for printing."""
+        dispatcher = self.dispatcher
+        running = sum(handle.count_running() for handle in (*self.native.handles, *self.torch.handles))
+        yield "queue_sentences", [Sample({}, max(0, dispatcher.pending - running))]
+        yield "queue_tokens", [Sample({}, self.metrics.estimate_subwords(dispatcher.count_characters()))]
+        yield "running_sentences", [Sample({}, running)]
+        yield "cache_bytes", [Sample({}, dispatcher.cache.bytes)]
+        yield "cache_entries", [Sample({}, len(dispatcher.cache))]
+        supervisors = (self.native, self.torch)
+        yield "engine_up", [Sample({"engine": one.kind}, float(one.current is not None)) for one in supervisors]
+        ready = (model for model in self.models.values() if model.ready)
+        yield "model_info", [Sample({"model": one.name, "pair": one.pair, "digest": one.digest}, 1.0) for one in ready]
 
     # -- requests
 

@@ -134,7 +134,10 @@ class Supervisor:
             except (ModelRefused, ServiceError):
                 self._failures += 1
                 continue
-            self._switch(handle)
+            if self.current is None:
+                self._switch(handle)
+            else:  # a newer model was loaded meanwhile
+                self._run(self._retire(handle))
 
     @property
     def pause(self) -> float:

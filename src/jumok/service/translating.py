@@ -89,13 +89,12 @@ class Models:
 def describe(translator: Translator) -> dict[str, Any]:
     """Return what the front process needs to know of a model."""
     bundle, fast = translator.bundle, translator.fast
-    languages = getattr(bundle, "languages", None)
     usual = translator.options()
     return {
         "digest": bundles.manifest(bundle.folder)[bundles.WEIGHTS]["sha256"],
         "card": bundle.card,
         "kind": bundle.recipe.model.kind,
-        "languages": None if languages is None else list(map(str, languages)),
+        "languages": bundle.languages,
         "text": bundle.recipe.data.text is not None,
         "engine": None if fast is None else fast.description,
         "features": [] if fast is None else sorted(fast.supported),

@@ -1,7 +1,8 @@
 """The queue of an engine process: which waiting sentences a free thread translates together.
 
 A thread that is free takes the oldest sentence, and with it those of the nearest length that ask for the same model
-and options.  It never waits for more.  Interactive sentences go before bulk ones, but bulk gets every eighth turn.
+and options.  It never waits for more, and shares them with other threads that are free.  Interactive sentences go
+before bulk ones, but bulk gets every eighth turn.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Waiting:
         self._buckets: dict[tuple[bool, Hashable], list[Item]] = {}  # of one key, by length
         self._changed = threading.Condition()
         self._count = self._turns = 0
+        self._idle = 0  # threads that wait
         self._closed = False
 
     def __len__(self) -> int:
@@ -66,7 +68,9 @@ class Waiting:
             while not len(self):
                 if self._closed:
                     return None
+                self._idle += 1
                 self._changed.wait()
+                self._idle -= 1
             return self._choose()
 
     def close(self) -> None:
@@ -81,7 +85,7 @@ class Waiting:
         self._turns = 0 if bulk else self._turns + 1
         oldest = next(iter(self._classes[bulk].values()))
         bucket = self._buckets[bulk, oldest.key]
-        size = min(oldest.most, -(-len(bucket) // self.threads))  # leave the other threads their share
+        size = min(oldest.most, -(-len(bucket) // (1 + self._idle)))  # leave their share to threads that are free too
         first = bisect_left(bucket, oldest.rank, key=lambda item: item.rank)
         last = first + 1
         length = len(oldest.text)

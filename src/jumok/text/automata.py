@@ -41,13 +41,6 @@ class Spelling:
         """Return tokens as text, in which bytes are surrogate escapes."""
         return "".join(self.surfaces[token] for token in tokens)
 
-    def subtract(self, token: int, text: str) -> str:
-        """Return what is left of a text after a token that begins it, or that it begins."""
-        begun, whole = (part.encode("utf-8", "surrogateescape") for part in (self.surfaces[token], text))
-        if begun.startswith(SPACE.encode()) and whole.startswith(b" "):
-            whole = SPACE.encode() + whole[1:]
-        return whole[len(begun) :].decode("utf-8", "surrogateescape")
-
 
 class Automaton:
     """A deterministic automaton over units."""
@@ -176,7 +169,7 @@ def compile_states(
     starts: Sequence[Key],
     step: Callable[[Key, str, bool], Key | None],
     watch: Callable[[Key], set[str]],
-    flag: Callable[[Key], int],
+    mark: Callable[[Key], int],
 ) -> Automaton:
     """Return the automaton of a step function.
 
@@ -200,7 +193,7 @@ def compile_states(
     while waiting:
         key = waiting.pop()
         state = numbers[key]
-        flags[state] = flag(key)
+        flags[state] = mark(key)
         usual[state] = find(step(key, "", False)), find(step(key, "", True))
         for unit in watch(key) & spelling.number.keys():
             special.append((state, unit, find(step(key, unit, unit.isalnum()))))
@@ -241,11 +234,11 @@ def forbid_words(spelling: Spelling, words: Sequence[str]) -> Automaton:
     def watch(key: Key) -> set[str]:
         return graph.units((*key[0], root))
 
-    def flag(key: Key) -> int:
+    def mark(key: Key) -> int:
         ends = any(graph.complete[node] for node in key[0])
         return MAY_END_OUTPUT if ends else MAY_END_TOKEN | MAY_END_OUTPUT
 
-    return compile_states(spelling, [(frozenset(), False)], step, watch, flag)
+    return compile_states(spelling, [(frozenset(), False)], step, watch, mark)
 
 
 def open_with(spelling: Spelling, text: str) -> Automaton:

@@ -1,0 +1,110 @@
+"""Word alignment from one head's attention and a lexicon: both directions, punctuation, every word linked."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jumok.data.lexicon import Lexicon, Table
+from jumok.evaluation.linking import UNLISTED, UNSURE, find_chances, link, score_heads
+
+
+def plainly(weights, source, target, chances):
+    """The same links, word by word, for pieces that are whole words."""
+    forward, backward = chances
+    rows = [
+        [(a + UNSURE) * (p + UNLISTED) for a, p in zip(*pair, strict=True)]
+        for pair in zip(weights, forward, strict=True)
+    ]
+    columns = [
+        [(a + UNSURE) * (p + UNLISTED) for a, p in zip(*pair, strict=True)]
+        for pair in zip(weights, backward, strict=True)
+    ]
+    chosen, returned = {}, {}
+    for t, row in enumerate(rows):
+        s = max(range(len(source)), key=lambda s: row[s])
+        chosen[s, t] = row[s] / sum(row)
+    for s in range(len(source)):
+        column = [row[s] for row in columns]
+        t = max(range(len(target)), key=lambda t: column[t])
+        returned[s, t] = column[t] / sum(column)
+    links = set(chosen) & set(returned)
+    rest = sorted(
+        ((-max(chosen.get(one, 0), returned.get(one, 0)), one) for one in {*chosen, *returned} - links),
+    )
+    for _, (s, t) in rest:
+        if all(s != a for a, _ in links) or all(t != b for _, b in links):
+            links.add((s, t))
+    return links
+
+
+@given(st.integers(1, 5), st.integers(1, 5), st.integers(0, 10**6))
+def test_links_of_whole_words_are_those_of_a_loop_over_words_and_every_word_has_one(sources, targets, seed):
+    generator = np.random.default_rng(seed)
+    weights, *chances = generator.random((3, targets, sources))
+    source, target = [f"▁s{i}" for i in range(sources)], [f"▁t{i}" for i in range(targets)]
+    links = link(weights, source, target, (chances[0], chances[1]))
+    assert links == plainly(weights.tolist(), source, target, (chances[0].tolist(), chances[1].tolist()))
+    assert {s for s, _ in links} == set(range(sources))
+    assert {t for _, t in links} == set(range(targets))
+
+
+def test_a_lexicon_decides_where_attention_does_not_and_attention_between_equal_words():
+    source, target = ["▁the", "▁dog", "▁dog"], ["▁der", "▁Hund", "▁Hund"]
+    forward = np.array([[0.9, 0.0, 0.0], [0.0, 0.9, 0.9], [0.0, 0.9, 0.9]])
+    blurred = np.full((3, 3), 1 / 3)
+    blurred[1, 2] += 0.1
+    assert link(blurred, source, target, (forward, forward)) >= {(0, 0), (2, 1)}
+    assert (0, 0) in link(np.eye(3)[[0, 1, 2]], source, target)
+
+
+def test_pieces_of_a_word_are_added_up_on_the_source_side_and_averaged_on_the_target_side():
+    weights = np.array([[0.3, 0.35, 0.35], [0.9, 0.05, 0.05]])
+    assert link(weights, ["▁a", "▁b", "c"], ["▁x", "▁y"]) == {(1, 0), (0, 1)}
+    halves = np.array([[0.8, 0.2], [0.3, 0.7], [0.3, 0.7]])
+    assert (1, 0) in link(halves, ["▁a", "▁b"], ["▁x", "y", "z"])
+
+
+def test_punctuation_inside_a_word_and_lone_spaces_do_not_link_it():
+    source, target = ["▁I", "▁rest", "."], ["▁", "쉬", "▁어요", "."]
+    weights = np.array([[0.0, 0.0, 1.0], [0.1, 0.9, 0.0], [0.9, 0.1, 0.0], [0.0, 0.0, 1.0]])
+    assert link(weights, source, target) == {(1, 0), (0, 1)}
+
+
+def test_a_word_of_punctuation_alone_is_a_word():
+    assert link(np.eye(2), ["▁a", "▁–"], ["▁b", "▁–"]) == {(0, 0), (1, 1)}
+
+
+def test_symbols_and_empty_sentences_have_no_links():
+    assert link(np.ones((1, 1)), ["</s>"], ["</s>"]) == set()
+    assert link(np.ones((1, 2)), ["▁a", "</s>"], ["</s>"]) == set()
+    assert link(np.zeros((0, 0)), [], []) == set()
+    assert link(np.zeros((2, 2)), ["▁a", "</s>"], ["▁b", "</s>"]) == {(0, 0)}
+
+
+def test_weights_of_another_shape_are_refused():
+    with pytest.raises(ValueError, match="weights are"):
+        link(np.eye(2), ["▁a"], ["▁b", "▁c"])
+
+
+def test_the_head_that_attends_to_translations_scores_best():
+    forward = np.array([[0.9, 0.0], [0.0, 0.9]])
+    cross = np.stack(
+        [[[[0.5, 0.5], [0.5, 0.5]], [[0.0, 1.0], [1.0, 0.0]]], [[[1.0, 0.0], [0.2, 0.8]], [[0.4, 0.6], [0.6, 0.4]]]]
+    )
+    scores = score_heads(cross, (forward, forward))
+    assert scores.shape == (2, 2)
+    assert np.unravel_index(scores.argmax(), scores.shape) == (1, 0)
+    assert np.unravel_index(scores.argmin(), scores.shape) == (0, 1)
+
+
+def test_chances_of_two_sentences_are_looked_up_by_their_subwords():
+    forward = Table(np.array([0, 0, 2, 3]), np.array([2, 1, 0]), np.array([0.75, 0.25, 0.5], dtype=np.float16))
+    backward = Table(np.array([0, 1, 1, 2]), np.array([2, 1]), np.array([1.0, 0.5], dtype=np.float16))
+    lexicon = Lexicon(forward.begins, forward.others, np.array([1]), forward.chances, backward)
+    found = find_chances(lexicon, [1, 2], [2, 0, 1])
+    assert found is not None
+    assert found[0].tolist() == [[0.75, 0.0], [0.0, 0.5], [0.25, 0.0]]
+    assert found[1].tolist() == [[0.5, 0.0], [0.0, 1.0], [0.0, 0.0]]
+    assert find_chances(None, [1], [1]) is None
+    assert find_chances(Lexicon(forward.begins, forward.others, np.array([1])), [1], [1]) is None

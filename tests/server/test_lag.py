@@ -1,0 +1,39 @@
+"""A server whose own process is the bottleneck notices it and refuses early."""
+
+import asyncio
+import time
+
+import pytest
+
+from jumok.server.front import MOST_LAG
+from jumok.server.lag import Lag
+from jumok.server.refusals import Refused
+from tests.support.pretend import pretend_server
+
+
+def test_a_long_round_of_the_event_loop_is_noticed_and_forgotten() -> None:
+    async def run() -> tuple[float, float]:
+        lag = Lag()
+        lag.start()
+        await asyncio.sleep(0.05)
+        time.sleep(0.3)  # as a thousand requests in one round would
+        await asyncio.sleep(0.02)
+        during = lag.seconds
+        until = time.monotonic() + 20.0
+        while lag.seconds > during / 2 and time.monotonic() < until:
+            await asyncio.sleep(0.02)
+        return during, lag.seconds
+
+    during, after = asyncio.run(run())
+    assert during > 0.15
+    assert after <= during / 2
+
+
+def test_while_rounds_are_long_work_is_refused_with_429() -> None:
+    front, _ = pretend_server()
+    front.check_load(time.monotonic() + 10.0)
+    front.lag.seconds = 2 * MOST_LAG
+    with pytest.raises(Refused) as refusal:
+        front.check_load(time.monotonic() + 10.0)
+    assert refusal.value.status == 429
+    assert int(refusal.value.headers["retry-after"]) >= 1

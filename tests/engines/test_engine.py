@@ -164,7 +164,8 @@ def bundle_of(variant, folder, micro):
     with torch.no_grad():
         model.matrix.mul_(4.0)  # so that something is likelier than the rest
     recipe = loaded.recipe.model_copy(update={"model": config})
-    checkpoint.export(folder, checkpoint.weights(model), recipe, loaded.vocabularies, loaded.card)
+    card = {name: value for name, value in loaded.card.items() if name != "aligning"}  # the head may not exist
+    checkpoint.export(folder, checkpoint.weights(model), recipe, loaded.vocabularies, card)
     return bundle.read(folder), TorchEngine(model)
 
 

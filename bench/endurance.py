@@ -2,6 +2,7 @@
 
     bench/endurance --source two-million.en --target two-million.xx --steps 4000 --out /tmp/endurance
     bench/endurance … --kills 3 --recipe small --threads 2        # the same command continues what was stopped
+    bench/endurance … --threads 1 --beside                        # both runs at the same time, one core each
 
 Both runs have the same number of steps.  The first is killed with SIGKILL at evenly spaced steps and started again by
 the same command.  While they train, anonymous memory (RssAnon), open files and the size of the run folder are sampled
@@ -22,6 +23,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,7 @@ from bench.places import environment, our_python, say
 
 BEAT = 2.0  # seconds between two samples
 STEP = re.compile(rb'"event": "step".*?"step": (\d+)')
+RUNNING: list[subprocess.Popen[bytes]] = []  # runs to end when this program is ended
 COMPARED = ("losses.tsv", "vocabulary.model", "model/model.safetensors")
 
 
@@ -105,6 +108,7 @@ def attempt_run(command: Sequence[str], run: Path, log: Path, kill_at: int | Non
     attempt, began = Attempt(first_step=before), time.monotonic()
     with open(log, "ab") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out, env=environment(threads=threads))
+    RUNNING.append(process)
     fresh = (run / "events.jsonl").stat().st_size if (run / "events.jsonl").exists() else 0
     try:
         while process.poll() is None:
@@ -155,6 +159,13 @@ def endure(options: argparse.Namespace, name: str, kills: int) -> list[dict[str,
     return attempts
 
 
+def end_runs(*_: object) -> None:
+    """Ask the runs to stop; each then ends with code 75, and so does this program."""
+    for process in RUNNING:
+        if process.poll() is None:
+            process.terminate()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--source", required=True)
@@ -163,13 +174,15 @@ def main() -> None:
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--kills", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--beside", action="store_true", help="run both at the same time")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--python", help="interpreter that has jumok; default: that of .venv")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))  # so that the run ends, too
-    killed = endure(options, "killed", options.kills)
-    twin = endure(options, "twin", 0)
+    signal.signal(signal.SIGTERM, end_runs)
+    with ThreadPoolExecutor(2 if options.beside else 1) as pool:
+        both = [pool.submit(endure, options, name, kills) for name, kills in (("killed", options.kills), ("twin", 0))]
+        killed, twin = (running.result() for running in both)
     ours, theirs = digests(options.out / "killed"), digests(options.out / "twin")
     differ = sorted(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name))
     result = {

@@ -5,7 +5,13 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PEERS = {"plain": "base", "hf": "hf", "onmt": "onmt", "eole": "eole"}  # peer -> its environment
+PEERS = {  # peer -> its environment
+    "plain": "base",
+    "hf": "hf",
+    "onmt": "onmt",
+    "eole": "eole",
+    "libretranslate": "libretranslate",
+}
 
 
 class Absent(Exception):

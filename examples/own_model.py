@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 import jumok
 from jumok.config import presets
-from jumok.config.kinds import KINDS, Kind
+from jumok.config.kinds import KINDS
 from jumok.config.sections import ModelConfig
 from jumok.models.base import PAD, Attention
 from jumok.nn.dropout import Dropout
@@ -102,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
 
     # In the project this is a line of src/jumok/config/kinds.py.  Recipes on disk can name only what is in the table.
-    KINDS["bag"] = Kind(f"{__name__}.Bag", f"{__name__}.BagConfig")
+    KINDS["bag"] = (f"{__name__}.Bag", f"{__name__}.BagConfig")
 
     changes = {"data.pairs": 1_000, "data.hold_out": 50, "training.validations": 2, "vocabulary.kind": "word"}
     changes |= {

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jumok.config.search import Constraints, SearchOptions, TokenConstraints
 from jumok.decoding.hypothesis import Hypothesis
 from jumok.text.boundaries import contains_word
-from jumok.text.vocabulary import END, START, Vocabularies, Vocabulary
+from jumok.text.symbols import END, START
 from jumok.translation import Contents, Translation, split_words
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from jumok.config.keywords import ConstraintKeywords
     from jumok.data.lexicon import Lexicon
     from jumok.reports.attention import AttentionView
+    from jumok.text.vocabulary import Vocabularies, Vocabulary
 
 
 class Group(NamedTuple):
@@ -56,10 +57,12 @@ class Block:
             self.groups = self._divide(rows, self.constraints)
         else:
             self.groups = [Group(rows, _widen(options), None)] if rows else []
+        chosen = options.mbr or constraints or options.n_best > 1  # among several hypotheses
+        self.is_bare = not (contents.details or chosen)  # texts and scores are all that is asked for
 
     def _divide(self, rows: Sequence[int], constraints: Sequence[Constraints]) -> list[Group]:
         """Divide rows by the kinds of their constraints, so that no text changes how another is searched."""
-        encoded = {row: constraints[row].encode(self.vocabulary.encode) for row in rows}
+        encoded = {row: constraints[row].encode(self.vocabulary) for row in rows}
         groups = []
         for kinds in sorted({bound.kinds for bound in encoded.values()}):
             some = [row for row in rows if encoded[row].kinds == kinds]
@@ -77,11 +80,6 @@ class Block:
             "details": self.contents.details,
             "progress": progress,
         }
-
-    @property
-    def is_bare(self) -> bool:
-        """Whether texts and scores are all that is asked for."""
-        return not (self.contents.details or self.options.mbr or self.constraints) and self.options.n_best == 1
 
     def choose(self, row: int, hypotheses: Sequence[Hypothesis]) -> Sequence[Hypothesis]:
         """Return the n best hypotheses of a text, without forbidden words where that is possible."""
@@ -121,6 +119,14 @@ def render(vocabulary: Vocabulary, text: str, hypothesis: Hypothesis, contents: 
     )
 
 
+def list_beginnings(vocabulary: Vocabulary, prefix: str) -> list[TokenConstraints]:
+    """Return how a translation with this prefix may begin: with its subwords, or with others of its last word."""
+    tokens, opening = vocabulary.split_prefix(prefix) if prefix.strip() else ([], "")
+    begun = TokenConstraints(prefix=tuple(tokens), opening=opening)
+    whole = TokenConstraints(prefix=tuple(vocabulary.encode(prefix)))
+    return [whole, begun] if opening.strip() else [begun]
+
+
 def contains(vocabulary: Vocabulary, hypothesis: Hypothesis, words: Sequence[str]) -> bool:
     """Return whether a hypothesis contains one of these words."""
     text = vocabulary.decode(hypothesis.body) if words else ""
@@ -152,9 +158,8 @@ def link_words(
     """
     from jumok.evaluation.linking import find_chances, link
 
-    read = source[: weights.shape[1] - 1]  # engines cut very long sources
-    pieces = vocabularies.source.pieces(read), vocabularies.target.pieces(target)
-    links = link(weights[: len(target), : len(read)], *pieces, find_chances(lexicon, read, target))
+    pieces = vocabularies.source.pieces(source), vocabularies.target.pieces(target)
+    links = link(weights[: len(target), : len(source)], *pieces, find_chances(lexicon, source, target))
     return tuple(sorted(links, key=lambda pair: pair[::-1]))
 
 

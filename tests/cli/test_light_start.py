@@ -3,12 +3,17 @@
 import subprocess
 import sys
 
+import pytest
+import typer
+
 import jumok
+from jumok.cli import main
 from jumok.engines.native_engine import NativeEngine
 
 FILES_AND_MORE = [
     "torch", "jumok.text.lines", "jumok.text.files", "jumok.text.columnar", "jumok.text.check", "jumok.text.drafts",
-    "jumok.decoding.graph", "jumok.decoding.search", "jumok.evaluation.metrics", "jumok.training", "jumok.data",
+    "jumok.text.trainer", "jumok.config.keywords", "jumok.decoding.graph", "jumok.decoding.search",
+    "jumok.evaluation.metrics", "jumok.training", "jumok.data",
 ]  # fmt: skip
 
 
@@ -43,3 +48,28 @@ def test_a_sentence_alone_is_decoded_at_once_and_blocks_of_a_file_in_the_backgro
     assert set(calls[4:]) == {"decode"}
     assert model.translate([]) == []
     assert [one.text for one in model.translate(["", " "])] == ["", ""]
+
+
+def test_a_verb_has_the_same_options_alone_as_among_all_verbs():
+    """typer is given only what is asked for (`select_verbs`)."""
+    every = typer.main.get_command(main.app).commands
+    for name, command in every.items():
+        word = name.partition(" ")[0]
+        part = typer.main.get_command(main.select_verbs([word, "--help"])).commands
+        assert len(part) < len(every)
+        assert describe(part[name]) == describe(command), name
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["trian"], [], ["--version"]])
+def test_without_a_verb_all_of_them_are_listed(arguments):
+    every = typer.main.get_command(main.app).commands
+    listed = typer.main.get_command(main.select_verbs(arguments)).commands
+    assert [(name, verb.short_help) for name, verb in listed.items()] == [
+        (name, verb.short_help) for name, verb in every.items()
+    ]
+
+
+def describe(command) -> list:
+    """The options of a verb, or of the verbs of a group."""
+    verbs = getattr(command, "commands", {"": command})
+    return [(name, option.name, option.opts, option.help) for name, verb in verbs.items() for option in verb.params]

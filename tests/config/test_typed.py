@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,6 +18,7 @@ from jumok.config.keywords import (
     EvaluateKeywords,
     SamplingKeywords,
     SearchKeywords,
+    TrainKeywords,
     TranslateKeywords,
 )
 from jumok.config.search import SAMPLING, UNCONSTRAINED, Constraints, SearchOptions, TokenConstraints
@@ -24,6 +26,7 @@ from jumok.config.sections import DataConfig
 from jumok.engines.native_engine import NativeEngine
 from jumok.engines.options import EngineOptions, Feature, list_features
 from jumok.errors import UnknownName, Unsupported, UsageError
+from jumok.runs.choose import OPTIONS, choose
 from jumok.storage import bundle
 from jumok.translation import Contents
 from jumok.translator import EVALUATE, TRANSLATE, Translator
@@ -133,6 +136,7 @@ def test_keywords_that_are_checked_are_those_of_the_types():
 
 def test_keywords_of_training_are_the_keys_of_the_data_section():
     assert {*DataKeywords.__annotations__, "source", "target"} == set(DataConfig.model_fields)
+    assert {*TrainKeywords.__annotations__, *inspect.signature(choose).parameters} - {"options"} == OPTIONS
 
 
 def test_options_are_changed_by_what_is_given_and_not_none():
@@ -156,9 +160,9 @@ def test_options_and_constraints_that_are_made_already_are_taken_as_they_are(mic
 
 def test_constraints_without_words_ask_for_nothing():
     assert not Constraints()
-    assert Constraints().encode(list) is UNCONSTRAINED
-    encode = {"": [], "a": [7], "b": [8, 9]}.__getitem__
-    assert Constraints(require=("", "b"), forbid=("c", "")).encode(encode) == TokenConstraints((), ((8, 9),), ("c",))
+    words = SimpleNamespace(encode={"": [], "a": [7], "b": [8, 9]}.__getitem__)
+    assert Constraints().encode(words) is UNCONSTRAINED
+    assert Constraints(require=("", "b"), forbid=("c", "")).encode(words) == TokenConstraints((), ((8, 9),), ("c",))
     assert Constraints.of(2, prefix=["a", "b"], forbid=["c"]) == [
         Constraints("a", (), ("c",)),
         Constraints("b", (), ("c",)),
@@ -168,10 +172,10 @@ def test_constraints_without_words_ask_for_nothing():
 def test_an_engine_refuses_what_it_cannot_do(micro):
     engine, source = NativeEngine(bundle.read(micro)), [[9, 10]]
     assert list_features(SearchOptions(sample=True)) == [Feature.SAMPLING]
-    assert engine.supported == {Feature.EXACT}
+    assert set(Feature) - engine.supported == {Feature.SAMPLING, Feature.GROUPS, Feature.COVERAGE}
     with pytest.raises(Unsupported, match="the native engine does not support sample"):
         engine.decode(source, SearchOptions(sample=True))
-    with pytest.raises(Unsupported, match="the native engine does not support prefix"):
-        engine.submit(source, SearchOptions(), constraints=[TokenConstraints(prefix=(9,))])
+    with pytest.raises(Unsupported, match="the native engine does not support groups"):
+        engine.submit(source, SearchOptions(beam=4, groups=2), constraints=[TokenConstraints(prefix=(9,))])
     with pytest.raises(TypeError, match="wishes"):
         engine.submit(source, SearchOptions(), wishes=None)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from jumok.config import presets
-from jumok.config.kinds import find_section
+from jumok.config.recipe import find_section
 from jumok.config.sections import DataConfig
 from jumok.data import generated, passages, resolve
 from jumok.data.batches import teacher_force

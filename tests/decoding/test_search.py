@@ -12,9 +12,9 @@ from jumok.config.search import SearchOptions
 from jumok.decoding.hypothesis import NEVER, penalize
 from jumok.decoding.rules import forbid_tokens, require_length
 from jumok.decoding.search import beam, generate_tokens, greedy, sample_by
-from jumok.engines import torch_engine
+from jumok.engines import torch_forcing
 from jumok.engines.torch_engine import TorchEngine
-from jumok.errors import UsageError
+from jumok.errors import DataError, UsageError
 from jumok.models.base import END
 from tests.support.helpers import made
 
@@ -199,7 +199,7 @@ def test_forced_scores_come_back_in_order():
 def test_scoring_holds_the_logits_of_only_some_positions(monkeypatch):
     engine, pairs = TorchEngine(made(seed=6)), [([9], [10, 11]), ([12, 13, 14], [15]), ([9, 9], [])]
     together, rows, project = engine.score(pairs), [], engine.fast.project
-    monkeypatch.setattr(torch_engine, "SCORED", 4)
+    monkeypatch.setattr(torch_forcing, "SCORED", 4)
     monkeypatch.setattr(engine.fast, "project", lambda hidden: rows.append(len(hidden)) or project(hidden))
     for scored, other in zip(engine.score(pairs), together, strict=True):
         assert scored.ids == other.ids
@@ -223,9 +223,11 @@ def test_options_out_of_range_are_usage_errors(bad):
         SearchOptions(**bad)
 
 
-def test_an_absurdly_long_source_is_cut_and_an_empty_one_is_no_crash():
+def test_an_absurdly_long_source_is_refused_a_very_long_and_an_empty_one_are_no_crash():
     engine = TorchEngine(made(seed=6))
-    found = engine.decode([[9] * 5_000, []], SearchOptions(beam=2, extra_length=1))
+    with pytest.raises(DataError, match="5,000 subwords"):
+        engine.decode([[9] * 5_000, []], SearchOptions(beam=2, extra_length=1))
+    found = engine.decode([[9] * 2_000, []], SearchOptions(beam=2, extra_length=1))
     assert len(found) == 2
     assert all(np.isfinite(one[0].score) for one in found)
 

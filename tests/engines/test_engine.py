@@ -21,10 +21,11 @@ from jumok.engines import ctranslate2_engine, native_engine
 from jumok.engines.ctranslate2_engine import CTranslate2Engine, export_to_cache, list_layouts
 from jumok.engines.native_engine import NativeEngine
 from jumok.engines.torch_engine import TorchEngine
-from jumok.errors import ModelFileError, UnknownName, UsageError
+from jumok.errors import DataError, ModelFileError, UnknownName, UsageError
 from jumok.kernels import library
 from jumok.kernels.layout import find_obstacle
 from jumok.kernels.pack import Packed
+from jumok.kernels.searching import Course
 from jumok.models import build
 from jumok.storage import bundle, checkpoint
 from jumok.storage import tensors as stored
@@ -164,7 +165,7 @@ def bundle_of(variant, folder, micro):
     with torch.no_grad():
         model.matrix.mul_(4.0)  # so that something is likelier than the rest
     recipe = loaded.recipe.model_copy(update={"model": config})
-    card = {name: value for name, value in loaded.card.items() if name != "aligning"}  # the head may not exist
+    card = {name: value for name, value in loaded.card.items() if name != "aligning"}  # it may not have that head
     checkpoint.export(folder, checkpoint.weights(model), recipe, loaded.vocabularies, card)
     return bundle.read(folder), TorchEngine(model)
 
@@ -225,10 +226,16 @@ def test_what_is_beside_a_sentence_does_not_change_its_translation(micro, source
     assert engine.decode(sources * 40, options) == alone * 40  # to the last bit, whatever group it is in
 
 
-def test_a_sentence_of_thousands_of_words_is_cut_and_ends(micro):
-    engine = NativeEngine(bundle.read(micro))
-    (found,) = engine.decode([[270] * 5_000], SearchOptions(beam=2, extra_length=1))
-    assert 0 < len(found[0].ids) <= 2_049
+def test_a_source_that_is_too_long_is_refused_and_one_that_just_fits_is_not(micro, found, reference, fast):
+    options = SearchOptions(beam=2, extra_length=1)
+    for engine in (NativeEngine(found), reference, fast):
+        with pytest.raises(DataError, match="a text of 5,000 subwords cannot be translated at once: at most 2,048 are"):
+            engine.decode([[9], [270] * 5_000], options)
+        with pytest.raises(DataError, match="5,000 subwords"):
+            engine.score([([270] * 5_000, [9])])
+        assert 0 < len(engine.decode([[270] * 2_048], replace(options, beam=1))[0][0].ids) <= 2_049
+    with pytest.raises(DataError, match="in text 3"):
+        list(jumok.load(micro).lines(["a", "b", "a b " * 3_000, "c"]))
 
 
 def test_weights_that_do_not_fit_are_refused_by_our_own_engine(own_micro):
@@ -435,7 +442,7 @@ def test_our_own_engine_keeps_to_the_shortlist(sources, found):
 
 def test_a_hypothesis_far_behind_is_given_up_only_where_it_may_be(found, sources, monkeypatch):
     asked = []
-    monkeypatch.setattr(Packed, "search", lambda *_, margin, **__: asked.append(margin) or [[]])
+    monkeypatch.setattr(Packed, "search", lambda *_, course, **__: asked.append(course.margin) or [[]])
     for shortlist in (False, True):
         engine = NativeEngine(found, shortlist=shortlist)
         for options in (SearchOptions(beam=3), SearchOptions(beam=3, exact=True), SearchOptions(beam=3, n_best=2)):
@@ -448,10 +455,10 @@ def test_a_margin_of_nothing_leaves_the_likeliest_alone(found, sources):
     read, limits = [[*source, END] for source in sources], [len(source) + 5 for source in sources]
     search = partial(engine.packed.search, read, limits, marks=native_engine.MARKS)
     plain = SearchOptions(beam=4, length_penalty=0.0)
-    narrow, greedy = search(plain, margin=0.0), search(replace(plain, beam=1))
+    narrow, greedy = search(plain, course=Course(margin=0.0)), search(replace(plain, beam=1))
     for one, other in zip(narrow, greedy, strict=True):
         assert one[0][1] >= other[0][1] - 1e-5  # it follows the likeliest, and may end at any step on the way
-    assert search(SearchOptions(beam=4), margin=1e9) == search(SearchOptions(beam=4))
+    assert search(SearchOptions(beam=4), course=Course(margin=1e9)) == search(SearchOptions(beam=4))
 
 
 def test_a_shortlist_of_everything_changes_no_choice(found, sources):

@@ -22,6 +22,7 @@ from jumok.config.search import SearchOptions
 from jumok.data.made import phrasebook
 from jumok.decoding.constraints import search_with_phrases
 from jumok.engines.native_engine import NativeEngine
+from jumok.errors import DataError
 from jumok.kernels import library, ops
 from jumok.runs.experiment import train
 from jumok.translator import Translator
@@ -216,7 +217,7 @@ def test_torch_has_its_threads_back(micro):
 
 
 def test_the_deterministic_mode_scores_a_pair_as_if_it_were_alone(micro, monkeypatch):
-    model, sides = jumok.load(micro, deterministic=True), (["a b", "c d e", "f"], ["b a", "e", "f g"])
+    model, sides = jumok.load(micro, engine="torch", deterministic=True), (["a b", "c d e", "f"], ["b a", "e", "f g"])
     real, sizes = model.engine._force_pairs, []
     monkeypatch.setattr(model.engine, "_force_pairs", lambda pairs: sizes.append(len(pairs)) or real(pairs))
     together = model.score(*sides)
@@ -235,9 +236,10 @@ ODD = {
     "control characters": "\x01\x02\x7f\x1b[0m\u200b\u2028",
     "NUL": "a\x00b",
     "half a character": "a \ud800 b",
-    "10,000 words": "a b " * 5_000,
-    "a word of 30,000 letters": "a" * 30_000,
+    "2,000 words": "a b " * 1_000,
+    "a word of 2,000 letters": "a" * 2_000,
 }
+TOO_LONG = {"10,000 words": "a b " * 5_000, "a word of 30,000 letters": "a" * 30_000}
 
 
 @pytest.mark.parametrize("deterministic", [False, True])
@@ -254,7 +256,11 @@ def test_an_odd_text_gets_a_translation_in_bounded_time(name, deterministic, mic
         one.text.encode()
     assert [alone[kind].text for kind in ("nothing", "white space")] == ["", ""]
     assert time.perf_counter() - began < 120.0
-    kept("S5", "odd texts: empty, unknown, 10,000 words, half a character …", count=len(ODD), figures="0 NaN, 0 errors")
+    for text in TOO_LONG.values():
+        with pytest.raises(DataError, match="cannot be translated at once"):
+            model.translate(["a", text], beam=1)
+    kept("S5", "odd texts: empty, unknown, 2,000 words, half a character …", count=len(ODD), figures="0 NaN, 0 errors")
+    kept("S0", "texts that are too long are refused", count=len(TOO_LONG))
 
 
 # ------------------------------------------------------------------ at the command line

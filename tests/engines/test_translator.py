@@ -269,10 +269,10 @@ def test_wishes_are_the_same_for_all_or_one_for_each(model):
 
 
 def test_alternatives_begin_with_the_prefix_and_then_differ(model):
-    found = model.alternatives("a b c d", "b", count=3)
-    place = len(model.vocabularies.target.encode("b"))
-    assert len({one.tokens[place] for one in found}) == len(found) > 1
-    assert all(one.text.startswith("b") for one in found)
+    for prefix in ("b", "b a", "b ", ""):
+        found = model.alternatives("a b c d", prefix, count=3)
+        assert len({one.text for one in found}) == len(found) > 1
+        assert all(f"{one.text} ".startswith(prefix) for one in found)
     assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
 
 

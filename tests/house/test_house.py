@@ -34,7 +34,7 @@ LEVEL = read_levels((ROOT.parent.parent / "ARCHITECTURE.md").read_text(encoding=
 NO_TORCH = {
     "errors", "config", "text", "evaluation", "events", "reports", "keys", "machine", "disk", "interop", "translator",
     "cli", "kernels.library", "kernels.pack", "kernels.structs", "storage.bundle", "storage.tensors",
-    "translation", "engines.options", "engines.choose", "engines.native_engine",
+    "translation", "engines.options", "engines.choose", "engines.native_engine", "service",
 }  # fmt: skip
 
 

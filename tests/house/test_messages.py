@@ -14,11 +14,14 @@ from jumok import errors, messages
 ROOT = Path(jumok.__file__).parent
 PARTS = {"what", "where", "hint"}
 HELP = {"short", "long", "examples"}  # of a verb; a group of verbs has no examples
-GIVEN = {"UnknownName": {"name", "guess"}, "check_names": {"name", "guess"}}  # values that the class itself adds
+GIVEN = {"UnknownName": {"name", "guess"}}  # values that the class itself adds
 LANGUAGES = sorted(path.name for path in messages.FOLDER.iterdir() if path.is_dir() and not path.name.startswith("_"))
 CLASSES = {
     name for name, one in vars(errors).items() if isinstance(one, type) and issubclass(one, errors.JumokError)
-} | {"check_names", "NotFinite", "Absent"}
+} | {
+    "NotFinite", "Absent", "Closing", "DeadlineExceeded", "EngineLost", "ModelRefused", "Overloaded",
+    "Poisoned", "Refused", "TooLong", "UnknownModel", "UnknownPair",
+}  # fmt: skip
 POSITION = {"option": 1, "flag": 1}  # of the key among the arguments, where it is not the first
 ASKS = CLASSES | {"text", "Message", "verb", "option", "flag", "argument"}
 

@@ -125,31 +125,39 @@ def free(monkeypatch):
 
 def test_groups_are_searched_at_once_as_far_as_half_of_the_free_memory_holds_them(free):
     decoder, lengths, limits = base_decoder(), [2_000] * 1_000, [2_050] * 1_000
-    each = count_bytes(decoder, 12, 2_000, 2_050, 4)
+    each = count_bytes(decoder, 12, 2_000, 2_050, 48)
     for threads in (1, 5, 16):
         free(2 * threads * each)
-        assert count_threads(decoder, lengths, limits, 4) == threads
+        assert count_threads(decoder, lengths, limits, [4] * 1_000, 4) == threads
     free(2 * each - 2)
     with pytest.raises(UsageError, match="a beam of 4 over 2,050 subwords needs"):
-        count_threads(decoder, lengths, limits, 4)
+        count_threads(decoder, lengths, limits, [4] * 1_000, 4)
+
+
+def test_rows_of_required_phrases_need_memory_and_a_limit_of_threads_is_kept(free):
+    decoder, lengths, limits = base_decoder(), [2_000] * 1_000, [2_050] * 1_000
+    free(2 * count_bytes(decoder, 12, 2_000, 2_050, 12 * 10))
+    assert count_threads(decoder, lengths, limits, [10] * 1_000, 4) == 1
+    assert count_threads(decoder, lengths, limits, [4] * 1_000, 4) == 2
+    assert count_threads(decoder, lengths, limits, [4] * 1_000, 4, at_most=1) == 1
 
 
 def test_a_few_long_sentences_do_not_keep_the_short_ones_from_the_other_cores(free):
     decoder = base_decoder()
-    free(3 * count_bytes(decoder, 12, 2_000, 2_050, 4))
-    assert count_threads(decoder, [2_000] * 12 + [10] * 1_000, [2_050] * 12 + [20] * 1_000, 4) > 4
+    free(3 * count_bytes(decoder, 12, 2_000, 2_050, 48))
+    assert count_threads(decoder, [2_000] * 12 + [10] * 1_000, [2_050] * 12 + [20] * 1_000, [4] * 1_012, 4) > 4
 
 
 def test_a_small_search_does_not_ask_for_free_memory(monkeypatch):
     monkeypatch.setattr(searching, "available_memory", lambda: pytest.fail("it was asked"))
-    assert count_threads(base_decoder(), [8], [20], 4) == 1
-    assert count_threads(base_decoder(), [], [], 4) == 1
+    assert count_threads(base_decoder(), [8], [20], [4], 4) == 1
+    assert count_threads(base_decoder(), [], [], [], 4) == 1
 
 
 @compiled
 def test_fewer_threads_find_the_same_translations(micro, monkeypatch):
     found = []
     for threads in (1, 16):
-        monkeypatch.setattr(searching, "count_threads", lambda *_, count=threads: count)
+        monkeypatch.setattr(searching, "count_threads", lambda *_, count=threads, **__: count)
         found.append([(one.text, one.score) for one in Translator.load(micro, engine="native").translate(TEXTS)])
     assert found[0] == found[1]

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from jumok.config import presets
-from jumok.config.kinds import find_section
+from jumok.config.recipe import find_section
 from jumok.config.search import SearchOptions
 from jumok.data.batches import Batch
 from jumok.decoding.ensemble import Ensemble

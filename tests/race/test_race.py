@@ -7,7 +7,8 @@ from itertools import pairwise
 import pytest
 
 from jumok.config import presets
-from jumok.config.kinds import KINDS, find_section
+from jumok.config.kinds import KINDS
+from jumok.config.recipe import find_section
 from jumok.errors import Resumable, UsageError
 from jumok.events import read_events
 from jumok.models import build

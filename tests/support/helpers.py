@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from jumok.config.kinds import find_section
+from jumok.config.recipe import find_section
 from jumok.config.sections import TransformerConfig
 from jumok.models import build
 

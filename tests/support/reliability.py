@@ -22,7 +22,13 @@ PROMISES = {
     "T5": "SIGTERM or Ctrl-C in any phase: saved and gone within 10 seconds",
     "M1": "Loading a model never runs code, never reads the network, never takes more memory than its recipe implies",
     "D1": "Nothing in a text file is silently re-aligned or dropped",
+    "S0": "Nothing is cut in silence: what is too long is refused",
+    "S1": "Any bytes sent to the server give 2xx, 4xx, 429 or 503: never 500, never a dead process, never a hang",
+    "S2": "Overload is refused early with 429 and Retry-After; accepted requests meet their deadline",
+    "S3": "A client that leaves frees its place within one decoding step",
+    "S4": "SIGTERM: readiness turns 503 at once, accepted requests finish, exit within the drain time",
     "S5": "The same text gives the same translation, whatever else is in the batch",
+    "S6": "Limits are on by default; keys, hosts and origins are checked; errors never show internals",
 }
 
 

@@ -282,7 +282,7 @@ def test_a_run_by_minutes_has_the_bytes_that_follow_from_its_plans(place, tries,
 
 PHASES = {
     "reading": ("jumok.data.prepare.work:_read", 1),
-    "learning the vocabulary": ("jumok.text.vocabulary:learn_apart", 1),
+    "learning the vocabulary": ("jumok.text.trainer:learn_apart", 1),
     "tokenising": ("jumok.data.prepare.work:_encode_lines", 1),
     "the first update": ("jumok.training.update:Team.update", 1),
     "an update": ("jumok.training.update:Team.update", 12),

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jumok import lab as table
-from jumok.cli.terminal import dumps, forbid, print_aside, watching
+from jumok.cli.terminal import dumps, print_aside, watching
+from jumok.cli.translate import forbid
 from jumok.config.recipe import parse_assignment
 from jumok.errors import UnknownName, UsageError
 from jumok.lab.book import write as write_book

@@ -9,14 +9,16 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Unpack
+from typing import Annotated, Any
 
 import typer
+from typer.models import CommandInfo, TyperInfo
 
 import jumok
 from jumok import messages
-from jumok.cli import failures, verbs
+from jumok.cli import failures, serve, verbs
 from jumok.cli.models import model_app
 from jumok.cli.options import (
     SETTINGS,
@@ -46,32 +48,27 @@ from jumok.cli.options import (
     ValidSources,
     ValidTables,
     ValidTargets,
-    Words,
+    VerbGroup,
     argument,
     flag,
     option,
     verb,
 )
 from jumok.cli.terminal import (
-    check_device,
-    clean_arguments,
     dumps,
     measure_width,
-    print_aside,
     split_chunks,
     to_index,
     watching,
 )
+from jumok.cli.translate import clean_arguments, counting, load_translator, translate
 from jumok.cli.verbs import bench_app, data_app, export_app
 from jumok.errors import MissingPackage, Resumable, UnknownName
 from jumok.extras import hint, is_installed
 
-if TYPE_CHECKING:
-    from jumok.config.keywords import EngineKeywords, SearchKeywords
-    from jumok.translator import Translator
-
 app = typer.Typer(
     name="jumok",
+    cls=VerbGroup,
     help=messages.text("help.jumok"),
     epilog=messages.text("help.jumok_epilog"),
     no_args_is_help=True,
@@ -84,6 +81,8 @@ app.add_typer(export_app, name="export")
 app.add_typer(bench_app, name="bench")
 app.add_typer(data_app, name="data")
 app.add_typer(model_app, name="model")
+app.command(**verb("help.serve"))(serve.serve)
+app.add_typer(serve.key_app, name="serve key")
 
 
 def show_version(requested: bool) -> None:
@@ -189,72 +188,7 @@ def distill(
     print(run.folder)
 
 
-def load_translator(path: str, *, others: Sequence[str] = (), **choices: "Unpack[EngineKeywords]") -> "Translator":
-    """Load the translator of a model; torch is loaded to check a device only where it is needed anyway."""
-    gc.disable()  # hardly anything of what is imported is ever garbage
-    try:
-        from jumok.engines.options import EngineOptions
-        from jumok.translator import Translator
-
-        if (device := choices.get("device", "cpu")) != "cpu":
-            check_device(device)
-        return Translator.load(path, others=others, say=print_aside, options=EngineOptions(**choices))
-    finally:
-        gc.enable()
-
-
-@app.command(**verb("help.translate"))
-def translate(
-    model: ModelPath,
-    text: Annotated[list[str] | None, argument("help.translate_text")] = None,
-    input: Annotated[File, option("FILE", "help.input", "--input", "-i")] = None,
-    output: Annotated[File, option("FILE", "help.output", "--output", "-o")] = None,
-    beam: Beam = None,
-    length_penalty: LengthPenalty = None,
-    n_best: Annotated[int | None, option("N", "help.n_best")] = None,
-    sample: Annotated[bool, flag("--sample", "help.sample")] = False,
-    temperature: Annotated[float | None, option("T", "help.temperature")] = None,
-    top_k: Annotated[int | None, option("K", "help.top_k")] = None,
-    top_p: Annotated[float | None, option("P", "help.top_p")] = None,
-    seed: Annotated[int | None, option("N", "help.seed")] = None,
-    others: Annotated[Words, option("MODEL", "help.with", "--with")] = None,
-    mbr: Annotated[int | None, option("N", "help.mbr")] = None,
-    prefix: Annotated[str | None, option("TEXT", "help.prefix")] = None,
-    require: Annotated[Words, option("WORD", "help.require")] = None,
-    forbid_words: Annotated[Words, option("WORD", "help.forbid", "--forbid")] = None,
-    alternatives: Annotated[int | None, option("N", "help.alternatives")] = None,
-    min_length: Annotated[int | None, option("N", "help.min_length")] = None,
-    no_repeat: Annotated[int | None, option("N", "help.no_repeat")] = None,
-    groups: Annotated[int | None, option("N", "help.groups")] = None,
-    diversity: Annotated[float | None, option("D", "help.diversity")] = None,
-    coverage: Annotated[float | None, option("B", "help.coverage")] = None,
-    align: Annotated[bool, flag("--align", "help.align")] = False,
-    stream: Annotated[bool, flag("--stream", "help.stream")] = False,
-    resume: Annotated[bool, flag("--resume", "help.resume")] = False,
-    engine: Engine = "auto",
-    precision: Precision = None,
-    shortlist: Shortlist = False,
-    deterministic: Deterministic = False,
-    as_json: Json = False,
-    device: Device = "cpu",
-) -> None:
-    from jumok.cli.translate import Command
-
-    command = Command(
-        text=text, input=input, output=output, prefix=prefix, require=require, forbid=forbid_words,
-        alternatives=alternatives, stream=stream, resume=resume, align=align, as_json=as_json,
-    )  # fmt: skip
-    search: SearchKeywords = {
-        "beam": beam, "length_penalty": length_penalty, "n_best": n_best, "min_length": min_length,
-        "no_repeat": no_repeat, "groups": groups, "diversity": diversity, "coverage": coverage, "sample": sample,
-        "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "mbr": mbr,
-    }  # fmt: skip
-    command.check(search)
-    translator = load_translator(
-        model, others=others or (), device=device, engine=engine, precision=precision, shortlist=shortlist,
-        deterministic=deterministic,
-    )  # fmt: skip
-    command.run(translator, translator.options(**search))
+app.command(**verb("help.translate"))(translate)
 
 
 @app.command(**verb("help.score"))
@@ -293,7 +227,6 @@ def evaluate(
     as_json: Json = False,
     device: Device = "cpu",
 ) -> None:
-    from jumok.cli.translate import counting
     from jumok.data.corpora import read_test_set
     from jumok.evaluation.evaluate import evaluate as run
     from jumok.text.lines import write_lines
@@ -370,7 +303,7 @@ def main() -> None:
 def run() -> int:
     """Run the verb that the arguments name; returns its exit code and prints its errors."""
     try:
-        result = app(prog_name="jumok", standalone_mode=False)
+        result = select_verbs(sys.argv[1:])(prog_name="jumok", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except SystemExit as exit:
         if isinstance(exit.__context__, BrokenPipeError):  # typer turns it into a failure
@@ -380,6 +313,42 @@ def run() -> int:
         raise
     except (Exception, KeyboardInterrupt) as error:
         return failures.report(error, app)
+
+
+def select_verbs(arguments: Sequence[str]) -> typer.Typer:
+    """Return the app with only the verb that is asked for: typer reads the signatures of all verbs that it holds.
+
+    For the list of verbs, they have no options.  If no verb has this name, the app is whole, for a proposal.
+    """
+    word, part = arguments[0] if arguments else "", copy(app)
+    if word in SETTINGS["help_option_names"]:
+        part.registered_commands = list(map(outline, app.registered_commands))
+        part.registered_groups = list(map(outline_group, app.registered_groups))
+        return part
+    part.registered_commands = [verb for verb in app.registered_commands if name_of(verb) == word]
+    part.registered_groups = [group for group in app.registered_groups if str(group.name).partition(" ")[0] == word]
+    return part if part.registered_commands or part.registered_groups else app
+
+
+def name_of(verb: CommandInfo) -> str:
+    """Return the name of a verb: that of its function, unless it has another."""
+    return str(verb.name or getattr(verb.callback, "__name__", ""))
+
+
+def outline(verb: CommandInfo) -> CommandInfo:
+    """Return the name and the help of a verb."""
+    outlined = copy(verb)
+    outlined.name, outlined.callback = name_of(verb), lambda: None
+    return outlined
+
+
+def outline_group(group: TyperInfo) -> TyperInfo:
+    """Return the name and the help of a group of verbs."""
+    outlined = copy(group)
+    outlined.typer_instance = copy(group.typer_instance)
+    assert outlined.typer_instance is not None
+    outlined.typer_instance.registered_commands = []
+    return outlined
 
 
 def exit_with(code: int) -> None:

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from jumok.errors import DataError, MissingPackage, UnknownName, UsageError, printable
+from jumok.errors import MissingPackage, UnknownName, UsageError, printable
 from jumok.extras import hint, is_installed
-from jumok.messages import Message
 
 
 @contextmanager
@@ -42,22 +41,6 @@ def watching() -> Iterator[tuple[list[Any], Callable[[], bool]]]:
         display.close()
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def clean_arguments(texts: list[str]) -> list[str]:
-    """Return sentences from the command line, which must be UTF-8."""
-    for text in texts:
-        if any("\ud800" <= character <= "\udfff" for character in text):
-            escaped = text.encode("utf-8", "backslashreplace").decode()
-            raise DataError("cli.sentence_not_utf8", sentence=escaped)
-    return texts
-
-
-def forbid(reason: Message, options: dict[str, Any]) -> None:
-    """Refuse options that would be ignored, by name; None where an option was not given."""
-    for name, value in options.items():
-        if value is not None:
-            raise UsageError("cli.does_not_fit", option=f"--{name.replace('_', '-')}", reason=reason)
 
 
 def check_device(name: str) -> None:

@@ -1,28 +1,127 @@
 """The verb `jumok translate`: checks its options, reads lines, and prints or writes translations.
 
-Imports are light here: a sentence from the command line needs no module that reads files.
+Other verbs load a model, read sentences and refuse options as it does.  What is imported here is light, because
+`jumok --help` imports it, too: a model is loaded with the translator.
 """
 
+import gc
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
-from jumok.cli.terminal import clean_arguments, dumps, forbid
+from jumok.cli.options import (
+    Beam,
+    Deterministic,
+    Device,
+    Engine,
+    File,
+    Json,
+    LengthPenalty,
+    ModelPath,
+    Precision,
+    Shortlist,
+    Words,
+    argument,
+    flag,
+    option,
+)
+from jumok.cli.terminal import check_device, dumps, print_aside
 from jumok.config.search import SAMPLING, Constraints, SearchOptions
-from jumok.errors import MissingPackage, UsageError
+from jumok.engines.options import EngineOptions
+from jumok.errors import DataError, MissingPackage, UsageError
 from jumok.extras import hint, is_installed
 from jumok.messages import Message
+from jumok.translation import Translation
 
 if TYPE_CHECKING:
-    from jumok.config.keywords import SearchKeywords
-    from jumok.translation import Translation
+    from jumok.config.keywords import EngineKeywords, SearchKeywords
     from jumok.translator import Translator
 
 CHUNK = 1_024  # lines that are translated together, unless a person waits for each
+
+
+def translate(
+    model: ModelPath,
+    text: Annotated[list[str] | None, argument("help.translate_text")] = None,
+    input: Annotated[File, option("FILE", "help.input", "--input", "-i")] = None,
+    output: Annotated[File, option("FILE", "help.output", "--output", "-o")] = None,
+    beam: Beam = None,
+    length_penalty: LengthPenalty = None,
+    n_best: Annotated[int | None, option("N", "help.n_best")] = None,
+    sample: Annotated[bool, flag("--sample", "help.sample")] = False,
+    temperature: Annotated[float | None, option("T", "help.temperature")] = None,
+    top_k: Annotated[int | None, option("K", "help.top_k")] = None,
+    top_p: Annotated[float | None, option("P", "help.top_p")] = None,
+    seed: Annotated[int | None, option("N", "help.seed")] = None,
+    others: Annotated[Words, option("MODEL", "help.with", "--with")] = None,
+    mbr: Annotated[int | None, option("N", "help.mbr")] = None,
+    prefix: Annotated[str | None, option("TEXT", "help.prefix")] = None,
+    require: Annotated[Words, option("WORD", "help.require")] = None,
+    forbid_words: Annotated[Words, option("WORD", "help.forbid", "--forbid")] = None,
+    alternatives: Annotated[int | None, option("N", "help.alternatives")] = None,
+    min_length: Annotated[int | None, option("N", "help.min_length")] = None,
+    no_repeat: Annotated[int | None, option("N", "help.no_repeat")] = None,
+    groups: Annotated[int | None, option("N", "help.groups")] = None,
+    diversity: Annotated[float | None, option("D", "help.diversity")] = None,
+    coverage: Annotated[float | None, option("B", "help.coverage")] = None,
+    align: Annotated[bool, flag("--align", "help.align")] = False,
+    stream: Annotated[bool, flag("--stream", "help.stream")] = False,
+    resume: Annotated[bool, flag("--resume", "help.resume")] = False,
+    engine: Engine = "auto",
+    precision: Precision = None,
+    shortlist: Shortlist = False,
+    deterministic: Deterministic = False,
+    as_json: Json = False,
+    device: Device = "cpu",
+) -> None:
+    command = Command(
+        text=text, input=input, output=output, prefix=prefix, require=require, forbid=forbid_words,
+        alternatives=alternatives, stream=stream, resume=resume, align=align, as_json=as_json,
+    )  # fmt: skip
+    search: SearchKeywords = {
+        "beam": beam, "length_penalty": length_penalty, "n_best": n_best, "min_length": min_length,
+        "no_repeat": no_repeat, "groups": groups, "diversity": diversity, "coverage": coverage, "sample": sample,
+        "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "mbr": mbr,
+    }  # fmt: skip
+    command.check(search)
+    translator = load_translator(
+        model, others=others or (), device=device, engine=engine, precision=precision, shortlist=shortlist,
+        deterministic=deterministic,
+    )  # fmt: skip
+    command.run(translator, translator.options(**search))
+
+
+def load_translator(path: str, *, others: Sequence[str] = (), **choices: "Unpack[EngineKeywords]") -> "Translator":
+    """Load the translator of a model; torch is loaded to check a device only where it is needed anyway."""
+    gc.disable()  # hardly anything of what is imported is ever garbage
+    try:
+        from jumok.translator import Translator
+
+        if (device := choices.get("device", "cpu")) != "cpu":
+            check_device(device)
+        return Translator.load(path, others=others, say=print_aside, options=EngineOptions(**choices))
+    finally:
+        gc.enable()
+
+
+def clean_arguments(texts: list[str]) -> list[str]:
+    """Return sentences from the command line, which must be UTF-8."""
+    for text in texts:
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            escaped = text.encode("utf-8", "backslashreplace").decode()
+            raise DataError("cli.sentence_not_utf8", sentence=escaped)
+    return texts
+
+
+def forbid(reason: Message, options: dict[str, Any]) -> None:
+    """Refuse options that would be ignored, by name; None where an option was not given."""
+    for name, value in options.items():
+        if value is not None:
+            raise UsageError("cli.does_not_fit", option=f"--{name.replace('_', '-')}", reason=reason)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +248,7 @@ class Command:
         return {"model": digest(weights), "input": digest([self.input or "-"]), "option": option}
 
 
-def format_with_score(translation: "Translation") -> str:
+def format_with_score(translation: Translation) -> str:
     """Return a line with a translation after its score."""
     return f"{translation.score:.4f}\t{translation.text}"
 

@@ -28,6 +28,7 @@ from jumok.cli.options import (
     Rounds,
     Sentences,
     Shares,
+    Shortlist,
     Source,
     Sources,
     Steps,
@@ -49,13 +50,12 @@ from jumok.cli.options import (
     verb,
 )
 from jumok.cli.terminal import (
-    clean_arguments,
     describe_position,
     dumps,
-    forbid,
     parse_numbers,
     print_aside,
 )
+from jumok.cli.translate import clean_arguments, forbid
 from jumok.messages import Message
 
 data_app = typer.Typer(**verb("help.data"), no_args_is_help=True, rich_markup_mode=None, context_settings=SETTINGS)
@@ -314,6 +314,30 @@ def bench_decode(
         model, source=source, target=target, engines=engines.split(","), beams=parse_numbers(beams, "beams"),
         rounds=rounds, sentences=sentences, say=print_aside,
     )  # fmt: skip
+    print(dumps(figures) if as_json else "\n".join(table(figures)))
+
+
+@bench_app.command("serve", **verb("help.bench_serve"))
+def bench_serve(
+    model: ModelPath,
+    source: Sentences,
+    languages: Annotated[str | None, option("SOURCE,TARGET", "help.bench_languages")] = None,
+    beam: Annotated[int, option("N", "help.beam")] = 4,
+    shortlist: Shortlist = False,
+    seconds: Annotated[float, option("SECONDS", "help.bench_seconds")] = 10.0,
+    sentences: FirstSentences = 1_000,
+    address: Annotated[str | None, option("HOST:PORT", "help.bench_address")] = None,
+    out: Annotated[Path | None, option("FILE", "help.bench_picture")] = None,
+    as_json: Json = False,
+) -> None:
+    from jumok.bench.serve import Settings, find_pair, measure, picture, table
+    from jumok.text.lines import write_lines
+
+    chosen = Settings(beam=beam, shortlist=shortlist, seconds=seconds, sentences=sentences)
+    pair = find_pair(model, languages)
+    figures = measure(model, source=source, languages=pair, chosen=chosen, address=address, say=print_aside)
+    if out is not None:
+        write_lines(out, picture(figures).removesuffix("\n").split("\n"))
     print(dumps(figures) if as_json else "\n".join(table(figures)))
 
 

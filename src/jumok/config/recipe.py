@@ -7,6 +7,7 @@ model's section depend on its kind.
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -14,7 +15,7 @@ import tomli_w
 from pydantic import BaseModel, Field, SerializeAsAny, ValidationError, model_validator
 
 from jumok import messages
-from jumok.config.kinds import find_section
+from jumok.config.kinds import KINDS
 from jumok.config.sections import (
     DataConfig,
     DecodingConfig,
@@ -25,7 +26,8 @@ from jumok.config.sections import (
     TransformerConfig,
     VocabularyConfig,
 )
-from jumok.errors import DataError, UnknownName, UsageError
+from jumok.errors import DataError, MissingPackage, UnknownName, UsageError
+from jumok.extras import find_missing, hint
 from jumok.messages import Message
 
 MOST_BYTES = 100_000  # of a recipe file
@@ -38,12 +40,12 @@ class Recipe(Section):
 
     name: Annotated[str, Field(pattern=r"^\w[\w.+-]{0,63}$")] = "custom"
     seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 1
-    languages: LanguagesConfig = LanguagesConfig()
-    data: DataConfig = DataConfig()
-    vocabulary: VocabularyConfig = VocabularyConfig()
-    model: SerializeAsAny[ModelConfig] = TransformerConfig()
-    training: TrainingConfig = TrainingConfig()
-    decoding: DecodingConfig = DecodingConfig()
+    languages: LanguagesConfig = Field(default_factory=LanguagesConfig)
+    data: DataConfig = Field(default_factory=DataConfig)
+    vocabulary: VocabularyConfig = Field(default_factory=VocabularyConfig)
+    model: SerializeAsAny[ModelConfig] = Field(default_factory=TransformerConfig)
+    training: TrainingConfig = Field(default_factory=TrainingConfig)
+    decoding: DecodingConfig = Field(default_factory=DecodingConfig)
 
     @model_validator(mode="after")
     def check_sections(self) -> Self:
@@ -82,6 +84,27 @@ class Recipe(Section):
         if not values["languages"]:
             del values["languages"]
         return tomli_w.dumps(values)
+
+
+def find_section(kind: str, *, origin: str = "model.kind") -> type[ModelConfig]:
+    """Return the section of a recipe that describes such a model; `origin` is the file or key that named it."""
+    if kind not in KINDS:
+        raise UnknownName("config.unknown_model", kind, KINDS, origin=origin)
+    try:
+        section: type[ModelConfig] = load(KINDS[kind][1])
+    except ModuleNotFoundError as error:  # the section is in the file of its model, unless it is the Transformer's
+        if (module := find_missing(error)) is None:
+            raise
+        raise MissingPackage(
+            "config.model_needs_package", kind=kind, module=module, origin=origin, advice=hint(module)
+        ) from None
+    return section
+
+
+def load(path: str) -> Any:
+    """Import what a dotted path names."""
+    module, _, name = path.rpartition(".")
+    return getattr(import_module(module), name)
 
 
 def validate(values: Mapping[str, Any], *, origin: str = "") -> Recipe:

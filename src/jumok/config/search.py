@@ -10,15 +10,16 @@ their fields as keywords (keywords.py); one that is None, or not given, takes it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
-from jumok.errors import UsageError, check_names
+from jumok.errors import UnknownName, UsageError
 from jumok.messages import Message
 
 if TYPE_CHECKING:
     from jumok.config.keywords import ConstraintKeywords, SearchKeywords
+    from jumok.config.sections import DecodingConfig
 
 SAMPLING = ("temperature", "top_k", "top_p", "seed")  # options that only sampling uses
 MBR_TEMPERATURE = 0.5  # at 1 too many samples are far off (docs/log/2026-11-16-constrained-search.md)
@@ -66,13 +67,20 @@ class SearchOptions:
                 advice = ADVICE.get(name, Message("config.see_help"))
                 raise UsageError("config.out_of_range", option=name, options=self, advice=advice)
 
+    @classmethod
+    def of(cls, usual: DecodingConfig, **keywords: Unpack[SearchKeywords]) -> SearchOptions:
+        """Return the options of a recipe, changed by keywords."""
+        options = cls(beam=usual.beam, length_penalty=usual.length_penalty, extra_length=usual.extra_length)
+        return options.change(**keywords)
+
     def change(self, **keywords: Unpack[SearchKeywords]) -> SearchOptions:
         """Return the same options with what is given and not None.
 
         Unless the beam is given it is as wide as `n_best` needs.  `mbr` samples, at temperature 0.5 unless another one
         is given.
         """
-        check_names("config.unknown_search_option", keywords, self.__dataclass_fields__)
+        for name in keywords.keys() - self.__dataclass_fields__.keys():
+            raise UnknownName("config.unknown_search_option", name, self.__dataclass_fields__)
         given: dict[str, Any] = {name: value for name, value in keywords.items() if value is not None}
         if given.get("mbr"):
             given = {"temperature": MBR_TEMPERATURE} | given | {"sample": True}
@@ -84,6 +92,14 @@ class SearchOptions:
 ADVICE = {"n-best": Message("config.beam_limits_n_best"), "groups": Message("config.groups_divide_beam")}
 
 
+class Encodes(Protocol):
+    """A vocabulary."""
+
+    def encode(self, text: str) -> Sequence[int]: ...
+
+    def split_prefix(self, text: str) -> tuple[Sequence[int], str]: ...
+
+
 @dataclass(frozen=True)
 class TokenConstraints:
     """`Constraints` as an engine reads them: tokens that must appear, and words that must not."""
@@ -91,11 +107,17 @@ class TokenConstraints:
     prefix: tuple[int, ...] = ()
     require: tuple[tuple[int, ...], ...] = ()
     forbid: tuple[str, ...] = ()
+    opening: str = ""  # the text after the prefix, in any division into tokens; words begin with a space
 
     @property
     def kinds(self) -> tuple[bool, bool, bool]:
         """Whether there is a prefix, a required phrase, a forbidden one."""
-        return bool(self.prefix), bool(self.require), bool(self.forbid)
+        return bool(self.prefix or self.opening), bool(self.require), bool(self.forbid)
+
+    @property
+    def longest_prefix(self) -> int:
+        """The most tokens that the prefix and the text after it may take."""
+        return len(self.prefix) + len(self.opening.encode("utf-8", "surrogateescape"))
 
 
 UNCONSTRAINED = TokenConstraints()
@@ -105,7 +127,7 @@ UNCONSTRAINED = TokenConstraints()
 class Constraints:
     """What one translation must and must not contain."""
 
-    prefix: str = ""  # how it begins
+    prefix: str = ""  # how it begins; its last word may continue, unless a space follows it
     require: tuple[str, ...] = ()  # words or phrases that are in it, in any order
     forbid: tuple[str, ...] = ()  # words or phrases that are not
 
@@ -115,7 +137,8 @@ class Constraints:
     @classmethod
     def of(cls, count: int, **keywords: Unpack[ConstraintKeywords]) -> list[Constraints]:
         """Return the constraints of each of `count` texts, from keywords that hold for all of them or for one each."""
-        check_names("config.unknown_constraint", keywords, cls.__dataclass_fields__)
+        for name in keywords.keys() - cls.__dataclass_fields__.keys():
+            raise UnknownName("config.unknown_constraint", name, cls.__dataclass_fields__)
         given = keywords.get("prefix") or ""
         prefixes = [given] * count if isinstance(given, str) else list(given)
         required, forbidden = _each(keywords.get("require"), count), _each(keywords.get("forbid"), count)
@@ -124,13 +147,19 @@ class Constraints:
                 raise UsageError("config.wrong_number_of_constraints", constraint=name, given=len(each), texts=count)
         return [cls(*each) for each in zip(prefixes, required, forbidden, strict=True)]
 
-    def encode(self, encode: Callable[[str], Sequence[int]]) -> TokenConstraints:
-        """Return the same for an engine, in the subwords that `encode` makes of a text; empty phrases are left out."""
+    def encode(self, vocabulary: Encodes) -> TokenConstraints:
+        """Return the same for an engine, in the subwords of a vocabulary; empty phrases are left out."""
         if not self:
             return UNCONSTRAINED
-        phrases = (tuple(encode(phrase)) for phrase in self.require)
-        prefix = tuple(encode(self.prefix))
-        return TokenConstraints(prefix, tuple(filter(None, phrases)), tuple(filter(None, self.forbid)))
+        phrases = (tuple(vocabulary.encode(phrase)) for phrase in self.require)
+        prefix, opening = vocabulary.split_prefix(self.prefix) if self.prefix else ([], "")
+        forbidden = (" ".join(word.split()) for word in self.forbid)
+        return TokenConstraints(
+            prefix=tuple(prefix),
+            opening=opening,
+            require=tuple(filter(None, phrases)),
+            forbid=tuple(filter(None, forbidden)),
+        )
 
 
 def _each(given: Sequence[str] | Sequence[Sequence[str]] | None, count: int) -> list[tuple[str, ...]]:

@@ -20,9 +20,10 @@ from torch import Tensor
 
 from jumok.config.search import SearchOptions
 from jumok.decoding.hypothesis import Hypothesis, penalize
-from jumok.decoding.rules import MINUS, Moment, Rule
+from jumok.decoding.rules import MINUS, Moment, Rule, Rulebook, exclude
 from jumok.decoding.search import Step, forbid
 from jumok.models.base import END, START, State
+from jumok.text.automata import FREE, TextRules
 
 Phrase = tuple[int, ...]
 
@@ -35,7 +36,7 @@ class PhraseProgress:
     inside: Phrase = ()  # the phrase that has begun
     done: int = 0  # its tokens so far
     met: int = 0  # tokens of complete phrases
-    closed: bool = False  # the last token completed a phrase, so a new word must begin
+    closed: Phrase = ()  # the phrase that the last token completed
 
     @property
     def bank(self) -> int:
@@ -60,10 +61,10 @@ class PhraseProgress:
 
     def _at(self, phrase: Phrase, done: int) -> PhraseProgress:
         if done < len(phrase):
-            return replace(self, inside=phrase, done=done, closed=False)
+            return replace(self, inside=phrase, done=done, closed=())
         left = list(self.missing)
         left.remove(phrase)
-        return PhraseProgress(tuple(left), met=self.met + len(phrase), closed=True)
+        return PhraseProgress(tuple(left), met=self.met + len(phrase), closed=phrase)
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class PartialHypothesis:
     total: float
     gains: tuple[float, ...]
     progress: PhraseProgress
+    ending: int = FREE  # the state of `TextRules.ending`: what may follow a phrase that was just completed
 
 
 class Candidate(NamedTuple):
@@ -94,14 +96,15 @@ def search_with_phrases(
     phrases: Sequence[Sequence[Phrase]],
     options: SearchOptions,
     *,
-    rules: Sequence[Rule] = (),
-    inner: Tensor | None = None,
+    rules: Rulebook = Rulebook(),
+    texts: TextRules | None = None,
     device: torch.device | None = None,
 ) -> list[list[Hypothesis]]:
     """Return the n best hypotheses of each sentence that contain all of phrases[b], best first.
 
-    A sentence has as many slots as the beam and one for each token of its phrases.  `inner` (V,) is True for tokens
-    that continue a word: none of them follows a phrase.  Limits grow where the phrases alone would not fit.
+    A sentence has as many slots as the beam and one for each token of its phrases.  A phrase is followed by a new word,
+    or by an ending and a new word, where `texts` knows how tokens are written.  Limits grow where the phrases alone
+    would not fit.
     """
     slots = [options.beam + sum(map(len, wanted)) for wanted in phrases]
     limits = [max(limit, 2 * sum(map(len, wanted)) + 2) for limit, wanted in zip(limits, phrases, strict=True)]
@@ -114,9 +117,8 @@ def search_with_phrases(
     for t in range(max(limits)):
         logits, state = step(token, state)
         now = make_moment(t, partial, device)
-        normalizer = forbid(logits, rules, now)
-        logits -= normalizer
-        logs = forbid_incomplete(logits, partial, inner)  # (N, V)
+        normalizer = forbid(logits, rules.list_all(forbid_incomplete(partial, texts)), now)
+        logs = logits - normalizer  # (N, V)
         top, likeliest = logs.topk(min(2 * max(slots), logs.shape[1]), dim=-1)  # (N, C)
         rows, tokens, first = [], [], 0
         following: dict[int, list[PartialHypothesis]] = {}
@@ -128,10 +130,10 @@ def search_with_phrases(
             # A complete hypothesis may end even if END ranks low (docs/log/2026-11-16-constrained-search.md).
             ending = [c for c in expanded if c.progress.complete and (c.token == END or last)]
             for c in heapq.nlargest(slots[b], ending):
-                ended[b].append(end(extend(before[c.row], c), options.length_penalty))
+                ended[b].append(end(extend(before[c.row], c, texts), options.length_penalty))
             going = [] if last else allocate([c for c in expanded if c.token != END], slots[b])
             if going and not is_finished(ended[b], going, limits[b], t, options):
-                following[b] = [extend(before[c.row], c) for c in going]
+                following[b] = [extend(before[c.row], c, texts) for c in going]
                 rows += [first + c.row for c in going]
                 tokens += [c.token for c in going]
             first += len(before)
@@ -154,15 +156,18 @@ def make_moment(step: int, partial: dict[int, list[PartialHypothesis]], device: 
     )
 
 
-def forbid_incomplete(logs: Tensor, partial: dict[int, list[PartialHypothesis]], inner: Tensor | None) -> Tensor:
-    """Forbid tokens that continue a word after a phrase, and END before a sentence contains all of its phrases."""
-    progress = [hypothesis.progress for rows in partial.values() for hypothesis in rows]
-    closed = torch.tensor([phrases.closed for phrases in progress], device=logs.device)
-    open_ = torch.tensor([not phrases.complete for phrases in progress], device=logs.device)
-    if inner is not None:
-        logs.masked_fill_(closed[:, None] & inner[None], MINUS)
-    logs[:, END].masked_fill_(open_, MINUS)
-    return logs
+def forbid_incomplete(partial: dict[int, list[PartialHypothesis]], texts: TextRules | None) -> Rule:
+    """Forbid what may not follow a phrase, and END before a sentence contains all of its phrases."""
+    hypotheses = [hypothesis for rows in partial.values() for hypothesis in rows]
+
+    def rule(logits: Tensor, now: Moment) -> None:
+        open_ = torch.tensor([not hypothesis.progress.complete for hypothesis in hypotheses], device=logits.device)
+        logits[:, END].masked_fill_(open_, MINUS)
+        for row, hypothesis in enumerate(hypotheses):
+            if texts is not None and hypothesis.ending != FREE:
+                exclude(logits[row], texts.ending.exclude(hypothesis.ending, END))
+
+    return rule
 
 
 def expand(
@@ -173,7 +178,7 @@ def expand(
     for row, hypothesis in enumerate(before):
         gains = dict(zip(tokens[row], top[row], strict=True))
         progress = hypothesis.progress
-        for token in progress.list_next_tokens() - gains.keys() if progress.missing else ():
+        for token in sorted(progress.list_next_tokens() - gains.keys()) if progress.missing else ():
             gains[token] = float(logs[row, token])
         for token, gain in gains.items():
             if gain > MINUS:
@@ -205,13 +210,17 @@ def is_finished(
     if len(ended) < options.n_best:
         return False
     worst = sorted((hypothesis.score for hypothesis in ended), reverse=True)[options.n_best - 1]
-    longest = t + 2 if len(ended) >= options.beam else limit
+    longest = t + 2 if len(ended) >= options.beam and not options.exact else limit
     return worst >= penalize(max(c.total for c in going), longest, options.length_penalty)
 
 
-def extend(before: PartialHypothesis, by: Candidate) -> PartialHypothesis:
+def extend(before: PartialHypothesis, by: Candidate, texts: TextRules | None) -> PartialHypothesis:
     """Return a hypothesis with the token of a candidate after its own."""
-    return PartialHypothesis((*before.ids, by.token), by.total, (*before.gains, by.gain), by.progress)
+    ending = FREE
+    if texts is not None:  # a token that is not allowed is part of a prefix
+        ending = texts.ending.read(before.ending, by.token) or FREE
+        ending = texts.begin_ending(by.progress.closed) if by.progress.closed else ending
+    return PartialHypothesis((*before.ids, by.token), by.total, (*before.gains, by.gain), by.progress, ending)
 
 
 def end(partial: PartialHypothesis, length_penalty: float) -> Hypothesis:

@@ -7,15 +7,14 @@ Shapes   N rows (hypotheses) · V vocabulary · t tokens so far
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from jumok.text.boundaries import is_boundary, is_whole_word
+from jumok.text.automata import FREE, Automaton
 
 MINUS = -float("inf")
 
@@ -58,25 +57,6 @@ def require_length(length: int, end: int) -> Rule:
     return rule
 
 
-def begin_with(prefixes: Sequence[Sequence[int]]) -> Rule:
-    """Make sentence b begin with the tokens prefixes[b]; after them every token is allowed."""
-    longest = max(map(len, prefixes), default=0)
-    table = torch.full((len(prefixes), longest), -1)
-    for row, prefix in zip(table, prefixes, strict=True):
-        row[: len(prefix)] = torch.tensor(list(prefix), dtype=torch.long)
-
-    def rule(logits: Tensor, now: Moment) -> None:
-        if now.step >= longest:
-            return
-        wanted = table.to(logits.device)[now.sentence, now.step]  # (N,) or -1
-        bound = (wanted >= 0).nonzero().squeeze(1)
-        allowed = logits[bound, wanted[bound]]
-        logits[bound] = MINUS
-        logits[bound, wanted[bound]] = allowed
-
-    return rule
-
-
 def forbid_repeats(size: int) -> Rule:
     """Forbid n-grams of this size to occur twice."""
 
@@ -91,54 +71,85 @@ def forbid_repeats(size: int) -> Rule:
     return rule
 
 
-class Words:
-    """Forbids words, in any division into subwords.
+def forbid_words(automata: Sequence[Automaton | None], end: int) -> Rule:
+    """Forbid what automaton b excludes in sentence b (`text.automata.forbid_words`)."""
+    states: dict[tuple[int, ...], int] = {}  # after a sentence's number and the tokens of a row
 
-    Where the text so far ends inside a forbidden word, the tokens that would complete the word are forbidden.  Where
-    "dog" is forbidden, "dogs" is allowed, but not as "dog" and "s", because "dog" alone is never completed.
-    `surfaces` are the tokens as text, words beginning with a space.
+    def find(sentence: int, history: Sequence[int], automaton: Automaton) -> int:
+        if not history:
+            return automaton.start
+        key = (sentence, *history)
+        if key not in states:
+            states[key] = automaton.follow(find(sentence, history[:-1], automaton), history[-1])
+        return states[key]
+
+    def rule(logits: Tensor, now: Moment) -> None:
+        for row, (sentence, history) in enumerate(zip(now.sentence.tolist(), now.history.tolist(), strict=True)):
+            if (automaton := automata[sentence]) is not None:
+                exclude(logits[row], automaton.exclude(find(sentence, history, automaton), end))
+
+    return rule
+
+
+def exclude(logits: Tensor, tokens: np.ndarray) -> None:
+    """Set the logits (V,) of some tokens (V,) to minus infinity, in place."""
+    logits[torch.from_numpy(tokens).to(logits.device)] = MINUS
+
+
+@dataclass(frozen=True)
+class Prefixes:
+    """How each sentence begins: with tokens, then with a text that an automaton allows in any division into tokens.
+
+    A prefix comes before all other rules: where they would exclude every token that continues it, they are ignored.
     """
 
-    def __init__(self, surfaces: Sequence[str]) -> None:
-        self.surfaces = list(surfaces)
-        self.find_completing = cache(self._find_completing)
-        self.find_containing = cache(self._find_containing)
+    tokens: Sequence[Sequence[int]]
+    openings: Sequence[Automaton | None]
+    end: int
 
-    def _find_completing(self, word: str, done: int) -> list[int]:
-        """Return tokens that complete a word after its first `done` characters; another word may follow."""
-        rest = word[done:]
-        after = ((token, text[len(rest) :]) for token, text in enumerate(self.surfaces) if text.startswith(rest))
-        return [token for token, more in after if not more or is_boundary(word[-1], more[0])]
-
-    def _find_containing(self, word: str) -> list[int]:
-        """Return tokens that contain the word, but not at their beginning."""
-        pattern = re.compile(re.escape(word))
-        return [
-            token
-            for token, surface in enumerate(self.surfaces)
-            if any(match.start() > 0 and is_whole_word(surface, *match.span()) for match in pattern.finditer(surface))
-        ]
-
-    def text(self, tokens: Sequence[int]) -> str:
-        """Return tokens as text."""
-        return "".join(self.surfaces[token] for token in tokens)
-
-    def list_forbidden(self, tokens: Sequence[int], word: str) -> list[int]:
-        """Return the tokens that may not follow these, because the word would appear."""
-        text = " " + self.text(tokens)
-        forbidden = list(self.find_containing(word))
-        for done in range(min(len(word) - 1, len(text)) + 1):
-            start = len(text) - done
-            if text.endswith(word[:done]) and (start == 0 or is_boundary(text[start - 1], word[0])):
-                forbidden += self.find_completing(word, done)
-        return forbidden
-
-    def make_rule(self, words: Sequence[Sequence[str]]) -> Rule:
-        """Return the rule that forbids words[b] in sentence b."""
+    def guard(self, rules: Sequence[Rule]) -> Rule:
+        """Return the rule that applies others after, and as far as possible inside, the prefixes."""
 
         def rule(logits: Tensor, now: Moment) -> None:
-            for row, (sentence, history) in enumerate(zip(now.sentence.tolist(), now.history.tolist(), strict=True)):
-                for word in words[sentence]:
-                    logits[row, self.list_forbidden(history, word)] = MINUS
+            size = logits.shape[-1]
+            excluded = {
+                row: tokens for row in range(len(logits)) if (tokens := self._exclude(row, now, size)) is not None
+            }
+            before = {row: logits[row].clone() for row in excluded}
+            for other in rules:
+                other(logits, now)
+            for row, tokens in excluded.items():
+                exclude(logits[row], tokens)
+                if not bool((logits[row] > MINUS).any()):
+                    logits[row] = before[row]
+                    exclude(logits[row], tokens)
 
         return rule
+
+    def _exclude(self, row: int, now: Moment, size: int) -> np.ndarray | None:
+        """Return the tokens (V,) that do not continue the prefix of a row; None after its end."""
+        sentence, history = int(now.sentence[row]), now.history[row].tolist()
+        tokens, opening = self.tokens[sentence], self.openings[sentence]
+        if now.step < len(tokens):
+            excluded = np.ones(size, bool)
+            excluded[tokens[now.step]] = False
+            return excluded
+        if opening is None:
+            return None
+        state = opening.start
+        for token in history[len(tokens) :]:
+            state = opening.read(state, token) or FREE
+        return None if state == FREE else opening.exclude(state, self.end)
+
+
+@dataclass(frozen=True)
+class Rulebook:
+    """The rules of a search, and the prefixes that come before them."""
+
+    rules: Sequence[Rule] = ()
+    prefixes: Prefixes | None = None
+
+    def list_all(self, *more: Rule) -> list[Rule]:
+        """Return all rules in the order in which they are applied, with others of the search itself."""
+        rules = [*self.rules, *more]
+        return rules if self.prefixes is None else [self.prefixes.guard(rules)]

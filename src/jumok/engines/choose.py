@@ -17,7 +17,7 @@ from jumok.extras import hint, is_installed
 from jumok.messages import Message
 
 if TYPE_CHECKING:
-    from jumok.engines.interface import Engine, FastEngine
+    from jumok.engines.interface import Engine, FastEngine, Forcing
     from jumok.engines.torch_engine import TorchEngine
     from jumok.models.base import Seq2Seq
     from jumok.storage.bundle import Bundle
@@ -88,6 +88,12 @@ class Engines:
             self._report(error.values["reason"])
             return self.torch
         return self.fast
+
+    @property
+    def forcing(self) -> Forcing:
+        """The engine that scores and aligns given translations, and finds alternatives: native if used, else torch."""
+        fast = self.fast
+        return cast("Forcing", fast) if fast is not None and fast.name == "native" else self.torch
 
     def _report(self, reason: Message) -> None:
         """Say once why torch is used; an error where it is not installed."""

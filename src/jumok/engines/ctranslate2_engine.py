@@ -31,7 +31,7 @@ from jumok import machine
 from jumok.config.search import UNCONSTRAINED, SearchOptions, TokenConstraints
 from jumok.decoding.hypothesis import NEVER, Hypothesis, penalize
 from jumok.disk import user_cache
-from jumok.engines.options import LONGEST_SOURCE, Count, Feature, Ids, check_support, silent
+from jumok.engines.options import Count, Feature, Ids, check_lengths, check_support, silent
 from jumok.errors import DiskError, MissingPackage, ModelFileError, UnknownName, Unsupported, UsageError
 from jumok.interop import ctranslate2_library as interop
 from jumok.messages import Message
@@ -88,6 +88,10 @@ class CTranslate2Engine:
         self.never = [[self.target[token]] for token in NEVER]
         self.special = frozenset(piece for (piece,) in self.never)
 
+    def _list_prefix(self, bound: TokenConstraints) -> list[str]:
+        """Return the pieces that a translation begins with; an incomplete word has its likeliest division."""
+        return [self.target[i] for i in (*bound.prefix, *self.vocabularies.target.encode(bound.opening))]
+
     def _start(self, workers: int, threads: int) -> Any:
         torch = sys.modules.get("torch")  # CTranslate2 changes its number of threads
         before = torch.get_num_threads() if torch is not None else 0
@@ -134,8 +138,9 @@ class CTranslate2Engine:
         """Begin to decode in the background; the function waits for what `decode` returns."""
         check_support(self, options, constraints)
         bare = options.beam == 1 and not details
-        rows = [[self.source[i] for i in ids[:LONGEST_SOURCE]] for ids in sources]
-        prefixes = [[self.target[i] for i in bound.prefix] for bound in constraints or [UNCONSTRAINED] * len(rows)]
+        check_lengths(sources)
+        rows = [[self.source[i] for i in ids] for ids in sources]
+        prefixes = [self._list_prefix(bound) for bound in constraints or [UNCONSTRAINED] * len(rows)]
         limits = [len(row) + len(prefix) + options.extra_length for row, prefix in zip(rows, prefixes, strict=True)]
         if self.deterministic:
             each = zip(rows, prefixes, limits, strict=True)
@@ -206,8 +211,9 @@ class CTranslate2Engine:
         """Return the model's scores of given translations, in the order given."""
         if not pairs:
             return []
+        check_lengths([source for source, _ in pairs])
         results = self.translator.score_batch(
-            [[self.source[i] for i in source[:LONGEST_SOURCE]] for source, _ in pairs],
+            [[self.source[i] for i in source] for source, _ in pairs],
             [[self.target[i] for i in target] for _, target in pairs],
             max_batch_size=1 if self.deterministic else BATCH,
             batch_type="examples" if self.deterministic else "tokens", max_input_length=0,

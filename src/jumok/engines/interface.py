@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 from jumok.engines.options import Count, Feature, Ids, silent
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from jumok.config.search import SearchOptions, TokenConstraints
     from jumok.decoding.hypothesis import Hypothesis
 
@@ -66,4 +68,30 @@ class FastEngine(Engine, Protocol):
     @property
     def description(self) -> str:
         """The engine and how it runs, in a few words."""
+        ...
+
+
+class Forcing(Protocol):
+    """An engine that takes translations, or their beginnings, as given."""
+
+    def score(self, pairs: Sequence[tuple[Ids, Ids]], *, length_penalty: float = 0.6) -> list[Hypothesis]:
+        """Return the model's scores of given translations, in the order given."""
+        ...
+
+    def align(
+        self, pairs: Sequence[tuple[Ids, Ids]], layer: int | None = None, head: int | None = None
+    ) -> list[np.ndarray]:
+        """Return the attention of each output over its source (T, S), END included.
+
+        It is that of one head of a layer, or the mean of all its heads; the last layer but one unless given.
+        """
+        ...
+
+    def alternatives(
+        self, source: Ids, beginnings: Sequence[TokenConstraints], count: int, options: SearchOptions
+    ) -> list[Hypothesis]:
+        """Return the best translations after each of the `count` likeliest ways to continue a beginning, best first.
+
+        `beginnings` are different divisions of one text into tokens (`alternatives.find_alternatives`).
+        """
         ...

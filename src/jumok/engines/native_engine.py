@@ -10,22 +10,35 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from math import inf
+from typing import TypedDict, Unpack
 
 import numpy as np
 
 from jumok.config.search import SearchOptions, TokenConstraints
 from jumok.config.sections import TransformerConfig
 from jumok.decoding.hypothesis import NEVER, Hypothesis, rank
-from jumok.engines.options import AT_ONCE, LONGEST_SOURCE, Count, Feature, Ids, check_support, silent
+from jumok.engines.alternatives import find_alternatives
+from jumok.engines.options import (
+    AT_ONCE,
+    Count,
+    Feature,
+    Ids,
+    check_lengths,
+    check_support,
+    limit_length,
+    silent,
+)
 from jumok.errors import Unsupported, UsageError
 from jumok.kernels import library
+from jumok.kernels.forcing import Heads
 from jumok.kernels.layout import find_obstacle
 from jumok.kernels.pack import Packed
-from jumok.kernels.searching import Marks, Shortlist, address_of
+from jumok.kernels.ruling import Rules, SentenceRules
+from jumok.kernels.searching import Course, Marks, Shortlist, address_of
 from jumok.messages import Message
 from jumok.storage import tensors
 from jumok.storage.bundle import Bundle
+from jumok.text.automata import TextRules
 from jumok.text.vocabulary import END, START
 
 MARKS = Marks(START, END, NEVER)
@@ -34,11 +47,20 @@ MARKS = Marks(START, END, NEVER)
 MARGIN = 2.0
 
 
+class CourseKeywords(TypedDict, total=False):
+    """How a search of the native engine runs."""
+
+    threads: int | None
+    stops: int | Sequence[int] | None
+    live: np.ndarray | None
+    limits: Sequence[int] | None
+
+
 class NativeEngine:
     """Decodes with the kernels."""
 
     name = "native"
-    supported = frozenset({Feature.EXACT})
+    supported = frozenset(Feature) - {Feature.SAMPLING, Feature.GROUPS, Feature.COVERAGE}
 
     def __init__(self, bundle: Bundle, *, shortlist: bool = False) -> None:
         model, kernels = bundle.recipe.model, library.load()
@@ -50,6 +72,7 @@ class NativeEngine:
         assert isinstance(model, TransformerConfig)  # there are kernels for no other kind
         self.packed = Packed(kernels, model, bundle.sizes, tensors.read(bundle))
         self.shortlist = read_shortlist(self.packed.matrix, bundle) if shortlist else None
+        self.texts = TextRules(bundle.vocabularies.target.surfaces)
 
     @property
     def description(self) -> str:
@@ -68,13 +91,25 @@ class NativeEngine:
         numbers: Sequence[int] | None = None,
         details: bool = True,
         progress: Count = silent,
+        **course: Unpack[CourseKeywords],
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of every source (ids without END), best first, in the order given.
 
-        `constraints` must be empty.  There is no sampling, so `numbers` change nothing, and `details` are always given.
+        There is no sampling, so `numbers` change nothing, and `details` are always given.  May be called from several
+        threads at once.
+
+        `threads` is the number of cores that are used at most.  `stops` are the addresses of a byte for each
+        source, or the address of as many bytes in a row, which another thread or process may set: where it is not 0,
+        the source is given up at the next step and has no hypotheses; those of the others stay the same, bit for bit.
+        Into row b of `live` (sources, 1 + tokens), an
+        array of int64, the search of source b writes after each step how many tokens of its best translation are
+        certain, and these tokens.  `limits` bounds the outputs further than the options do.
         """
         check_support(self, options, constraints)
-        hypotheses = self._search(sources, options)
+        stops = course.get("stops")
+        flags = range(stops, stops + len(sources)) if isinstance(stops, int) else stops
+        chosen = Course(course.get("threads"), flags, course.get("live"))
+        hypotheses = self._search(sources, options, constraints, chosen, course.get("limits"))
         progress(len(hypotheses))
         return hypotheses
 
@@ -90,7 +125,7 @@ class NativeEngine:
     ) -> Callable[[], list[list[Hypothesis]]]:
         """Begin to decode in the background; the function waits for what `decode` returns."""
         check_support(self, options, constraints)
-        running = self._background.submit(self._search, sources, options)
+        running = self._background.submit(self._search, sources, options, constraints)
 
         def collect() -> list[list[Hypothesis]]:
             hypotheses = running.result()
@@ -99,19 +134,96 @@ class NativeEngine:
 
         return collect
 
-    def _search(self, sources: Sequence[Ids], options: SearchOptions) -> list[list[Hypothesis]]:
-        read = [[*ids[:LONGEST_SOURCE], END] for ids in sources]
+    def _search(
+        self,
+        sources: Sequence[Ids],
+        options: SearchOptions,
+        constraints: Sequence[TokenConstraints] | None = None,
+        course: Course = Course(),
+        bounds: Sequence[int] | None = None,
+    ) -> list[list[Hypothesis]]:
+        check_lengths(sources)
+        read = [[*ids, END] for ids in sources]
+        each = list(constraints) if constraints is not None and any(any(bound.kinds) for bound in constraints) else None
         limits = [len(ids) - 1 + options.extra_length for ids in read]
-        margin = MARGIN if self.shortlist is not None and not options.exact and options.n_best == 1 else inf
+        if each is not None:
+            limits = [limit_length(limit, bound) for limit, bound in zip(limits, each, strict=True)]
+        if bounds is not None:
+            limits = [min(pair) for pair in zip(limits, bounds, strict=True)]
+        if self.shortlist is not None and not options.exact and options.n_best == 1:
+            course = course._replace(margin=MARGIN)
         size = max(1, AT_ONCE // (options.n_best * max(limits, default=1)))
         results: list[list[Hypothesis]] = []
         for start in range(0, len(read), size):
             block = slice(start, start + size)
             hypotheses = self.packed.search(
-                read[block], limits[block], options, marks=MARKS, margin=margin, shortlist=self.shortlist
-            )
+                read[block], limits[block], options, marks=MARKS, shortlist=self.shortlist,
+                rules=None if each is None else self._make_rules(each[block]), course=course.skip(start),
+            )  # fmt: skip
             results += [rank(several, options.length_penalty) for several in hypotheses]
         return results
+
+    def alternatives(
+        self, source: Ids, beginnings: Sequence[TokenConstraints], count: int, options: SearchOptions
+    ) -> list[Hypothesis]:
+        """Return the best translations after each of the `count` likeliest ways to continue a beginning, best first.
+
+        `beginnings` are different divisions of one text into tokens (`alternatives.find_alternatives`).
+        """
+        return find_alternatives(self.decode, self.texts.spelling, source, beginnings, count, options)
+
+    def score(
+        self, pairs: Sequence[tuple[Ids, Ids]], *, length_penalty: float = 0.6, threads: int | None = None
+    ) -> list[Hypothesis]:
+        """Return the model's scores of given translations (force-scoring), in the order given."""
+        check_lengths([source for source, _ in pairs])
+        read = [([*source, END], [*target, END]) for source, target in pairs]
+        gains = self.packed.score(read, START, threads=threads)
+        return [
+            Hypothesis.scored_by(target, each, length_penalty) for (_, target), each in zip(read, gains, strict=True)
+        ]
+
+    def align(
+        self,
+        pairs: Sequence[tuple[Ids, Ids]],
+        layer: int | None = None,
+        head: int | None = None,
+        *,
+        threads: int | None = None,
+    ) -> list[np.ndarray]:
+        """Return the attention of each output over its source (T, S), END included.
+
+        It is that of one head of a layer, or the mean of all its heads; the last layer but one unless given.
+        """
+        return [weights.mean(axis=0) for weights in self.attend(pairs, layer, head, threads=threads)]
+
+    def attend(
+        self,
+        pairs: Sequence[tuple[Ids, Ids]],
+        layer: int | None = None,
+        head: int | None = None,
+        *,
+        threads: int | None = None,
+    ) -> list[np.ndarray]:
+        """Return the attention of each output over its source (heads, T, S) in one layer, of all heads or of one."""
+        check_lengths([source for source, _ in pairs])
+        read = [([*source, END], [*target, END]) for source, target in pairs]
+        chosen = max(0, self.packed.decoder.layers - 2) if layer is None else layer
+        return self.packed.attend(read, START, Heads(chosen, head), threads=threads)
+
+    def _make_rules(self, constraints: Sequence[TokenConstraints]) -> Rules:
+        """Return the constraints as the kernels read them."""
+        texts = self.texts
+        each = [
+            SentenceRules(
+                bound.prefix,
+                texts.open_with(bound.opening) if bound.opening else None,
+                texts.forbid(bound.forbid) if bound.forbid else None,
+                [(phrase, texts.begin_ending(phrase)) for phrase in bound.require],
+            )
+            for bound in constraints
+        ]
+        return Rules(each, texts.spelling, texts.ending)
 
 
 def read_shortlist(matrix: np.ndarray, bundle: Bundle) -> Shortlist:

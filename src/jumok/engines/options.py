@@ -12,14 +12,14 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Unpack
 
 from jumok.config.search import SearchOptions, TokenConstraints
-from jumok.errors import UnknownName, Unsupported, check_names
+from jumok.errors import DataError, UnknownName, Unsupported
 from jumok.messages import Message
 
 if TYPE_CHECKING:
     from jumok.config.keywords import EngineKeywords
     from jumok.engines.interface import FastEngine
 
-LONGEST_SOURCE = 2_048  # subwords; longer sources are cut, so that an absurd line cannot exhaust the memory
+LONGEST_SOURCE = 2_048  # subwords; longer sources are refused, so that an absurd line cannot exhaust the memory
 AT_ONCE = 1 << 23  # most tokens of output in one call of the kernels
 ENGINES = ("auto", "native", "ctranslate2", "torch")
 
@@ -48,7 +48,9 @@ class EngineOptions:
     @classmethod
     def of(cls, **choices: Unpack[EngineKeywords]) -> EngineOptions:
         """Return the options that keywords choose; a misspelt one gets a proposal."""
-        check_names("engines.unknown_choice", choices, {*cls.__dataclass_fields__, "others", "say"})
+        known = {*cls.__dataclass_fields__, "others", "say"}
+        for name in choices.keys() - known:
+            raise UnknownName("engines.unknown_choice", name, known)
         return cls(**choices)
 
 
@@ -76,11 +78,25 @@ def list_features(options: SearchOptions, constraints: Sequence[TokenConstraints
         Feature.COVERAGE: options.coverage > 0.0,
         Feature.MIN_LENGTH: options.min_length > 0,
         Feature.NO_REPEAT: options.no_repeat > 0,
-        Feature.PREFIX: any(bound.prefix for bound in each),
+        Feature.PREFIX: any(bound.prefix or bound.opening for bound in each),
         Feature.REQUIRE: any(bound.require for bound in each),
         Feature.FORBID: any(bound.forbid for bound in each),
     }
     return [feature for feature, wanted in asked.items() if wanted]
+
+
+def check_lengths(sources: Sequence[Ids], *, first: int = 0) -> None:
+    """Raise `DataError` where a source is too long; `first` is the number of the first in its file, from 0."""
+    for number, ids in enumerate(sources, start=first):
+        if len(ids) > LONGEST_SOURCE:
+            raise DataError("engines.too_long", number=number + 1, subwords=len(ids), most=LONGEST_SOURCE)
+
+
+def limit_length(limit: int, constraints: TokenConstraints) -> int:
+    """Return the longest output of a sentence, given that without constraints."""
+    required = sum(map(len, constraints.require))
+    limit += constraints.longest_prefix
+    return max(limit, constraints.longest_prefix + 2 * required + 2) if required else limit
 
 
 def check_support(
@@ -91,3 +107,8 @@ def check_support(
         if feature not in engine.supported:
             reason = Message("engines.no_feature", {"engine": engine.name, "feature": feature})
             raise Unsupported("engines.unsupported", reason=reason)
+
+
+def is_supported(engine: FastEngine | None, options: SearchOptions) -> bool:
+    """Return whether a fast engine has all features that are asked for."""
+    return engine is not None and engine.supported >= set(list_features(options))

@@ -8,7 +8,6 @@ Shapes   B sentences · S source · T target
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -25,25 +24,33 @@ from jumok.decoding.ensemble import Ensemble
 from jumok.decoding.graph import Expansion
 from jumok.decoding.hypothesis import NEVER, Hypothesis, rank
 from jumok.decoding.rules import (
-    Moment,
+    Prefixes,
     Rule,
+    Rulebook,
     Ruling,
-    Words,
     apply_to_copies,
-    begin_with,
     forbid_repeats,
+    forbid_words,
     require_length,
 )
-from jumok.decoding.search import Choose, beam, generate_tokens, greedy, keep_apart, list_candidates, sample_by
-from jumok.engines.options import AT_ONCE, LONGEST_SOURCE, Count, Feature, Ids, list_features, silent
-from jumok.errors import UsageError
+from jumok.decoding.search import Choose, beam, generate_tokens, greedy, keep_apart, sample_by
+from jumok.engines.alternatives import find_alternatives
+from jumok.engines.options import (
+    AT_ONCE,
+    Count,
+    Feature,
+    Ids,
+    check_lengths,
+    limit_length,
+    list_features,
+    silent,
+)
+from jumok.engines.torch_forcing import TorchForcing
 from jumok.kernels.modules import FastTransformer, accelerate
 from jumok.kernels.searching import Marks
 from jumok.keys import generator, key
-from jumok.models.base import END, PAD, START, Attention, Seq2Seq, State
-
-ROWS = 64  # pairs whose attention is in memory at once
-SCORED = 512  # positions whose logits are in memory at once when translations are scored
+from jumok.models.base import END, START, Seq2Seq, State
+from jumok.text.automata import TextRules
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,7 @@ class Part:
     rule: Rule | None  # given by the caller
 
 
-class TorchEngine:
+class TorchEngine(TorchForcing):
     """Decodes with a torch model."""
 
     def __init__(
@@ -83,15 +90,9 @@ class TorchEngine:
         self.deterministic = deterministic
 
     @cached_property
-    def words(self) -> Words:
-        return Words(self.surfaces())
-
-    @cached_property
-    def inner(self) -> Tensor | None:
-        """(V,) True for tokens that continue a word; None where the spelling of tokens is unknown."""
-        if not self.words.surfaces:
-            return None
-        return torch.tensor([text[:1].isalnum() for text in self.words.surfaces], device=self.device)
+    def texts(self) -> TextRules:
+        """Rules about the text of outputs."""
+        return TextRules(self.surfaces)
 
     def decode(
         self,
@@ -112,6 +113,7 @@ class TorchEngine:
         always given.  `limits` bounds the outputs further than the options do.  `ruling` makes a rule of the caller's
         for sources that are decoded together, from their indices and their limits.
         """
+        check_lengths(sources)
         free_of_rules = ruling is None and is_plain(options, constraints)
         if free_of_rules and (at_once := self._search_at_once(sources, options, limits, progress)) is not None:
             return at_once
@@ -122,15 +124,15 @@ class TorchEngine:
         for kind in filter(None, (free, bound)):
             for batch in self.batches([sources[row] for row in kind], options):
                 rows = [kind[index] for index in batch]
-                cut = [list(sources[row])[:LONGEST_SOURCE] for row in rows]
-                more = [len(asked[row].prefix) + options.extra_length for row in rows]
-                longest = [len(ids) + extra for ids, extra in zip(cut, more, strict=True)]
+                longest = [limit_length(len(sources[row]) + options.extra_length, asked[row]) for row in rows]
                 if limits is not None:
                     longest = [min(most, limits[row]) for most, row in zip(longest, rows, strict=True)]
                 own = None if ruling is None else ruling(rows, longest)
                 numbered = self._number_rows(sources, numbers, rows)
                 with self._limit_threads():
-                    part = Part(cut, longest, numbered, [asked[row] for row in rows], own)
+                    part = Part(
+                        [list(sources[row]) for row in rows], longest, numbered, [asked[row] for row in rows], own
+                    )
                     decoded = self._search(part, options)
                 for row, hypotheses in zip(rows, decoded, strict=True):
                     results[row] = hypotheses
@@ -150,7 +152,7 @@ class TorchEngine:
         """Search in one call of the kernels, with the same result as step by step; None where there are no kernels."""
         if not isinstance(self.fast, FastTransformer):
             return None
-        read = [[*ids[:LONGEST_SOURCE], END] for ids in sources]
+        read = [[*ids, END] for ids in sources]
         longest = [len(ids) - 1 + options.extra_length for ids in read]
         if limits is not None:
             longest = [min(pair) for pair in zip(longest, limits, strict=True)]
@@ -185,22 +187,10 @@ class TorchEngine:
         budget = max(1, self.batch_tokens * 4 // (3 + (options.n_best if options.sample else options.beam)))
         start = 0
         while start < len(order):
-            longest = min(LONGEST_SOURCE, len(sources[order[start]])) + 1
+            longest = len(sources[order[start]]) + 1
             stop = start + max(1, budget // longest)
             yield order[start:stop]
             start = stop
-
-    @contextmanager
-    def _limit_threads(self) -> Iterator[None]:
-        """Use one thread where the engine is deterministic: the last bits of a sum depend on how threads divide it."""
-        before = torch.get_num_threads()
-        try:
-            if self.deterministic:
-                torch.set_num_threads(1)
-            yield
-        finally:
-            if self.deterministic:
-                torch.set_num_threads(before)
 
     def _search(self, part: Part, options: SearchOptions) -> list[list[Hypothesis]]:
         with torch.inference_mode():
@@ -211,20 +201,24 @@ class TorchEngine:
         step, limits, phrases = self.fast.step, part.limits, [bound.require for bound in part.constraints]
         wide = replace(options, n_best=options.beam) if options.coverage else options
         if any(phrases):
-            rules, inner = self._make_rules(options, part.constraints, part.rule), self.inner
+            rules = self._make_rules(options, part.constraints, part.rule)
             hypotheses = search_with_phrases(
-                step, state, limits, phrases, wide, rules=rules, inner=inner, device=self.device
+                step, state, limits, phrases, wide, rules=rules, texts=self._known_texts(), device=self.device
             )
         elif options.groups > 1:
             hypotheses = self._search_diversely(state, part, wide)
         else:
             rules = self._make_rules(options, part.constraints, part.rule)
-            hypotheses = beam(step, state, limits, wide, rules=rules, device=self.device)
+            hypotheses = beam(step, state, limits, wide, rules=rules.list_all(), device=self.device)
         return self._penalize_coverage(part.sources, hypotheses, options) if options.coverage else hypotheses
+
+    def _known_texts(self) -> TextRules | None:
+        """Return the rules about text, None where the spelling of tokens is unknown."""
+        return self.texts if len(self.texts.spelling) else None
 
     def _make_rules(
         self, options: SearchOptions, constraints: Sequence[TokenConstraints], own: Rule | None = None
-    ) -> list[Rule]:
+    ) -> Rulebook:
         """Return the rule given by the caller and those of these options and constraints."""
         rules: list[Rule] = [] if own is None else [own]
         if options.min_length:
@@ -232,10 +226,12 @@ class TorchEngine:
         if options.no_repeat:
             rules.append(forbid_repeats(options.no_repeat))
         if any(bound.forbid for bound in constraints):
-            rules.append(self.words.make_rule([bound.forbid for bound in constraints]))
-        if any(bound.prefix for bound in constraints):  # last, so that no other rule changes a prefix
-            rules.append(begin_with([bound.prefix for bound in constraints]))
-        return rules
+            automata = [self.texts.forbid(bound.forbid) if bound.forbid else None for bound in constraints]
+            rules.append(forbid_words(automata, END))
+        if not any(bound.prefix or bound.opening for bound in constraints):
+            return Rulebook(rules)
+        openings = [self.texts.open_with(bound.opening) if bound.opening else None for bound in constraints]
+        return Rulebook(rules, Prefixes([bound.prefix for bound in constraints], openings, END))
 
     def _sample(self, state: State, part: Part, options: SearchOptions) -> list[list[Hypothesis]]:
         each = options.n_best
@@ -251,7 +247,8 @@ class TorchEngine:
         """Return the limits and rules of copies of sentences, where copy b is of sentence origin[b]."""
         rows = origin.tolist()
         own = None if part.rule is None else apply_to_copies(part.rule, origin)
-        return [part.limits[i] for i in rows], self._make_rules(options, [part.constraints[i] for i in rows], own)
+        rulebook = self._make_rules(options, [part.constraints[i] for i in rows], own)
+        return [part.limits[i] for i in rows], rulebook.list_all()
 
     def _search_diversely(self, state: State, part: Part, options: SearchOptions) -> list[list[Hypothesis]]:
         """Search with groups, each a separate beam that avoids the tokens of the groups before it."""
@@ -279,51 +276,29 @@ class TorchEngine:
         for several in hypotheses:
             scored = []
             for hypothesis in several:
-                covered = next(weights)[:, :-1].sum(dim=0).clamp(1e-9, 1.0)  # (S,) END left out
-                score = hypothesis.score + options.coverage * float(covered.log().sum())
+                covered = next(weights)[:, :-1].sum(axis=0).clip(1e-9, 1.0)  # (S,) END left out
+                score = hypothesis.score + options.coverage * float(np.log(covered).sum())
                 scored.append(replace(hypothesis, score=score))
             ranked.append(sorted(scored, key=lambda h: -h.score)[: options.n_best])
         return ranked
 
     def watch(self, source: Ids, options: SearchOptions, watch: Callable[[Expansion], None]) -> None:
         """Search one sentence and pass every step to `watch`."""
-        ids = list(source)[:LONGEST_SOURCE]
+        check_lengths([source])
+        ids = list(source)
         with torch.inference_mode():
             state = self.fast.start(pad([ids], after=END).to(self.device))
-        rules, limits = self._make_rules(options, [UNCONSTRAINED]), [len(ids) + options.extra_length]
+        rules, limits = self._make_rules(options, [UNCONSTRAINED]).list_all(), [len(ids) + options.extra_length]
         beam(self.fast.step, state, limits, options, rules=rules, watch=watch, device=self.device)
 
-    @torch.inference_mode()
-    def align(self, pairs: Sequence[tuple[Ids, Ids]], chosen: tuple[int, int] | None = None) -> list[Tensor]:
-        """Return the attention of each output over its source (T, S), END included.
+    def alternatives(
+        self, source: Ids, beginnings: Sequence[TokenConstraints], count: int, options: SearchOptions
+    ) -> list[Hypothesis]:
+        """Return the best translations after each of the `count` likeliest ways to continue a beginning, best first.
 
-        It is that of a layer and a head, or else the mean of all heads in the last layer but one.
+        `beginnings` are different divisions of one text into tokens (`alternatives.find_alternatives`).
         """
-        results: list[Tensor] = []
-        for start in range(0, len(pairs), ROWS):
-            some = pairs[start : start + ROWS]
-            source, target, _ = self._force_pairs(some)
-            cross = self.model.attention(source, target).cross  # (B, L, H, T, S)
-            if cross.shape[1] == 0:
-                raise UsageError("engines.no_attention_over_source")
-            means = cross[:, max(0, cross.shape[1] - 2)].mean(dim=1) if chosen is None else cross[:, *chosen]
-            results += [
-                weights[: len(body) + 1, : min(len(read), LONGEST_SOURCE) + 1]
-                for weights, (read, body) in zip(means, some, strict=True)
-            ]
-        return results
-
-    def alternatives(self, source: Ids, prefix: Ids, count: int, options: SearchOptions) -> list[Hypothesis]:
-        """Return the best translations that continue a prefix with each of the `count` likeliest tokens, best first."""
-        history, sentence = (torch.tensor(ids, dtype=torch.long, device=self.device) for ids in ([list(prefix)], [0]))
-        now = Moment(len(prefix), history, sentence)
-        with torch.inference_mode():
-            read, fed, _ = self._force_pairs([(source, prefix)])
-            logits = self.fast.project(self.fast.hidden(read, fed)[:, len(prefix)])  # (1, V)
-            _, tokens = list_candidates(logits, count, self._make_rules(options, [UNCONSTRAINED]), now)
-        each = [TokenConstraints(prefix=(*prefix, token)) for token in tokens[0].tolist() if token != END]
-        hypotheses = self.decode([source] * len(each), replace(options, n_best=1), constraints=each)
-        return sorted((several[0] for several in hypotheses), key=lambda h: -h.score)
+        return find_alternatives(self.decode, self.texts.spelling, source, beginnings, count, options)
 
     def make_sampler(self, options: SearchOptions, numbers: list[int], limit: int) -> Choose:
         """Return a function that samples tokens for `n_best` copies of every sentence, by its number."""
@@ -339,9 +314,10 @@ class TorchEngine:
         self, source: Ids, options: SearchOptions, *, prefix: Ids = (), never: Sequence[int] = NEVER
     ) -> Iterator[int]:
         """Yield the tokens of one translation after a prefix, greedily or sampled, as they are decoded; not the END."""
-        ids = list(source)[:LONGEST_SOURCE]
+        check_lengths([source])
+        ids = list(source)
         limits = [len(ids) + len(prefix) + options.extra_length]
-        rules = self._make_rules(options, [TokenConstraints(prefix=tuple(prefix))])
+        rules = self._make_rules(options, [TokenConstraints(prefix=tuple(prefix))]).list_all()
         with torch.inference_mode():
             state = self.fast.start(pad([ids], after=END).to(self.device))
         temperature = options.temperature if options.sample else 0.0
@@ -351,49 +327,6 @@ class TorchEngine:
             token = extended[0][1]
             if token != END:
                 yield token
-
-    @torch.inference_mode()
-    def score(self, pairs: Sequence[tuple[Ids, Ids]], *, length_penalty: float = 0.6) -> list[Hypothesis]:
-        """Return the model's scores of given translations (force-scoring), in the order given."""
-        if self.deterministic and len(pairs) > 1:
-            return [h for pair in pairs for h in self.score([pair], length_penalty=length_penalty)]
-        results: list[Hypothesis | None] = [None] * len(pairs)
-        order = sorted(range(len(pairs)), key=lambda row: -len(pairs[row][0]) - len(pairs[row][1]))
-        start = 0
-        while start < len(order):
-            longest = max(map(len, pairs[order[start]])) + 1
-            rows = order[start : start + max(1, self.batch_tokens // longest)]
-            source, target, labels = self._force_pairs([pairs[row] for row in rows])
-            with self._limit_threads():
-                gains = self._score_labels(self.fast.hidden(source, target), labels)  # (B, T)
-            for row, gain in zip(rows, gains.tolist(), strict=True):
-                ids = (*pairs[row][1], END)
-                results[row] = Hypothesis.scored_by(ids, gain[: len(ids)], length_penalty)
-            start += len(rows)
-        return [result for result in results if result is not None]
-
-    def _score_labels(self, hidden: Tensor, labels: Tensor) -> Tensor:
-        """Return the log-probabilities (B, T) of labels; logits of only some positions are held at a time."""
-        parts = zip(hidden.flatten(0, 1).split(SCORED), labels.flatten().split(SCORED), strict=True)
-        gains = [self.fast.project(h).log_softmax(dim=-1).gather(1, label[:, None]) for h, label in parts]
-        return torch.cat(gains).view(labels.shape)  # (B, T)
-
-    @torch.inference_mode()
-    def attention(self, source: Ids, target: Ids) -> Attention:
-        """Return all maps of one sentence and its translation (ids with or without END): (L, H, ·, ·) each."""
-        body = [i for i in target if i != END]
-        read, fed, _ = self._force_pairs([(source, body)])
-        maps = self.model.attention(read, fed)
-        return Attention(maps.encoder[0], maps.decoder[0], maps.cross[0])
-
-    def _force_pairs(self, pairs: Sequence[tuple[Ids, Ids]]) -> tuple[Tensor, Tensor, Tensor]:
-        """Return source, decoder input and labels of given translations."""
-        source = pad([list(s)[:LONGEST_SOURCE] for s, _ in pairs], after=END)
-        labels = pad([t for _, t in pairs], after=END)
-        target = torch.full_like(labels, PAD)
-        target[:, 0] = START
-        target[:, 1:] = labels[:, :-1].masked_fill(labels[:, :-1] == END, PAD)
-        return source.to(self.device), target.to(self.device), labels.to(self.device)
 
 
 def is_plain(options: SearchOptions, constraints: Sequence[TokenConstraints] | None) -> bool:

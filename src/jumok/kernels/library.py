@@ -54,6 +54,7 @@ SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "jk_decode_step": (None, [POINTER] * 3),
     "jk_encode": (None, [*[POINTER] * 4, *[LONG] * 2, POINTER]),
     "jk_search": (None, [POINTER] * 3),
+    "jk_force": (None, [POINTER] * 3),
     "jk_packed_size": (LONG, [LONG] * 2),
     "jk_pack_weight": (None, [*[POINTER] * 2, *[LONG] * 2]),
     "jk_candidates": (None, [*[POINTER] * 4, *[LONG] * 4]),

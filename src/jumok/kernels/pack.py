@@ -7,16 +7,18 @@ torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from math import inf
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
 
 from jumok.config.search import SearchOptions
 from jumok.config.sections import TransformerConfig
-from jumok.kernels import layout
-from jumok.kernels.searching import BoundModel, Marks, RawHypothesis, Shortlist, search
+from jumok.kernels import forcing, layout
+from jumok.kernels.forcing import Heads, Pair
+from jumok.kernels.ruling import Rules
+from jumok.kernels.searching import BoundModel, Course, Marks, RawHypothesis, Shortlist, search
 from jumok.kernels.structs import Dense, LayerWeights, NormWeights, Stack
 
 
@@ -52,21 +54,52 @@ class Packed:
         options: SearchOptions,
         *,
         marks: Marks,
-        margin: float = inf,
         shortlist: Shortlist | None = None,
+        rules: Rules | None = None,
+        course: Course = Course(),
     ) -> list[list[RawHypothesis]]:
         """Translate sources (with their END) in one call; see `searching.search`."""
+        with self._bind_model(sources, max(limits, default=0)) as model:
+            return search(model, sources, limits, options, marks=marks, shortlist=shortlist, rules=rules, course=course)
+
+    def score(self, pairs: Sequence[Pair], start: int, *, threads: int | None = None) -> list[list[float]]:
+        """Return the log-probabilities of given translations; see `forcing.score`."""
+        with self._bind_model([source for source, _ in pairs], self._longest(pairs)) as model:
+            return forcing.score(model, pairs, start, threads=threads)
+
+    def attend(
+        self, pairs: Sequence[Pair], start: int, heads: Heads, *, threads: int | None = None
+    ) -> list[np.ndarray]:
+        """Return the attention of given translations over their sources; see `forcing.attend`."""
+        if not 0 <= heads.layer < self.decoder.layers or not -1 < (heads.head or 0) < self.decoder.heads:
+            raise IndexError(f"there is no {heads}")
+        with self._bind_model([source for source, _ in pairs], self._longest(pairs)) as model:
+            return forcing.attend(model, pairs, start, heads, threads=threads)
+
+    def _longest(self, pairs: Sequence[Pair]) -> int:
+        """Return the length of the longest target; their ids must be symbols."""
+        for _, target in pairs:
+            self._check(target, self.symbols[1])
+        return max((len(target) for _, target in pairs), default=0)
+
+    @staticmethod
+    def _check(ids: Sequence[int], symbols: int) -> None:
+        if min(ids) < 0 or max(ids) >= symbols:
+            raise IndexError(f"ids from {min(ids)} to {max(ids)} do not fit {symbols} symbols")
+
+    @contextmanager
+    def _bind_model(self, sources: Sequence[Sequence[int]], target: int) -> Iterator[BoundModel]:
+        """Provide the model with positions for these sources and for targets of this length, while the body runs."""
         for ids in sources:
-            if min(ids) < 0 or max(ids) >= self.symbols[0]:
-                raise IndexError(f"ids from {min(ids)} to {max(ids)} do not fit {self.symbols[0]} symbols")
-        lengths = max(map(len, sources), default=0), max(limits, default=0)
+            self._check(ids, self.symbols[0])
+        lengths = max(map(len, sources), default=0), target
         turns = self.turns(max(lengths))
         encoder, decoder = (self.bind(stack, turns) for stack in (self.encoder, self.decoder))
         sides = zip(layout.EMBEDDINGS.values(), lengths, strict=True)
-        vectors = [self.positions(side, length) for side, length in sides]
-        addresses = [None if table is None else table.ctypes.data for table in vectors]
-        model = BoundModel(self.library, encoder, decoder, *addresses)
-        return search(model, sources, limits, options, marks=marks, margin=margin, shortlist=shortlist)
+        vectors = [self.positions(side, length) for side, length in sides]  # another thread may replace the tables
+        yield BoundModel(
+            self.library, encoder, decoder, *(None if table is None else table.ctypes.data for table in vectors)
+        )
 
     def turns(self, length: int) -> np.ndarray | None:
         """Return the angles of at least the first positions, where positions are rotary."""

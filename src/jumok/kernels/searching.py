@@ -12,6 +12,7 @@ import numpy as np
 
 from jumok.config.search import SearchOptions
 from jumok.errors import UsageError
+from jumok.kernels import ruling
 from jumok.kernels.structs import SearchTask, Stack
 from jumok.machine import available_memory, cores
 
@@ -51,6 +52,24 @@ class Marks(NamedTuple):
 RawHypothesis = tuple[tuple[int, ...], float, tuple[float, ...]]  # ids, log P, log-probability of each token
 
 
+class Course(NamedTuple):
+    """How a search runs."""
+
+    threads: int | None = None  # None: as many as there are cores
+    stops: Sequence[int] | None = None  # the address of a byte for each source: where it is not 0, it is given up
+    live: np.ndarray | None = (
+        None  # (sources, 1 + tokens) int64: after each step how many tokens are certain, and these
+    )
+    margin: float = inf  # hypotheses whose log P is lower than their sentence's best by more than this are given up
+
+    def skip(self, sources: int) -> Course:
+        """Return the course of what follows the first sources."""
+        stops, live = self.stops, self.live
+        return self._replace(
+            stops=None if stops is None else stops[sources:], live=None if live is None else live[sources:]
+        )
+
+
 def search(
     model: BoundModel,
     sources: Sequence[Sequence[int]],
@@ -58,29 +77,36 @@ def search(
     options: SearchOptions,
     *,
     marks: Marks,
-    margin: float = inf,
     shortlist: Shortlist | None = None,
+    rules: ruling.Rules | None = None,
+    course: Course = Course(),
 ) -> list[list[RawHypothesis]]:
     """Return the n best translations of every source (with its END), in the order given; those of one source unsorted.
 
-    Of the options it reads beam, length_penalty, n_best and exact.  A hypothesis whose log P is more than `margin`
-    below that of its sentence's best is given up.
+    Of the options it reads beam, length_penalty, n_best, exact, min_length and no_repeat.  A source that is given up
+    has no translations.
     """
     order = sorted(range(len(sources)), key=lambda row: -len(sources[row]))
-    lengths = [len(sources[row]) for row in order]
-    threads = count_threads(model.decoder, lengths, [limits[row] for row in order], options.beam)
-    begins = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    lengths, most = [len(sources[row]) for row in order], [limits[row] for row in order]
+    slots = [options.beam + (rules.each[row].required if rules else 0) for row in order]
+    threads = count_threads(model.decoder, lengths, most, slots, options.beam, at_most=course.threads)
+    begins = np.zeros(len(order) + 1, np.int64)
+    np.cumsum(lengths, out=begins[1:])
     tokens = np.fromiter((token for row in order for token in sources[row]), np.int64, int(begins[-1]))
-    ends_at, banned = np.array([limits[row] for row in order], np.int64), np.array(list(marks.never), np.int64)
-    shape = (len(order), options.n_best, int(ends_at.max(initial=1)))
+    ends_at, banned, places = (np.array(numbers, np.int64) for numbers in (most, list(marks.never), order))
+    shape = (len(order), options.n_best, max(most, default=1))
     ids, sizes = np.empty(shape, np.int64), np.zeros(shape[:2], np.int64)
     gains, totals = np.empty(shape, np.float32), np.zeros(shape[:2], np.float32)
+    flags = None if course.stops is None else np.array([course.stops[row] for row in order], np.uint64)
     lists = shortlist or Shortlist(0, False, *(np.empty(0, np.int64),) * 3)
+    packed, _alive = ruling.pack(rules, order, options)
     task = SearchTask(
         len(order), options.beam, options.n_best, shape[2], options.exact, marks.start, marks.end,
-        *map(address_of, (tokens, begins, ends_at)), model.sources, model.targets, options.length_penalty, margin,
-        address_of(banned), len(banned), lists.matrix or None, *map(address_of, lists[2:]), len(lists.common),
-        lists.same, threads, *map(address_of, (ids, sizes, gains, totals)),
+        *map(address_of, (tokens, begins, ends_at)), model.sources, model.targets, options.length_penalty,
+        course.margin, address_of(banned), len(banned), lists.matrix or None, *map(address_of, lists[2:]),
+        len(lists.common), lists.same, threads, None if packed is None else ctypes.addressof(packed),
+        None if flags is None else address_of(flags), address_of(places),
+        *find_live(course.live, len(order)), *map(address_of, (ids, sizes, gains, totals)),
     )  # fmt: skip
     model.library.jk_search(ctypes.byref(model.encoder), ctypes.byref(model.decoder), ctypes.byref(task))
     results: list[list[RawHypothesis]] = [[] for _ in sources]
@@ -92,25 +118,42 @@ def search(
     return results
 
 
-def count_bytes(decoder: Stack, sentences: int, source: int, target: int, beam: int) -> int:
-    """Return the memory that a core needs to search a group of sentences of at most these lengths."""
-    rows, width = sentences * beam, decoder.heads * (decoder.d_k + decoder.d_v)
+def find_live(live: np.ndarray | None, sources: int) -> tuple[int | None, int]:
+    """Return the address and the width of a buffer for live prefixes."""
+    if live is None:
+        return None, 0
+    if live.dtype != np.int64 or live.ndim != 2 or len(live) < sources or not live.flags.c_contiguous:
+        raise ValueError(f"a live buffer is a contiguous array of int64 ({sources}, 1 + tokens)")
+    return address_of(live), live.shape[1]
+
+
+def count_bytes(decoder: Stack, sentences: int, source: int, target: int, rows: int) -> int:
+    """Return the memory that a core needs to search a group of sentences of at most these lengths with these rows."""
+    width = decoder.heads * (decoder.d_k + decoder.d_v)
     caches = 4 * decoder.layers * width * (sentences * source + rows * target)
     past, logits = 36 * rows * target, 4 * min(rows, ROWS) * decoder.output.height  # past: tokens, origins, gains
     return int(caches + past + logits)
 
 
-def count_threads(decoder: Stack, lengths: Sequence[int], limits: Sequence[int], beam: int) -> int:
+def count_threads(
+    decoder: Stack,
+    lengths: Sequence[int],
+    limits: Sequence[int],
+    slots: Sequence[int],
+    beam: int,
+    *,
+    at_most: int | None = None,
+) -> int:
     """Return how many groups may be searched at once so that they take at most half of the free memory.
 
-    Sentences are in the order of the search.  The number of threads changes no translation.  A group that does not
-    fit by itself is refused, because the kernels exit the process when memory runs out.
+    Sentences are in the order of the search; `slots` are the rows of each.  The number of threads changes no
+    translation.  A group that does not fit by itself is refused, because the kernels exit the process when memory runs
+    out.
     """
     each = max(1, GROUP // beam)
-    starts = range(0, len(lengths), each)
-    parts = [(lengths[start : start + each], limits[start : start + each]) for start in starts]
-    sizes = sorted((count_bytes(decoder, len(a), max(a), max(b), beam) for a, b in parts), reverse=True)
-    sizes = sizes[: cores()]
+    parts = (slice(start, start + each) for start in range(0, len(lengths), each))
+    sizes = [count_bytes(decoder, len(lengths[p]), max(lengths[p]), max(limits[p]), sum(slots[p])) for p in parts]
+    sizes = sorted(sizes, reverse=True)[: at_most or cores()]
     if sum(sizes) <= SMALL:
         return max(1, len(sizes))
     budget = available_memory() // 2

@@ -48,6 +48,29 @@ class Stack(ctypes.Structure):
     ]
 
 
+class AutomatonTable(ctypes.Structure):
+    """An automaton over the text of an output."""
+
+    _fields_ = [
+        *((name, LONG) for name in ("states", "width", "start")),
+        *((name, POINTER) for name in ("symbols", "next", "flags")),
+    ]
+
+
+class SearchRules(ctypes.Structure):
+    """What translations must and must not contain."""
+
+    _fields_ = [
+        ("min_length", LONG),
+        ("no_repeat", LONG),
+        *((name, POINTER) for name in ("prefix_begins", "prefixes")),
+        *((name, POINTER) for name in ("phrase_begins", "phrase_offsets", "phrase_tokens", "phrase_states")),
+        *((name, POINTER) for name in ("openings", "forbidding")),
+        ("ending", LONG),
+        *((name, POINTER) for name in ("automata", "unit_begins", "units")),
+    ]
+
+
 class SearchTask(ctypes.Structure):
     """A search from sources to translations."""
 
@@ -62,7 +85,20 @@ class SearchTask(ctypes.Structure):
         ("commons", LONG),
         ("same", LONG),
         ("threads", LONG),
+        *((name, POINTER) for name in ("rules", "stops", "order", "live")),
+        ("live_width", LONG),
         *((name, POINTER) for name in ("ids", "sizes", "gains", "totals")),
+    ]
+
+
+class ForceTask(ctypes.Structure):
+    """Given translations whose log-probabilities or attention are asked for."""
+
+    _fields_ = [
+        *((name, LONG) for name in ("sentences", "start", "threads", "layer", "head")),
+        *((name, POINTER) for name in ("tokens", "begins", "targets", "target_begins")),
+        *((name, POINTER) for name in ("source_positions", "target_positions")),
+        *((name, POINTER) for name in ("gains", "weights", "weight_begins")),
     ]
 
 
@@ -71,5 +107,8 @@ STRUCTURES: dict[str, type[ctypes.Structure]] = {
     "norm_weights": NormWeights,
     "layer_weights": LayerWeights,
     "stack": Stack,
+    "automaton": AutomatonTable,
+    "search_rules": SearchRules,
     "search_task": SearchTask,
+    "force_task": ForceTask,
 }  # by their names in C

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jumok.config import presets
-from jumok.config.kinds import find_section
-from jumok.config.recipe import Recipe
+from jumok.config.recipe import Recipe, find_section
 from jumok.config.sections import UNCLEANED
 from jumok.data.corpora import Pair
 from jumok.data.made import phrasebook

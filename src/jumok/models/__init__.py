@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jumok.config.kinds import KINDS, load
+from jumok.config.kinds import KINDS
+from jumok.config.recipe import load
 from jumok.config.sections import ModelConfig
 
 if TYPE_CHECKING:
@@ -19,4 +20,4 @@ def build(config: ModelConfig, source_symbols: int, target_symbols: int, *, devi
     import torch
 
     with torch.device(device):
-        return load(KINDS[config.kind].model)(config, source_symbols, target_symbols)
+        return load(KINDS[config.kind][0])(config, source_symbols, target_symbols)

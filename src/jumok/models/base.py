@@ -12,9 +12,12 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 from torch import Tensor
 
-PAD, UNKNOWN, START, END = 0, 1, 2, 3  # the same in every vocabulary, forever
-SEPARATOR, CLASS, MASK = 4, 5, 6  # between two texts, before one, in the place of a word
-SPECIALS = 8  # ids that are no words
+from jumok.text.symbols import CLASS, END, MASK, PAD, SEPARATOR, SPECIALS, START, UNKNOWN
+
+__all__ = [
+    "CLASS", "END", "MASK", "PAD", "SEPARATOR", "SPECIALS", "START", "UNKNOWN",
+    "Attention", "Learner", "Seq2Seq", "State",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

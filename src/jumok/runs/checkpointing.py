@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import jumok
-from jumok import events
+from jumok import events, machine
 from jumok.errors import DiskError, JumokError, ModelFileError, UsageError
 from jumok.events import LossLog, Silence
 from jumok.kernels import library
@@ -111,9 +111,18 @@ class Keeper:
         self.report("note", text=error.what)
 
     def save(self, progress: Progress) -> None:
-        """Write a checkpoint; three failures in a row end the run."""
+        """Write a checkpoint; three failures in a row end the run.
+
+        What validating and saving have freed goes back to the system, so that a run has the same size for weeks.
+        """
         if not self.world.first:
             return
+        try:
+            self._save(progress)
+        finally:
+            machine.release_memory()
+
+    def _save(self, progress: Progress) -> None:
         weights, began = checkpoint.weights(self.model), time.monotonic()
         tensors = {"model.safetensors": weights, "optimizer.safetensors": self.optimizer.tensors()}
         if self.mean is not None:

@@ -1,26 +1,31 @@
 """The recipe of a run from the options of the user, and weights from a finished run for a new model."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
-from inspect import signature
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import torch
 
 from jumok import machine
 from jumok.config import presets
-from jumok.config.keywords import DataKeywords, TrainKeywords
 from jumok.config.recipe import Recipe
 from jumok.config.sections import DataConfig
 from jumok.data import resolve
 from jumok.data.prepare import folder
-from jumok.errors import UsageError, check_names
+from jumok.errors import UnknownName, UsageError
 from jumok.storage import bundle, checkpoint
 from jumok.storage.bundle import Bundle
 from jumok.text.languages import canonical
 
+if TYPE_CHECKING:
+    from jumok.config.keywords import TrainKeywords
+
+DATA = DataConfig.model_fields.keys() - {"source", "target"}  # options that are keys of the data section
+OPTIONS = {*DATA, "source", "target", "minutes", "steps", "epochs", "tokens", "begin", "recipe", "model", "changes"}
 TEXTS = ("table", "text", "corpora", "prepared")  # keys of the data section that name a training text
 
 
@@ -37,9 +42,10 @@ def choose(
     Another `model` comes with its own section; `begin` is a finished run whose sizes the model gets.  The recipe "auto"
     stands for the one that fits the number of pairs, the minutes and the cores.
     """
-    check_names("runs.unknown_option", options, {*TrainKeywords.__annotations__, *signature(choose).parameters})
+    for name in options.keys() - OPTIONS:
+        raise UnknownName("runs.unknown_option", name, OPTIONS)
     recipe, model = options.get("recipe", presets.AUTO), options.get("model")
-    data: Any = {name: value for name, value in options.items() if name in DataKeywords.__annotations__}
+    data: Any = {name: value for name, value in options.items() if name in DATA}
     automatic, changes = recipe == presets.AUTO, options.get("changes") or {}
     if automatic:
         asked = {"source": source, "target": target, **data}

@@ -7,27 +7,27 @@ The same call continues a run folder that has checkpoints.  Minutes count from t
 attempts; minutes given to a finished run train it further.
 """
 
+from __future__ import annotations
+
 import shlex
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
-from inspect import signature
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import torch
 
 import jumok
 from jumok import machine
-from jumok.config.keywords import TrainKeywords
 from jumok.config.recipe import Recipe
 from jumok.data.batches import Position, prefetch
-from jumok.errors import Resumable, check_names
+from jumok.errors import Resumable, UnknownName
 from jumok.events import LossLog, Silence, book, open_board
 from jumok.interop.ctranslate2_library import find_obstacle
 from jumok.kernels import library
 from jumok.runs.checkpointing import check_disk, make_keeper
-from jumok.runs.choose import choose, inherit, settle
+from jumok.runs.choose import OPTIONS, choose, inherit, settle
 from jumok.runs.claiming import claim, hold, settle_data
 from jumok.runs.context import Context, ContextKeywords
 from jumok.runs.finished import Finished, find_finished, find_limit, report_finished
@@ -44,11 +44,14 @@ from jumok.training.distributed import Agreed
 from jumok.training.progress import Progress
 from jumok.training.validation import Validator
 
+if TYPE_CHECKING:
+    from jumok.config.keywords import TrainKeywords
+
+    class RunKeywords(TrainKeywords, ContextKeywords, total=False):
+        """Options of `train`: what to train, and where."""
+
+
 Inherit = Callable[[Any], None]  # may set the weights of a new model
-
-
-class RunKeywords(TrainKeywords, ContextKeywords, total=False):
-    """Options of `train`: what to train, and where."""
 
 
 def train(
@@ -65,7 +68,9 @@ def train(
     `begin` is a finished run whose vocabulary and weights, as far as they fit, the new run begins with.  The other
     options choose the recipe (`choose`), and the device, events and stop of the run (`ContextKeywords`).
     """
-    check_names("runs.unknown_option", options, {*RunKeywords.__annotations__, *signature(train).parameters})
+    known = {*OPTIONS, *ContextKeywords.__annotations__, "out"}
+    for name in options.keys() - known:
+        raise UnknownName("runs.unknown_option", name, known)
     around: Any = {name: value for name, value in options.items() if name in ContextKeywords.__annotations__}
     choices = {name: value for name, value in options.items() if name not in around}
     asked: dict[str, Any] = {"source": source, "target": target, "minutes": minutes, "begin": begin, **choices}

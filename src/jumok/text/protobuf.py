@@ -6,8 +6,9 @@ Our vocabularies have none, and all of them begin with the same eight specials a
 """
 
 from jumok.messages import Message
+from jumok.text.symbols import RESERVED
 
-FIRST = ("<pad>", "<unk>", "<s>", "</s>", "<sep>", "<cls>", "<mask>", "<extra>")
+FIRST = ("<pad>", "<unk>", "<s>", "</s>", *RESERVED)
 UNKNOWN, CONTROL, BYTE = 2, 3, 6  # kinds of pieces; all others are NORMAL, 1
 MOST = 256_000  # most pieces, as in the largest recipe
 LARGEST = 32_000_000  # most bytes of a file
@@ -24,15 +25,13 @@ class BadPieces(ValueError):
         super().__init__(problem)
 
 
-def _piece(text: str, kind: int) -> bytes:
-    """A piece with score 0 as SentencePiece writes it."""
-    body = b"\x0a" + bytes([len(text)]) + text.encode() + b"\x15" + bytes(4) + bytes([0x18, kind])
-    return b"\x0a" + bytes([len(body)]) + body
-
-
+# The specials and the bytes as SentencePiece writes them: size, length of the text, text, score 0, kind.
 HEAD = b"".join(
-    [_piece(text, UNKNOWN if text == "<unk>" else CONTROL) for text in FIRST]
-    + [_piece(f"<0x{byte:02X}>", BYTE) for byte in range(256)]
+    b"\x0a" + bytes([len(text) + 9, 0x0A, len(text)]) + text.encode() + b"\x15\0\0\0\0\x18" + bytes([kind])
+    for text, kind in [
+        *((text, UNKNOWN if text == "<unk>" else CONTROL) for text in FIRST),
+        *((f"<0x{byte:02X}>", BYTE) for byte in range(256)),
+    ]
 )
 
 

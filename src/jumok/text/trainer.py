@@ -20,21 +20,20 @@ import sys
 import time
 import zlib
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
 import sentencepiece
 
-from jumok.errors import DiskError
+from jumok.errors import DataError, DiskError, JumokError, UsageError
 from jumok.processes import die_with_parent, module_command
+from jumok.stopping import NEVER
 from jumok.text.protobuf import remove_inputs
+from jumok.text.symbols import END, PAD, RESERVED, SPECIALS, START, UNKNOWN
 
-PAD, UNKNOWN, START, END = 0, 1, 2, 3
-RESERVED = ("<sep>", "<cls>", "<mask>", "<extra>")  # ids 4 … 7
-SEPARATOR, CLASS, MASK = 4, 5, 6
-SPECIALS = 4 + len(RESERVED)
 LONGEST = 4_096  # most characters of a word; SentencePiece would skip a longer one
 CHARACTERS = 1_000_000  # most characters of all distinct words, the most frequent words first
 SEEDS = 100_000  # seeds of unigram, or ten times the size of the vocabulary if that is more (docs/decisions/0013)
@@ -44,6 +43,7 @@ PREFIX = "jumok-vocabulary-"  # of the temporary folder
 WORDS, LOG, MODEL = "words.tsv", "log.txt", "model"  # files through which the two processes communicate
 
 Counts = Mapping[str, int]
+Learn = Callable[[Counts, int, str], Generator[float, None, bytes]]
 
 
 def count_words(lines: Iterable[str]) -> Counter[str]:
@@ -70,12 +70,65 @@ def most_frequent(counts: Counts, characters: int = CHARACTERS) -> list[tuple[st
     return ordered
 
 
-def learn(counts: Counts, size: int, kind: str) -> bytes:
-    """The bytes of a vocabulary of `size` subwords; an error of SentencePiece is a RuntimeError.
+def learn(counts: Counts, size: int, kind: str, *, at_most: bool = False, where: str = "") -> bytes:
+    """The bytes of a vocabulary of `size` subwords; with `at_most`, of fewer if the text does not allow as many.
 
     Every character gets a symbol if that leaves most of the vocabulary free, else the rarest ones stay bytes.  In a
     vocabulary of kind "word", every word between spaces is a symbol, and `size` is only an upper limit.
     """
+    return NEVER.finish(_learn_size(_learn_here, counts, size, kind, at_most, where))
+
+
+def learn_apart(
+    counts: Counts, size: int, kind: str, *, at_most: bool, where: str, folder: str | Path | None = None
+) -> Generator[float, None, bytes]:
+    """`learn` in another process: yields the share done several times per second; closing it kills the process.
+
+    Its files are in a temporary folder inside `folder`, which no other process may use: what an attempt that was killed
+    has left there is removed.  Without `folder`, they are in the temporary folder of the system.
+    """
+    return (yield from _learn_size(partial(_learn_apart, folder=folder), counts, size, kind, at_most, where))
+
+
+def _learn_size(
+    work: Learn, counts: Counts, size: int, kind: str, at_most: bool, where: str
+) -> Generator[float, None, bytes]:
+    """The bytes of a vocabulary of `size` subwords; with `at_most`, of fewer if the text does not allow as many."""
+    if not counts:
+        raise DataError("text.nothing_to_learn_from", origin=where)
+    try:
+        return (yield from work(counts, size, kind))
+    except RuntimeError as error:
+        explained, proposal = yield from _explain(error, work, counts, size, kind, where)
+    if not at_most or proposal is None or proposal > size:
+        raise explained
+    return (yield from work(counts, proposal, kind))
+
+
+def _explain(
+    error: RuntimeError, work: Learn, counts: Counts, size: int, kind: str, where: str
+) -> Generator[float, None, tuple[JumokError, int | None]]:
+    """An error of SentencePiece's trainer as one of ours, and a size that the trainer would accept."""
+    if match := re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error)):
+        least = int(match[1])
+        return UsageError("text.vocabulary_too_small", size=size, least=least, origin=where), least
+    if not re.search(r"value <= (\d+)", str(error)):
+        return DataError("text.cannot_learn_vocabulary", reason=error, origin=where), None
+    proposal = size
+    while match := re.search(r"value <= (\d+)", str(error)):
+        proposal = int(match[1])  # with fewer symbols some characters may stay bytes, and then even fewer fit: try it
+        try:
+            yield from work(counts, proposal, kind)
+            break
+        except RuntimeError as another:
+            error = another
+    words = len(counts)
+    return UsageError("text.too_few_words", size=size, words=words, proposal=proposal, origin=where), proposal
+
+
+def _learn_here(counts: Counts, size: int, kind: str) -> Generator[float, None, bytes]:
+    """Learn in one step in this process; an error of SentencePiece is a RuntimeError."""
+    yield 0.0
     with TemporaryDirectory(prefix=PREFIX) as folder:
         return _learn(most_frequent(counts), size, kind, Path(folder), quiet=True)
 
@@ -104,14 +157,8 @@ def _learn(words: list[tuple[str, int]], size: int, kind: str, folder: Path, *, 
     return remove_inputs(model.getvalue())
 
 
-def learn_apart(
-    counts: Counts, size: int, kind: str, *, folder: str | Path | None = None
-) -> Generator[float, None, bytes]:
-    """`learn` in another process: yields the share done several times per second; closing it kills the process.
-
-    Its files are in a temporary folder inside `folder`, which no other process may use: what an attempt that was killed
-    has left there is removed.  Without `folder`, they are in the temporary folder of the system.
-    """
+def _learn_apart(counts: Counts, size: int, kind: str, *, folder: str | Path | None) -> Generator[float, None, bytes]:
+    """Learn in another process; an error of SentencePiece is a RuntimeError."""
     for leftover in Path(folder).glob(f"{PREFIX}*") if folder is not None else ():
         shutil.rmtree(leftover, ignore_errors=True)
     try:

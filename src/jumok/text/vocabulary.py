@@ -11,35 +11,22 @@ import hashlib
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import sentencepiece
 
-from jumok.errors import DataError, DiskError, JumokError, ModelFileError, UsageError
-from jumok.stopping import NEVER
+from jumok.errors import DataError, DiskError, ModelFileError
 from jumok.text import protobuf
 from jumok.text.boundaries import SPACE
-from jumok.text.trainer import (
-    END,
-    MASK,
-    PAD,
-    RESERVED,
-    SEPARATOR,
-    SPECIALS,
-    START,
-    UNKNOWN,
-    Counts,
-    count_words,
-    learn,
-    learn_apart,
-)
+from jumok.text.symbols import END, MASK, PAD, SEPARATOR, SPECIALS, START, UNKNOWN
 
 if TYPE_CHECKING:
     from jumok.text.sampling import Sampler
+    from jumok.text.trainer import Counts
 
 # A call of SentencePiece with a list starts threads, which takes as long as encoding about sixty sentences one by one.
 FEW_CHARACTERS = 8_000  # with fewer characters to encode, one call per text is faster
@@ -49,7 +36,6 @@ __all__ = [
     "END",
     "MASK",
     "PAD",
-    "RESERVED",
     "SEPARATOR",
     "SPECIALS",
     "START",
@@ -58,7 +44,6 @@ __all__ = [
     "Vocabulary",
     "normalize",
 ]
-Learn = Callable[[Counts, int, str], Generator[float, None, bytes]]
 
 
 def normalize(text: str) -> str:
@@ -100,16 +85,18 @@ class Vocabulary:
 
         A size that the text does not allow is a `UsageError` that proposes one; with `at_most`, the proposal is used.
         """
-        texts = (line for text in sentences for line in (text.split("\n") if breaks else [text]))
-        counts = {} if kind == "byte" else count_words(map(normalize, texts))
+        from jumok.text import trainer
+
         if kind == "byte":
             return cls(protobuf.BYTE_LEVEL, breaks=breaks)
-        return cls(NEVER.finish(_learn_size(_learn_here, counts, size, kind, at_most, where)), breaks=breaks)
+        texts = (line for text in sentences for line in (text.split("\n") if breaks else [text]))
+        counts = trainer.count_words(map(normalize, texts))
+        return cls(trainer.learn(counts, size, kind, at_most=at_most, where=where), breaks=breaks)
 
     @classmethod
     def learn(
         cls,
-        counts: Counts,
+        counts: "Counts",
         *,
         size: int,
         kind: Literal["unigram", "bpe", "word", "byte"] = "unigram",
@@ -123,10 +110,12 @@ class Vocabulary:
         Another process does the work; it is killed if the generator is closed.  Its files are in `folder`, which must
         not be shared with other processes, or in the temporary folder of the system.
         """
+        from jumok.text import trainer
+
         if kind == "byte":
             return cls(protobuf.BYTE_LEVEL, breaks=breaks)
-        work = partial(learn_apart, folder=folder)
-        return cls((yield from _learn_size(work, counts, size, kind, at_most, where)), breaks=breaks)
+        steps = trainer.learn_apart(counts, size, kind, at_most=at_most, where=where, folder=folder)
+        return cls((yield from steps), breaks=breaks)
 
     @classmethod
     def load(cls, path: str | Path, *, breaks: bool = False) -> "Vocabulary":
@@ -168,6 +157,21 @@ class Vocabulary:
         """Ids of lines, with SEPARATOR between them."""
         first, *rest = self._encode([normalize(line) for line in lines])
         return [*first, *(token for line in rest for token in (SEPARATOR, *line))]
+
+    def split_prefix(self, text: str) -> tuple[list[int], str]:
+        """The ids of the complete words of a text that others continue, and the rest of the text.
+
+        The last word is not complete unless a space follows it: more letters may follow, and its subwords are open.
+        """
+        if self.breaks:
+            return self.encode(text), ""
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise DataError("text.surrogate", text=ascii(text)[:100]) from None
+        clean = normalize(text)
+        complete, _, last = (clean, "", "") if text[-1:].isspace() else clean.rpartition(" ")
+        return self.encode(complete), f" {last}" if clean else ""
 
     def encode_parts(self, parts: Sequence[str], between: int) -> list[int]:
         """Ids of the parts of a text with a symbol between them, which takes the place of a word or the rest of one."""
@@ -214,12 +218,15 @@ class Vocabulary:
         ]
 
     def surfaces(self) -> list[str]:
-        """Every symbol as text, words beginning with a space; specials are empty, a byte of a character is U+FFFD."""
+        """Every symbol as text, words beginning with a space.
+
+        Specials are empty, and a byte of a character is the surrogate by which Python escapes it.
+        """
         texts = []
         for number, piece in enumerate(self.pieces(range(len(self)))):
             if self._processor.is_byte(number):
                 value = int(piece[3:-1], 16)
-                texts.append(chr(value) if value < 0x80 else "\ufffd")
+                texts.append(chr(value) if value < 0x80 else chr(0xDC00 + value))
             else:
                 texts.append("" if number < SPECIALS else piece.replace(SPACE, " "))
         return texts
@@ -313,45 +320,3 @@ def _explain_surrogates(texts: Sequence[str]) -> Iterator[None]:
         if broken is None:
             raise
         raise DataError("text.surrogate", text=ascii(broken)[:100]) from None
-
-
-def _learn_here(counts: Counts, size: int, kind: str) -> Generator[float, None, bytes]:
-    """`learn` as a generator with one step."""
-    yield 0.0
-    return learn(counts, size, kind)
-
-
-def _learn_size(
-    work: Learn, counts: Counts, size: int, kind: str, at_most: bool, where: str
-) -> Generator[float, None, bytes]:
-    """The bytes of a vocabulary of `size` subwords; with `at_most`, of fewer if the text does not allow as many."""
-    if not counts:
-        raise DataError("text.nothing_to_learn_from", origin=where)
-    try:
-        return (yield from work(counts, size, kind))
-    except RuntimeError as error:
-        explained, proposal = yield from _explain(error, work, counts, size, kind, where)
-    if not at_most or proposal is None or proposal > size:
-        raise explained
-    return (yield from work(counts, proposal, kind))
-
-
-def _explain(
-    error: RuntimeError, work: Learn, counts: Counts, size: int, kind: str, where: str
-) -> Generator[float, None, tuple[JumokError, int | None]]:
-    """An error of SentencePiece's trainer as one of ours, and a size that the trainer would accept."""
-    if match := re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error)):
-        least = int(match[1])
-        return UsageError("text.vocabulary_too_small", size=size, least=least, origin=where), least
-    if not re.search(r"value <= (\d+)", str(error)):
-        return DataError("text.cannot_learn_vocabulary", reason=error, origin=where), None
-    proposal = size
-    while match := re.search(r"value <= (\d+)", str(error)):
-        proposal = int(match[1])  # with fewer symbols some characters may stay bytes, and then even fewer fit: try it
-        try:
-            yield from work(counts, proposal, kind)
-            break
-        except RuntimeError as another:
-            error = another
-    words = len(counts)
-    return UsageError("text.too_few_words", size=size, words=words, proposal=proposal, origin=where), proposal

@@ -16,6 +16,7 @@ import torch
 from jumok.config.search import SearchOptions
 from jumok.data.batches import Batch, teacher_force
 from jumok.data.corpora import Pair
+from jumok.engines.options import LONGEST_SOURCE
 from jumok.engines.torch_engine import TorchEngine
 from jumok.evaluation import metrics
 from jumok.models.base import PAD, Learner
@@ -61,7 +62,8 @@ class Scorer:
         """
         self.engine, self.vocabularies, self.pairs, self.stop = engine, vocabularies, pairs, stop
         self.groups = groups if len(set(groups)) > 1 else ()
-        self.sources = vocabularies.source.encode_all([pair.source for pair in pairs])
+        encoded = vocabularies.source.encode_all([pair.source for pair in pairs])
+        self.sources = [ids[:LONGEST_SOURCE] for ids in encoded]  # engines refuse longer ones
         self.targets = vocabularies.target.encode_all([pair.target for pair in pairs])
         self.limits = [round(1.5 * max(1.0, ratio) * len(ids)) + 10 for ids in self.sources]
 

@@ -22,9 +22,10 @@ from random import Random
 
 from jumok.data.made.grammar import actions, appeals, frames, numerals, occasions, people, questions, states, words
 from jumok.data.made.grammar.draft import Draft, Talk
-from jumok.data.made.grammar.endings import COPULAS, PARTICLES, copula_forms, pick, tail
+from jumok.data.made.grammar.endings import COPULAS, copula_forms, pick, tail
 from jumok.data.made.grammar.nouns import ADJECTIVES_OF, a_call
 from jumok.errors import UnknownName, UsageError
+from jumok.text.endings import PARTICLES
 
 SPLITS = ("train", "validation", "test")
 UNSEEN_EVERY = 3  # every third sentence of validation and test contains an unseen combination

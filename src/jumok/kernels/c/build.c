@@ -12,7 +12,10 @@ int64_t jk_struct_size(const char *name) {
     SIZE_OF(layer_weights)
     SIZE_OF(stack)
     SIZE_OF(step_task)
+    SIZE_OF(automaton)
+    SIZE_OF(search_rules)
     SIZE_OF(search_task)
+    SIZE_OF(force_task)
 #undef SIZE_OF
     return -1;
 }

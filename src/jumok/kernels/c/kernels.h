@@ -75,6 +75,33 @@ typedef struct {
     const float *position;                               /* (D,) or NULL */
 } step_task;
 
+/* A deterministic automaton over the text of an output, read one unit (a character, or a byte of one) at a time.  State
+ * 0 is dead: its text is not allowed.  State 1 is free: every text is allowed from there on.  The flags of a state say
+ * whether a token may end in it (1) and whether the output may (2). */
+typedef struct {
+    int64_t states, width, start;  /* width: different symbols */
+    const int32_t *symbols, *next; /* the symbol of each unit; the next state (states, width) */
+    const uint8_t *flags;          /* (states,) */
+} automaton;
+
+/* What translations must and must not contain, sentence by sentence.  Where a NULL stands, there is no such rule.
+ *
+ * A translation of sentence b begins with the tokens prefixes[prefix_begins[b]] …, then with a text that automaton
+ * openings[b] allows.  No part of it is dead in automaton forbidding[b].  It contains the phrases phrase_begins[b] …
+ * phrase_begins[b + 1] - 1; phrase p is phrase_tokens[phrase_offsets[p]] … and the text after it begins in state
+ * phrase_states[p] of the automaton `ending`.  Indices of automata are -1 where a sentence has none.  The text of token
+ * v is units[unit_begins[v]] … units[unit_begins[v + 1] - 1]. */
+typedef struct {
+    int64_t min_length, no_repeat; /* least number of tokens before END; size of n-grams that are not repeated, or 0 */
+    const int64_t *prefix_begins, *prefixes;
+    const int64_t *phrase_begins, *phrase_offsets, *phrase_tokens, *phrase_states;
+    const int64_t *openings, *forbidding; /* (B,) */
+    int64_t ending;
+    const automaton *automata;
+    const int64_t *unit_begins;
+    const int32_t *units;
+} search_rules;
+
 /* A search: B sentences end to end, longest first, a beam of W, the best translations of each, and where they go. */
 typedef struct {
     int64_t B, W, best, most, exact, start, end; /* `most`: tokens of the longest translation */
@@ -86,11 +113,26 @@ typedef struct {
     int64_t nevers;
     const float *matrix;                        /* (V, D): the matrix a shortlist selects rows of, or NULL */
     const int64_t *list_begins, *list, *common; /* candidates for each source token, and candidates for all */
-    int64_t commons, same; /* same: both sides share one vocabulary, and a token may translate to itself */
-    int64_t threads;       /* groups that may be searched at once */
-    int64_t *ids, *sizes;  /* (B, best, most), (B, best): 0 where there is no translation */
-    float *gains, *totals; /* (B, best, most), (B, best) */
+    int64_t commons, same;       /* same: both sides share one vocabulary, and a token may translate to itself */
+    int64_t threads;             /* groups that may be searched at once */
+    const search_rules *rules;   /* or NULL */
+    const uint8_t *const *stops; /* (B,) or NULL: a sentence whose byte is not 0 is given up at the next step */
+    const int64_t *order;        /* (B,): place of each sentence in `live` */
+    int64_t *live, live_width;   /* (B, live_width) or NULL: how many tokens are certain after each step, and these */
+    int64_t *ids, *sizes;        /* (B, best, most), (B, best): 0 where there is no translation */
+    float *gains, *totals;       /* (B, best, most), (B, best) */
 } search_task;
+
+/* Given translations of B sentences, those with the longest translations first: source b is tokens[begins[b]] …, its
+ * translation targets[target_begins[b]] … with its END. */
+typedef struct {
+    int64_t B, start, threads, layer, head; /* attention of this layer and head, or of all its heads if `head` is -1 */
+    const int64_t *tokens, *begins, *targets, *target_begins;
+    const float *source_positions, *target_positions; /* (·, D) of each side, or NULL */
+    float *gains;                                     /* log-probability of every token of the targets, or NULL */
+    float *weights;               /* attention (T, heads, S) of sentence b from weight_begins[b] on, or NULL */
+    const int64_t *weight_begins; /* (B,) */
+} force_task;
 
 /* ------------------------------------------------------------------------------------------------------ the build */
 
@@ -162,3 +204,4 @@ JK_EXPORT void jk_candidates(float *top, int64_t *tokens, float *logits, const i
                              int64_t N, int64_t V, int64_t C);
 JK_EXPORT void jk_log_sum_exp(float *to, const float *logits, int64_t N, int64_t V);
 JK_EXPORT void jk_search(const stack *e, const stack *d, const search_task *q);
+JK_EXPORT void jk_force(const stack *e, const stack *d, const force_task *q);

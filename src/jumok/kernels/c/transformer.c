@@ -5,6 +5,7 @@
  * its own tokens and its own source, and not on the rest of the batch.  Keys and values stay where they were written:
  * position s of row n is in slot origin[n][s], so that nothing is moved when hypotheses branch or end. */
 #include "transformer.h"
+#include "products.h"
 
 static void apply_dense(float *to, const float *x, const dense *by, int64_t rows) {
     multiply(to, by->out, (matrix){x, by->in, 1}, by->packed, rows, by->in, by->out, by->bias, 0);
@@ -73,8 +74,10 @@ INLINE void weighted_sum(float *out, const float *weights, const float **rows, i
     for (int w = 0; w < wide; w++) store(out + w * WIDTH, sum[w]);
 }
 
-/* Attention of one query (H·K) over `count` rows of keys and values. */
-static void attend(float *out, const float *q, const float **rows, int64_t count, const stack *d, float *scores) {
+/* Attention of one query (H·K) over `count` rows of keys and values; its weights also go to `keep` (H, width), unless
+ * that is NULL. */
+static void attend(float *out, const float *q, const float **rows, int64_t count, const stack *d, float *scores,
+                   float *keep, int64_t width) {
     int64_t P = padded(count);
     if (!count) memset(out, 0, sizeof(float) * (size_t)(d->H * d->E));
     for (int64_t s = count; s < P; s++) rows[s] = rows[0]; /* their weights become 0 */
@@ -91,6 +94,7 @@ static void attend(float *out, const float *q, const float **rows, int64_t count
             store(scores + s, all * d->factor);
         }
         softmax(scores, count, P);
+        if (keep) memcpy(keep + h * width, scores, sizeof(float) * (size_t)count);
         for (int64_t i = h * d->E, left = d->E; left > 0; i += 4 * WIDTH, left -= 4 * WIDTH) {
             const int64_t at = d->H * d->K + i, many = MIN(4, left / WIDTH);
             if (many == 4)
@@ -106,6 +110,7 @@ static void attend(float *out, const float *q, const float **rows, int64_t count
 static void decoder_layer(const stack *d, const layer_weights *l, const step_task *m, const row_buffers *at,
                           int64_t first, int64_t rows) {
     int64_t keys = d->H * d->K, values = d->H * d->E, width = keys + values;
+    float *keep = l == d->each + at->weights_layer ? at->weights : NULL;
     apply_dense(at->wide, sublayer_input(d, at, l->norms[0], rows), &l->qkv, rows);
     for (int64_t r = 0; r < rows; r++) {
         float *q = at->wide + r * (keys + width), *own = l->cache + ((first + r) * m->capacity + m->t) * width;
@@ -115,14 +120,15 @@ static void decoder_layer(const stack *d, const layer_weights *l, const step_tas
         rotate_heads(d, own, m->t);
         for (int64_t s = 0; s < m->t; s++) at->past[s] = l->cache + (origin[s] * m->capacity + s) * width;
         at->past[m->t] = own;
-        attend(at->mixed + r * values, q, at->past, m->t + 1, d, at->scores);
+        attend(at->mixed + r * values, q, at->past, m->t + 1, d, at->scores, NULL, 0);
     }
     add_residual(d, at, at->mixed, &l->self_output, l->norms[0], rows);
     apply_dense(at->wide, sublayer_input(d, at, l->norms[1], rows), &l->query, rows);
     for (int64_t r = 0; r < rows; r++) {
         int64_t sentence = m->sentence[first + r], length = m->lengths[sentence];
         for (int64_t s = 0; s < length; s++) at->past[s] = l->memory + (sentence * m->S + s) * width;
-        attend(at->mixed + r * values, at->wide + r * keys, at->past, length, d, at->scores);
+        attend(at->mixed + r * values, at->wide + r * keys, at->past, length, d, at->scores,
+               keep ? keep + r * d->H * at->weights_width : NULL, at->weights_width);
     }
     add_residual(d, at, at->mixed, &l->cross_output, l->norms[1], rows);
     feed_forward(d, l, at, rows);
@@ -132,7 +138,7 @@ void jk_decode_rows(float *logits, const stack *d, const step_task *m, const row
                     int64_t rows) {
     for (int64_t r = 0; r < rows; r++) embed_row(d, at->x + r * d->D, m->tokens[first + r], m->position);
     for (int64_t l = 0; l < d->layers; l++) decoder_layer(d, d->each + l, m, at, first, rows);
-    apply_dense(logits, apply_norm(at, d->last, rows, d->D, d->eps, at->normed), &d->output, rows);
+    if (logits) apply_dense(logits, apply_norm(at, d->last, rows, d->D, d->eps, at->normed), &d->output, rows);
 }
 
 /* Logits (N, V) of the next token of each row; extends the caches at position t, row n in slot n. */
@@ -166,7 +172,7 @@ void jk_encode_sentences(const stack *e, const stack *d, const row_buffers *at, 
                 at->past[s] = q + s * width + keys;
             }
             for (int64_t s = 0; s < lengths[b]; s++)
-                attend(at->mixed + (from + s) * values, q + s * width, at->past, lengths[b], e, at->scores);
+                attend(at->mixed + (from + s) * values, q + s * width, at->past, lengths[b], e, at->scores, NULL, 0);
         }
         add_residual(e, at, at->mixed, &l->self_output, l->norms[0], rows);
         feed_forward(e, l, at, rows);
@@ -202,8 +208,7 @@ void jk_pack_weight(float *to, const float *weight, int64_t in, int64_t out) {
     pack_panels(to, (matrix){weight, 1, in}, in, out);
 }
 
-/* The logarithm of the sum of e^x over a row (V,); the order of summation depends on V alone. */
-static float log_sum_exp(const float *row, int64_t V) {
+float jk_row_log_sum_exp(const float *row, int64_t V) {
     float most = -INFINITY, total = 0.0f;
     int64_t even = V / (4 * WIDTH) * (4 * WIDTH);
     v8 highest[4], sum[4]; /* four independent sums, which hide the latency of an addition */
@@ -221,9 +226,13 @@ static float log_sum_exp(const float *row, int64_t V) {
 
 void jk_top_tokens(float *best, int64_t *which, float *row, const int64_t *never, int64_t nevers, int64_t V,
                    int64_t C) {
-    float all = log_sum_exp(row, V);
-    int64_t found = 0;
+    float all = jk_row_log_sum_exp(row, V);
     for (int64_t i = 0; i < nevers; i++) row[never[i]] = -INFINITY;
+    jk_largest(best, which, row, all, V, C);
+}
+
+void jk_largest(float *best, int64_t *which, const float *row, float all, int64_t V, int64_t C) {
+    int64_t found = 0;
     for (int64_t v = 0; v < V; v += WIDTH) {
         int64_t end = MIN(v + WIDTH, V);
         if (found == C && end - v == WIDTH && !any_of(load(row + v) > best[C - 1])) continue;
@@ -247,5 +256,5 @@ void jk_candidates(float *top, int64_t *tokens, float *logits, const int64_t *ne
 /* The logarithms (N,) of the sums of e^x over rows (N, V). */
 void jk_log_sum_exp(float *to, const float *logits, int64_t N, int64_t V) {
 #pragma omp parallel for schedule(static)
-    for (int64_t n = 0; n < N; n++) to[n] = log_sum_exp(logits + n * V, V);
+    for (int64_t n = 0; n < N; n++) to[n] = jk_row_log_sum_exp(logits + n * V, V);
 }

@@ -11,30 +11,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
+from jumok.text.endings import PARTICLES
+
 Level = Literal["polite", "formal", "plain"]
 Tense = Literal["present", "past"]
 
 FIRST = 0xAC00  # 가; a syllable is FIRST + (lead * 21 + vowel) * 28 + tail
 VOWELS = "ㅏㅐㅑㅒㅓㅔㅕㅖㅗㅘㅙㅚㅛㅜㅝㅞㅟㅠㅡㅢㅣ"
 TAILS = "-ㄱㄲㄳㄴㄵㄶㄷㄹㄺㄻㄼㄽㄾㄿㅀㅁㅂㅄㅅㅆㅇㅈㅊㅋㅌㅍㅎ"
-
-# role -> (after a vowel, after a consonant)
-PARTICLES: dict[str, tuple[str, str]] = {
-    "topic": ("는", "은"),
-    "subject": ("가", "이"),
-    "object": ("를", "을"),
-    "toward": ("로", "으로"),
-    "and": ("와", "과"),
-    "and plain": ("랑", "이랑"),
-    "call": ("야", "아"),
-    "in": ("에", "에"),
-    "at": ("에서", "에서"),
-    "person": ("에게", "에게"),
-    "also": ("도", "도"),
-    "only": ("만", "만"),
-    "every": ("마다", "마다"),
-    "than": ("보다", "보다"),
-}
 
 # (level, tense, asks, honours) -> the copula after a vowel; after a consonant 이 comes before it
 COPULAS: dict[tuple[Level, Tense, bool, bool], str] = {

@@ -1,0 +1,93 @@
+"""What the handlers of a server share: its settings, its models, its state on disk, its counters."""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic
+from typing import TYPE_CHECKING, Protocol
+
+from jumok.server.files import JobRunner
+from jumok.server.keys import KeyFile
+from jumok.server.languages import Languages
+from jumok.server.logs import Log
+from jumok.server.metrics import Metrics
+from jumok.server.refusals import Refused
+from jumok.server.state import State
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+    from typing import Any
+
+    from jumok.documents.glossary import Glossary
+    from jumok.server.access import Access
+    from jumok.server.settings import Settings
+    from jumok.service.models import ServedModel
+    from jumok.service.values import Answer, Ask, Partial
+
+
+class Service(Protocol):
+    """The part of `jumok.service.service.Service` that a server uses; tests have their own."""
+
+    @property
+    def models(self) -> Mapping[str, ServedModel]: ...
+
+    async def translate(
+        self, model: str, asks: Sequence[Ask], *, deadline: float, bulk: bool = False
+    ) -> list[Answer]: ...
+
+    def stream(self, model: str, ask: Ask, *, deadline: float) -> AsyncIterator[Partial]: ...
+
+    async def call(self, model: str, verb: str, arguments: Mapping[str, Any], *, deadline: float) -> Any: ...
+
+    def stream_call(
+        self, model: str, verb: str, arguments: Mapping[str, Any], *, deadline: float
+    ) -> AsyncIterator[str]: ...
+
+    def expected_wait(self, model: str) -> float: ...
+
+    async def reload(self, model: str) -> None: ...
+
+
+class Front:
+    """One server."""
+
+    access: Access
+
+    def __init__(self, settings: Settings, service: Service, log: Log | None = None) -> None:
+        self.settings, self.service, self.log = settings, service, log or Log()
+        self.keys = KeyFile(settings.keys_file)
+        self.metrics, self.state = Metrics(), State(settings)
+        self.languages, self.jobs = Languages(service), JobRunner(self)
+        self.active = 0  # requests that are being answered
+        self.closing = False
+        self.started = asyncio.Event()  # set when the models are loaded
+
+    @property
+    def ready(self) -> bool:
+        """Whether requests should be sent here: models are loaded, and the server is not closing."""
+        return self.started.is_set() and not self.closing and all(model.ready for model in self.service.models.values())
+
+    async def wait_until_started(self, deadline: float) -> None:
+        """Let a request that came before the models wait for them."""
+        if self.started.is_set():
+            return
+        try:
+            async with asyncio.timeout(max(0.0, deadline - monotonic())):
+                await self.started.wait()
+        except TimeoutError:
+            raise Refused(503, "server.loading").retry_after(1) from None
+
+    def check_load(self, deadline: float) -> None:
+        """Refuse a request that could not be answered in time by any model, before its body is read."""
+        wait = min((self.service.expected_wait(name) for name in self.service.models), default=0.0)
+        if wait > deadline - monotonic():
+            raise Refused(429, "server.overloaded").retry_after(wait)
+
+    def find_glossary(self, name: str, source: str, target: str) -> Glossary:
+        """Return the terms of a stored glossary for a pair of languages."""
+        if self.state.glossaries.find(name) is None:
+            raise Refused(404, "server.no_such_glossary")
+        glossary = self.state.glossaries.find_glossary(name, source, target)
+        if glossary is None:
+            raise Refused(400, "server.wrong_glossary", source=source, target=target)
+        return glossary

@@ -1,0 +1,62 @@
+"""The page at `/`: two boxes, the languages, and the call as curl.  Three files, no build, nothing from other hosts."""
+
+from __future__ import annotations
+
+from functools import cache
+from html import escape
+from importlib import resources
+
+from jumok.server.libretranslate import interface_language
+from jumok.server.refusals import Refused, libretranslate_shape
+from jumok.server.routes import Answer, Api, Call, Route
+
+API = Api("page", "Page", libretranslate_shape)
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+KINDS = {"page.js": "text/javascript; charset=utf-8", "page.css": "text/css; charset=utf-8"}
+WORDS = {
+    "en": {
+        "title": "Jumok translates", "from": "From", "to": "to", "auto": "detect the language", "swap": "Swap",
+        "text": "Text", "translation": "Translation", "copy": "Copy", "key": "API key", "call": "The same with curl",
+        "noscript": "This page needs JavaScript.", "copied": "Copied.", "failed": "Not translated",
+        "detected": "Detected",
+    },
+    "ko": {
+        "title": "주목 번역기", "from": "출발 언어", "to": "도착 언어", "auto": "언어 감지", "swap": "언어 맞바꾸기",
+        "text": "번역할 글", "translation": "번역 결과", "copy": "복사", "key": "API 키", "call": "curl로 호출하기",
+        "noscript": "이 페이지를 쓰려면 자바스크립트를 켜야 합니다.", "copied": "복사했습니다.",
+        "failed": "번역하지 못했습니다", "detected": "감지한 언어",
+    },
+}  # fmt: skip
+
+
+@cache
+def read_asset(name: str) -> str:
+    """Return a file of the page."""
+    return (resources.files("jumok.server") / "assets" / name).read_text(encoding="utf-8")
+
+
+async def show(call: Call) -> Answer:
+    language = interface_language(call)
+    words = {name: escape(text) for name, text in WORDS[language].items()}
+    page = read_asset("page.html")
+    for name, word in (words | {"language": language, "root": escape(call.front.settings.root_path)}).items():
+        page = page.replace(f"{{{name}}}", word)
+    headers = {"content-security-policy": POLICY, "vary": "Origin, Accept-Language", "x-frame-options": "DENY"}
+    return Answer(200, page.encode(), "text/html; charset=utf-8", headers)
+
+
+async def give_asset(call: Call) -> Answer:
+    name = call.path["name"]
+    if name not in KINDS:
+        raise Refused(404, "server.no_such_path")
+    return Answer(200, read_asset(name).encode(), KINDS[name], {"cache-control": "no-cache"})
+
+
+ROUTES = [
+    Route("GET", "/", show, API, "The page.", media_type="text/html", who="everyone"),
+    Route("GET", "/assets/{name}", give_asset, API, "A file of the page.", media_type="text/javascript",
+          who="everyone", described=False),
+]  # fmt: skip

@@ -1,0 +1,158 @@
+"""Calls besides plain translating: what each does in an engine process, and how its result travels in a frame.
+
+`dispatch.needs_torch` says which of them may start the engine process with torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from jumok.config.search import SearchOptions
+from jumok.errors import UnknownName
+from jumok.service.faults import find_faults
+from jumok.service.values import (
+    pack_attention,
+    pack_options,
+    pack_translation,
+    unpack_attention,
+    unpack_constraints,
+    unpack_options,
+    unpack_translation,
+)
+from jumok.translation import Contents, Translation, Word
+
+if TYPE_CHECKING:
+    from jumok.translator import Translator
+
+Arguments = Mapping[str, Any]
+CHUNK = 8  # sentences that torch translates between two looks at the stop flag
+
+
+class Stopped(Exception):
+    """Nobody waits for the result any more."""
+
+
+def pack_arguments(arguments: Arguments) -> dict[str, Any]:
+    """Return the arguments of a call as plain values."""
+    values = dict(arguments)
+    if isinstance(options := values.get("options"), SearchOptions):
+        values["options"] = pack_options(options)
+    return values
+
+
+def unpack_arguments(values: Arguments) -> dict[str, Any]:
+    arguments = {name: value for name, value in values.items() if value is not None}
+    if "options" in arguments:
+        arguments["options"] = unpack_options(arguments["options"])
+    return arguments
+
+
+def run(
+    translator: Translator, verb: str, values: Arguments, stopped: Callable[[], bool], report: Callable[[str], None]
+) -> Any:
+    """Run a call; return its result as plain values.  `report` gets the text so far of one that streams."""
+    arguments = unpack_arguments(values)
+    return RUN[verb](translator, arguments, stopped, report)
+
+
+def _watch(parts: Iterator[str], stopped: Callable[[], bool], report: Callable[[str], None]) -> str:
+    """Return the text of a stream, reporting its growth."""
+    text = ""
+    for part in parts:
+        if stopped():
+            raise Stopped
+        text += part
+        report(text)
+    return text
+
+
+def _translate(translator: Translator, given: dict[str, Any], stopped: Callable[[], bool], report: Any) -> Any:
+    from jumok.storage.bundle import WEIGHTS, manifest
+
+    texts, contents = given["texts"], Contents(*given["contents"])
+    each = [unpack_constraints(values) for values in given["constraints"]]
+    names = [name for name in ("prefix", "require", "forbid") if any(getattr(one, name) for one in each)]
+    results: list[Translation] = []
+    for start in range(0, len(texts), CHUNK):
+        if stopped():
+            raise Stopped
+        part = slice(start, start + CHUNK)
+        constraints: dict[str, Any] = {name: [getattr(one, name) for one in each[part]] for name in names}
+        results += translator.lines(
+            texts[part], chunk=CHUNK + 1, first=start, options=given["options"], **vars(contents), **constraints
+        )
+    digest = manifest(translator.folder)[WEIGHTS]["sha256"]
+    return digest, [
+        (pack_translation(one, text), find_faults(text, one.text, ended=one.tokens[-1:] != ()))
+        for one, text in zip(results, texts, strict=True)
+    ]
+
+
+def _stream(translator: Translator, given: dict[str, Any], stopped: Callable[[], bool], report: Any) -> Any:
+    options = replace(given["options"], beam=1, n_best=1)
+    return _watch(translator.stream(given["text"], options=options), stopped, report)
+
+
+def _generate(translator: Translator, given: dict[str, Any], stopped: Callable[[], bool], report: Any) -> Any:
+    return _watch(translator.generate(**given), stopped, report)
+
+
+def _alternatives(translator: Translator, given: dict[str, Any], stopped: Any, report: Any) -> Any:
+    return [pack_translation(one, given["text"]) for one in translator.alternatives(**given)]
+
+
+def _score(translator: Translator, given: dict[str, Any], stopped: Any, report: Any) -> Any:
+    return [pack_translation(one) for one in translator.score(**given)]
+
+
+def _align(translator: Translator, given: dict[str, Any], stopped: Any, report: Any) -> Any:
+    return translator.align(**given)
+
+
+def _graph(translator: Translator, given: dict[str, Any], stopped: Any, report: Any) -> Any:
+    options: SearchOptions | None = given.pop("options", None)
+    return translator.graph(**given, **({} if options is None else vars(options)))
+
+
+def _attention(translator: Translator, given: dict[str, Any], stopped: Any, report: Any) -> Any:
+    options: SearchOptions | None = given.pop("options", None)
+    return pack_attention(translator.attention(**given, **({} if options is None else vars(options))))
+
+
+def _fill(translator: Translator, given: dict[str, Any], stopped: Any, report: Any) -> Any:
+    return [[[word.text, word.probability] for word in words] for words in translator.fill(**given)]
+
+
+RUN: dict[str, Callable[[Translator, dict[str, Any], Callable[[], bool], Callable[[str], None]], Any]] = {
+    "translate": _translate,
+    "stream": _stream,
+    "generate": _generate,
+    "alternatives": _alternatives,
+    "score": _score,
+    "align": _align,
+    "graph": _graph,
+    "attention": _attention,
+    "fill": _fill,
+}
+PUBLIC = ("align", "alternatives", "attention", "fill", "generate", "graph", "score")  # verbs of `Service.call`
+
+
+def check_verb(verb: str) -> None:
+    """Refuse a verb that is not in the table."""
+    if verb not in PUBLIC:
+        raise UnknownName("service.unknown_verb", verb, PUBLIC)
+
+
+def unpack_result(verb: str, result: Any, arguments: Arguments) -> Any:
+    """Return the result of a call as the values that Python programs get from `Translator`."""
+    if verb in ("alternatives", "score"):
+        return [unpack_translation(one, arguments.get("text", "")) for one in result]
+    if verb == "align":
+        return [tuple((link[0], link[1]) for link in links) for links in result]
+    if verb == "attention":
+        return unpack_attention(result)
+    if verb == "fill":
+        return [[Word(*word) for word in words] for words in result]
+    return result

@@ -1,0 +1,38 @@
+"""What may be attached to a word: Korean particles and the copula, and inflectional endings of Latin scripts.
+
+A Korean particle is a word of its own that is written together with the noun before it (사과 + 를), and several may
+follow each other (학교 + 에서 + 는).  An inflectional ending belongs to its word (Haus, Hauses).  What this means for
+required and forbidden words is in boundaries.py.
+"""
+
+# role -> (after a vowel, after a consonant)
+PARTICLES: dict[str, tuple[str, str]] = {
+    "topic": ("는", "은"),
+    "subject": ("가", "이"),
+    "object": ("를", "을"),
+    "toward": ("로", "으로"),
+    "and": ("와", "과"),
+    "and plain": ("랑", "이랑"),
+    "call": ("야", "아"),
+    "in": ("에", "에"),
+    "at": ("에서", "에서"),
+    "person": ("에게", "에게"),
+    "also": ("도", "도"),
+    "only": ("만", "만"),
+    "every": ("마다", "마다"),
+    "than": ("보다", "보다"),
+}
+MORE_PARTICLES = (
+    "의", "께", "께서", "에게서", "한테", "한테서", "부터", "까지", "처럼", "같이", "마저", "조차", "밖에", "나",
+    "이나", "라도", "이라도", "든지", "이든지", "로서", "으로서", "로써", "으로써", "하고", "커녕", "대로", "만큼",
+    "뿐", "들", "란", "이란", "라는", "이라는", "라고", "이라고",
+)  # fmt: skip
+COPULA = (
+    "다", "이다", "예요", "이에요", "입니다", "입니까", "이야", "였다", "이었다", "였어요", "이었어요", "였습니다",
+    "이었습니다", "였습니까", "이었습니까", "였어", "이었어", "세요", "이세요", "십니다", "이십니다", "지만", "이지만",
+)  # fmt: skip
+KOREAN = tuple(dict.fromkeys((*(form for pair in PARTICLES.values() for form in pair), *MORE_PARTICLES, *COPULA)))
+STACKED = 3  # most Korean particles in a row: 친구 + 들 + 에게 + 는
+
+# Of nouns and adjectives, for the most part German, English and Romance
+INFLECTIONS = ("e", "em", "en", "ens", "er", "ern", "es", "n", "nen", "s", "se", "sen", "ses", "x")

@@ -1,0 +1,56 @@
+"""How far a command walks through the house (docs/decisions/0016): the figures that were reached may not grow.
+
+A test that fails here asks for a look at `tests/support/walk.py`: is the new hop a thing of its own, or a detour?  A
+figure may be raised together with the decision.
+"""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import walk
+
+pytest.importorskip("torch")
+
+WORDS = (
+    "the", "small", "old", "dog", "cat", "house", "tree", "sees", "finds", "likes", "near", "under", "today", "here",
+)  # fmt: skip
+
+
+def measure(*arguments: object) -> dict:
+    """The counts of a command, in a process in which nothing has been imported yet."""
+    root = Path(__file__).parent.parent.parent
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)]), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, walk.__file__, *map(str, arguments)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    counts = json.loads(done.stdout.strip().rpartition("\n")[2])
+    assert counts["code"] == 0, done.stderr
+    return counts
+
+
+def test_a_translation_walks_through_few_files_and_never_back_up(micro):
+    counts = measure("translate", micro, "a b c")
+    assert counts["up"] == []
+    assert counts["files"] <= 22
+    assert counts["hops"] + counts["bodies"] <= 75
+
+
+@pytest.mark.slow
+def test_a_run_walks_no_further_than_it_did_and_never_back_up(tmp_path):
+    chance = random.Random(1)
+    lines = [" ".join(chance.choices(WORDS, k=chance.randint(3, 9))) + f" {number} ." for number in range(900)]
+    (tmp_path / "a.en").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (tmp_path / "a.de").write_text("\n".join(line.upper() for line in lines) + "\n", encoding="utf-8")
+    counts = measure(
+        "train", "--source", tmp_path / "a.en", "--target", tmp_path / "a.de", "--recipe", "tiny", "--steps", 6,
+        "--set", "vocabulary.size=400", "--out", tmp_path / "run",
+    )  # fmt: skip
+    assert counts["up"] == []
+    assert counts["files"] <= 99
+    assert counts["hops"] <= 416
+    assert counts["hops"] + counts["bodies"] <= 624

@@ -1,0 +1,134 @@
+"""Calls besides translating, and models that only torch can run."""
+
+import asyncio
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import jumok
+from jumok.config.search import SearchOptions
+from jumok.errors import UnknownName
+from jumok.service.errors import Refused
+from jumok.service.values import Ask
+from jumok.translation import Contents
+from tests.service.conftest import asks, run, sentences, serve, soon
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "0.1"
+
+
+def test_scores_alternatives_and_alignment_are_the_translators_own_without_torch(micro):
+    translator, texts = jumok.load(micro), sentences(4)
+    options = SearchOptions(beam=3, extra_length=5)
+    targets = ["a b", "c d e", "f", "g h"]
+    aligned = translator.translate(texts, options=options, align=True)
+
+    async def work():
+        async with serve(micro) as service:
+            given = {"sources": texts, "targets": targets}
+            scored = await service.call("micro", "score", given, deadline=soon())
+            assert scored == translator.score(texts, targets)
+            assert await service.call("micro", "align", given, deadline=soon()) == translator.align(texts, targets)
+            given = {"text": texts[3], "prefix": "a", "count": 3, "options": options}
+            others = await service.call("micro", "alternatives", given, deadline=soon())
+            assert others == translator.alternatives(texts[3], "a", count=3, options=options)
+            asked = [Ask(text, options, contents=Contents(details=False, align=True)) for text in texts]
+            answers = await service.translate("micro", asked, deadline=soon())
+            assert [answer.translation for answer in answers] == aligned
+            assert service.torch.current is None
+            assert not service.torch.handles
+            with pytest.raises(UnknownName, match="scores"):
+                await service.call("micro", "scores", {}, deadline=soon())
+            with pytest.raises(UnknownName):
+                await service.call("micro", "translate", {}, deadline=soon())
+
+    run(work())
+
+
+@pytest.mark.slow
+def test_what_only_torch_can_do_is_the_translators_own_and_runs_in_a_process_of_its_own(micro):
+    translator, texts = jumok.load(micro), sentences(5)
+    drawn = SearchOptions(sample=True, seed=3, extra_length=5)
+    sampled = translator.translate(texts, options=drawn, details=False)
+    view, graph = translator.attention("a b c", "d e"), translator.graph("a b", beam=2, extra_length=5)
+
+    async def work():
+        async with serve(micro) as service:
+            plain = await service.translate("micro", asks(texts), deadline=soon())
+            assert not service.torch.handles
+            answers = await service.translate("micro", [Ask(text, drawn) for text in texts], deadline=soon())
+            assert [answer.translation for answer in answers] == sampled
+            assert {answer.digest for answer in answers} == {plain[0].digest}
+            assert service.torch.current is not None
+            mixed = [*asks(texts[:2]), Ask(texts[0], drawn), *asks(texts[2:])]
+            answers = await service.translate("micro", mixed, deadline=soon())
+            assert [answer.translation for answer in answers] == [
+                plain[0].translation,
+                plain[1].translation,
+                sampled[0],
+                *(one.translation for one in plain[2:]),
+            ]
+            given = {"text": "a b c", "translation": "d e"}
+            seen = await service.call("micro", "attention", given, deadline=soon())
+            assert seen.source == view.source
+            assert np.array_equal(seen.cross, view.cross)
+            given = {"text": "a b", "options": SearchOptions(beam=2, extra_length=5)}
+            nodes = await service.call("micro", "graph", given, deadline=soon())
+            assert [node["piece"] for node in nodes] == [node["piece"] for node in graph]
+
+    run(work())
+
+
+@pytest.mark.slow
+def test_models_of_other_kinds_are_served_by_torch():
+    gpt, rnn = jumok.load(GOLDEN / "gpt-text"), jumok.load(GOLDEN / "rnn")
+    text = "".join(gpt.generate("a", length=12, temperature=0.0))
+    translated = rnn.translate("a b", details=False)
+
+    async def work():
+        async with serve(f"gpt={GOLDEN / 'gpt-text'}", f"rnn={GOLDEN / 'rnn'}") as service:
+            assert service.models["gpt"].generates
+            assert not service.models["rnn"].generates
+            assert all(model.ready and model.engine is None for model in service.models.values())
+            given = {"prompt": "a", "length": 12, "temperature": 0.0}
+            assert await service.call("gpt", "generate", given, deadline=soon()) == text
+            parts = [part async for part in service.stream_call("gpt", "generate", given, deadline=soon())]
+            assert parts[-1] == text
+            assert len(parts) > 1
+            options = service.models["rnn"].options
+            [answer] = await service.translate("rnn", [Ask("a b", options)], deadline=soon())
+            assert answer.translation.text == translated.text
+            with pytest.raises(Refused):
+                await service.translate("gpt", asks(["a"]), deadline=soon())
+
+    run(work())
+
+
+def test_without_torch_what_needs_it_is_refused_and_says_how_to_install_it(micro, monkeypatch):
+    monkeypatch.setattr("jumok.service.dispatch.is_installed", lambda name: False)
+
+    async def work():
+        async with serve(micro) as service:
+            with pytest.raises(Refused, match="torch") as error:
+                await service.translate("micro", [Ask("a", SearchOptions(sample=True))], deadline=soon())
+            assert "pip install" in error.value.hint
+            assert len(await service.translate("micro", asks(["a"]), deadline=soon())) == 1
+
+    run(work())
+
+
+def test_gauges_say_what_is_waiting(micro):
+    async def work():
+        async with serve(micro, options={"threads": 1}) as service:
+            task = asyncio.create_task(service.translate("micro", asks(sentences(500)), deadline=soon()))
+            await asyncio.sleep(0.05)
+            gauges = dict(service.gauges())
+            assert gauges["queue_sentences"][0].value > 100
+            assert gauges["queue_tokens"][0].value > 100
+            assert gauges["model_info"][0].labels["digest"] == service.models["micro"].digest
+            await task
+            gauges = dict(service.gauges())
+            assert gauges["queue_sentences"][0].value == gauges["queue_tokens"][0].value == 0
+            assert gauges["cache_entries"][0].value == 500
+
+    run(work())

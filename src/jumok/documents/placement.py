@@ -14,6 +14,7 @@ Words are counted from 0; a gap has the number of the word after it.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,6 +24,7 @@ from jumok.documents.items import Raw
 from jumok.documents.scripts import is_punctuation
 
 Links = Sequence[tuple[int, int]]
+WINDOW = 16  # linked words on each side of a mark that decide about its place
 PAUSE = 0.08  # share of a sentence by which a line may be longer or shorter to end with a clause
 
 
@@ -83,7 +85,7 @@ class Linking:
             if 0 <= source < sources and 0 <= target < targets:
                 self.to_target[source].append(target)
                 self.to_source[target].append(source)
-        self.aligned = [target for target in range(targets) if self.to_source[target]]
+        self.linked = [source for source in range(sources) if self.to_target[source]]
 
     def find_words(self, element: Element, low: int, high: int) -> set[int]:
         """Return the words of the translation, from low to high, that an element is aligned to."""
@@ -114,23 +116,29 @@ class Linking:
         """Return the gap for a mark: beside a word's translation, or the one that links of near words cross least."""
         if mark.kind == "word" and 0 < mark.gap < self.sources and (anchor := self.find_anchor(mark)) is not None:
             return min(gaps, key=lambda gap: (abs(gap - anchor), gap))
-        costs = [0.0] * (self.targets + 2)  # differences: cost(p) is the sum up to p
-        for source, targets in enumerate(self.to_target):
+        if not self.linked:
+            diagonal = mark.gap * self.targets / max(1, self.sources)
+            return min(gaps, key=lambda gap: abs(gap - diagonal))
+        middle = bisect_left(self.linked, mark.gap)
+        near = self.linked[max(0, middle - WINDOW) : middle + WINDOW]
+        sums = list(accumulate(self._list_changes(mark, near)))
+        costs = [sums[gap] for gap in gaps]
+        return gaps[costs.index(min(costs))]
+
+    def _list_changes(self, mark: Mark, near: Iterable[int]) -> list[int]:
+        """Return how the cost of a gap differs from that of the gap before it."""
+        changes = [0] * (self.targets + 2)
+        for source in near:
             is_before = source < mark.gap
             distance = mark.gap - 1 - source if is_before else source - mark.gap
-            weight = (1.5 if distance == 0 and is_before == (mark.hugs > 0) else 1.0) / (1 + distance) ** 2
-            for target in targets:
+            weight = (15_000 if distance == 0 and is_before == (mark.hugs > 0) else 10_000) // (1 + distance) ** 2
+            for target in self.to_target[source]:
                 if is_before:  # crossed in gaps at or before the word
-                    costs[0] += weight
-                    costs[target + 1] -= weight
+                    changes[0] += weight
+                    changes[target + 1] -= weight
                 else:  # crossed in gaps after the word
-                    costs[target + 1] += weight
-        total, sums = 0.0, []
-        for change in costs:
-            total += change
-            sums.append(total)
-        diagonal = mark.gap * self.targets / max(1, self.sources)
-        return min(gaps, key=lambda gap: (round(sums[gap], 6), abs(gap - diagonal) if not self.aligned else 0, gap))
+                    changes[target + 1] += weight
+        return changes
 
 
 def _place_children(parent: Element, linked: Linking) -> list[Element]:

@@ -42,7 +42,7 @@ def read_xml(
     blocks = set(splitting_tags)
     if outline:
         blocks |= find_structure(tokens) - set(non_splitting_tags)
-    parser = Parser(split or Splitter(language, longest, "join"), blocks, set(ignore_tags))
+    parser = FragmentParser(split or Splitter(language, longest, "join"), blocks, set(ignore_tags))
     for token in tokens:
         parser.read(token)
     return parser.finish()
@@ -78,7 +78,7 @@ def find_structure(tokens: Iterable[Token]) -> set[str]:
     return names - inline
 
 
-class Parser(Builder):
+class FragmentParser(Builder):
     """Takes the tokens of a fragment one by one."""
 
     def __init__(self, split: Splitter, blocks: Collection[str], ignored: Collection[str]) -> None:

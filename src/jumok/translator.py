@@ -222,12 +222,12 @@ class Translator:
                 results[row] = Translation(block.texts[row], text, best.score, best.log_probability)
             return results
         chosen = [block.choose(row, several) for row, several in zip(rows, ranked, strict=True)]
-        pairs = [(block.sources[row], list(h.body)) for row, several in zip(rows, chosen, strict=True) for h in several]
-        links = self._link(pairs) if block.contents.align else None
+        aligned = zip(rows, chosen if block.contents.align else [()] * len(rows), strict=True)
+        links = self._link([(block.sources[row], list(h.body)) for row, several in aligned for h in several])
         for row, several in zip(rows, chosen, strict=True):
             text, source = block.texts[row], block.sources[row]
             translations = [self._render(text, source, hypothesis, block.contents) for hypothesis in several]
-            if links is not None:
+            if block.contents.align:
                 translations = [replace(one, alignment=next(links)) for one in translations]
             first, *others = translations
             results[row] = replace(first, alternatives=tuple(others)) if others else first

@@ -8,7 +8,7 @@ State 0 is dead (the text is not allowed), state 1 is free (every text is allowe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -100,7 +100,9 @@ class Automaton:
 class Graph:
     """Texts as paths through nodes; several edges of a node may have the same unit."""
 
-    def __init__(self) -> None:
+    def __init__(self, whole: Container[str] = ()) -> None:
+        """Characters in `whole` are not spelt in bytes."""
+        self.whole = whole
         self.edges: list[dict[str, set[int]]] = []
         self.complete: list[bool] = []  # whether a text ends at a node
         self.letter: list[bool] = []  # whether that text ends with a letter or digit
@@ -119,7 +121,7 @@ class Graph:
             after = self.children.get((node, character))
             if after is None:
                 after = self.children[node, character] = self.add()
-                for spelt in spell(character):
+                for spelt in [character] if character in self.whole else spell(character):
                     at = node
                     for unit in spelt[:-1]:
                         self.edges[at].setdefault(unit, set()).add(middle := self.add())
@@ -215,7 +217,7 @@ def forbid_words(spelling: Spelling, words: Sequence[str]) -> Automaton:
     A token may not end where a word is complete, even if the next token could make it another word: after "dog" the
     search would be forced to go on with letters.
     """
-    graph = Graph()
+    graph = Graph(spelling.number.keys())  # a model does not spell in bytes what it has a subword for
     particles, root = graph.write_all(KOREAN, STACKED), graph.add()
     for word in words:
         end = graph.write(root, word)
@@ -267,7 +269,7 @@ def end_phrases(spelling: Spelling) -> Automaton:
     It starts in starts[0] after a letter that takes inflectional endings and in starts[1] after another letter or
     digit; after any other character every text may follow.
     """
-    graph = Graph()
+    graph = Graph(spelling.number.keys())
     particles = graph.write_all(KOREAN, STACKED)
     latin = graph.write_all(list_endings("a"))
     graph.join(latin, particles)

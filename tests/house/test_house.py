@@ -33,7 +33,7 @@ def read_levels(page: str) -> dict[str, int]:
 LEVEL = read_levels((ROOT.parent.parent / "ARCHITECTURE.md").read_text(encoding="utf-8"))
 NO_TORCH = {
     "errors", "config", "text", "evaluation", "events", "reports", "keys", "machine", "disk", "interop", "translator",
-    "cli", "kernels.library", "kernels.pack", "kernels.structs", "storage.bundle", "storage.tensors",
+    "cli", "server", "kernels.library", "kernels.pack", "kernels.structs", "storage.bundle", "storage.tensors",
     "translation", "engines.options", "engines.choose", "engines.native_engine", "service",
 }  # fmt: skip
 

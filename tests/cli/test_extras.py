@@ -53,7 +53,7 @@ NEEDS = {  # verb -> (extra, arguments); text.en, text.de, MODEL and GPT are the
     "evaluate": ("evaluate", "MODEL --source text.en --target text.de"),
     "look": ("train", "MODEL abc"),
     "race": ("train", "--corpus reverse"),
-    "serve": ("serve", "en-de=MODEL --port 0 --state state"),
+    "serve": ("serve", "MODEL --port 0 --state state"),
     "lab": ("train", "mask"),
     "generate": ("train", "GPT abc"),
     "fill": ("train", "GPT <mask>"),

@@ -221,16 +221,16 @@ async def translate_texts(call: Call) -> TranslateAnswer:
 
 def find_glossaries(call: Call, request: TranslateRequest, source: str | None, target: str) -> Sequence[Glossary]:
     """Return the glossary in the request and the one it names."""
-    found = []
+    glossaries = list[Glossary]()
     if request.glossary:
         if len(request.glossary) > 10_000:
             raise Refusal(400, "server.too_many_phrases", limit=10_000)
-        found.append(Glossary.make(enumerate(request.glossary.items(), start=1)))
+        glossaries.append(Glossary.make(enumerate(request.glossary.items(), start=1)))
     if request.glossary_id is not None:
         if source is None:
             raise Refusal(400, "server.glossary_needs_source")
-        found.append(call.front.find_glossary(request.glossary_id, source, target))
-    return found
+        glossaries.append(call.front.find_glossary(request.glossary_id, source, target))
+    return glossaries
 
 
 def to_translation(request: TranslateRequest, result: Result) -> OwnTranslation:

@@ -43,7 +43,8 @@ for number, arguments in enumerate(json.load(sys.stdin)):
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
-WORKS = {"translate", "doctor", "data check", "data stats", "model info", "model set-languages"}
+KEYS = {"serve key add", "serve key list", "serve key revoke"}
+WORKS = {"translate", "doctor", "data check", "data stats", "model info", "model set-languages", *KEYS}
 NEEDS = {  # verb -> (extra, arguments); text.en, text.de, MODEL and GPT are there
     "demo": ("train", "--out run"),
     "train": ("train", "--source text.en --target text.de"),
@@ -52,6 +53,7 @@ NEEDS = {  # verb -> (extra, arguments); text.en, text.de, MODEL and GPT are the
     "evaluate": ("evaluate", "MODEL --source text.en --target text.de"),
     "look": ("train", "MODEL abc"),
     "race": ("train", "--corpus reverse"),
+    "serve": ("serve", "MODEL --port 0 --state state"),
     "lab": ("train", "mask"),
     "generate": ("train", "GPT abc"),
     "fill": ("train", "GPT <mask>"),

@@ -122,6 +122,8 @@ def parse(written: Written) -> str | None:
     while words and hasattr(command, "commands"):
         if words[0].startswith("-"):
             return None
+        if " ".join(words[:2]) in command.commands:  # serve key
+            words[:2] = [" ".join(words[:2])]
         if words[0] not in command.commands:
             return f"there is no verb {words[0]!r}"
         name = words.pop(0)

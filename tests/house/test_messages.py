@@ -22,8 +22,8 @@ CLASSES = {
     "NotFinite", "Absent", "Closing", "DeadlineExceeded", "EngineLost", "ModelRefused", "Overloaded",
     "Poisoned", "Refused", "TooLong", "UnknownModel", "UnknownPair",
 }  # fmt: skip
-POSITION = {"option": 1, "flag": 1}  # of the key among the arguments, where it is not the first
-ASKS = CLASSES | {"text", "Message", "verb", "option", "flag", "argument"}
+POSITION = {"option": 1, "flag": 1, "Refusal": 1}  # of the key among the arguments, where it is not the first
+ASKS = CLASSES | {"Refusal", "text", "Message", "verb", "option", "flag", "argument"}
 
 
 @dataclass(frozen=True)

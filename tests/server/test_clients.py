@@ -65,7 +65,7 @@ def test_deepl_glossaries(deepl_client):
     with pytest.raises(deepl.GlossaryNotFoundException):
         deepl_client.get_glossary(made.glossary_id)
     several = deepl_client.create_multilingual_glossary(
-        "letters", [deepl.MultilingualGlossaryDictionaryEntries("EN", "DE", {"a": "b"})]
+        "letters", [deepl.api_data.MultilingualGlossaryDictionaryEntries("EN", "DE", {"a": "b"})]
     )
     assert several.dictionaries[0].entry_count == 1
     deepl_client.update_multilingual_glossary_name(several.glossary_id, "other")

@@ -7,7 +7,7 @@ import pytest
 
 from jumok.server.front import MOST_LAG
 from jumok.server.lag import Lag
-from jumok.server.refusals import Refused
+from jumok.server.refusals import Refusal
 from tests.support.pretend import pretend_server
 
 
@@ -33,7 +33,7 @@ def test_while_rounds_are_long_work_is_refused_with_429() -> None:
     front, _ = pretend_server()
     front.check_load(time.monotonic() + 10.0)
     front.lag.seconds = 2 * MOST_LAG
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(Refusal) as refusal:
         front.check_load(time.monotonic() + 10.0)
     assert refusal.value.status == 429
     assert int(refusal.value.headers["retry-after"]) >= 1

@@ -138,7 +138,7 @@ def test_the_source_is_detected_for_each_text(app):
 def test_suggestions_become_lines_that_training_reads(app, server, tmp_path):
     from jumok.text.lines import read_table
 
-    front, app = pretend_server(state=tmp_path)
+    _, app = pretend_server(state=tmp_path)
     for better in ("Ein Hund.", "Zwei\nZeilen."):
         answer = ask(app, "POST", "/suggest", {"q": "A dog.", "s": better, "source": "en", "target": "de"})
         assert answer.json == {"success": True}

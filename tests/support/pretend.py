@@ -9,7 +9,7 @@ The pretended translation of a text is the text in capitals, word by word, so th
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
@@ -19,6 +19,7 @@ from jumok.server.app import Application
 from jumok.server.front import Front
 from jumok.server.settings import Settings
 from jumok.server.table import list_routes
+from jumok.service.metrics import Metrics, Sample
 from jumok.service.models import ServedModel
 from jumok.service.values import Answer, Ask, Partial
 from jumok.translation import Translation, Word
@@ -42,6 +43,10 @@ class PretendService:
         self.asked: list[Ask] = []
         self.calls: list[tuple[str, str, Mapping[str, Any]]] = []
         self.cancelled = 0
+        self.metrics = Metrics()
+
+    def gauges(self) -> Iterator[tuple[str, list[Sample]]]:
+        yield "queue_sentences", [Sample({}, 0.0)]
 
     async def _work(self) -> None:
         try:

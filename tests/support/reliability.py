@@ -28,7 +28,6 @@ PROMISES = {
     "S3": "A client that leaves frees its place within one decoding step",
     "S4": "SIGTERM: readiness turns 503 at once, accepted requests finish, exit within the drain time",
     "S5": "The same text gives the same translation, whatever else is in the batch",
-    "S6": "Limits are on by default; keys, hosts and origins are checked; errors never show internals",
 }
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jumok.server.exchange import Exchange
-from jumok.server.refusals import Refused
+from jumok.server.refusals import Refusal
 from jumok.server.settings import Settings
 
 EXTENSIONS = ("chrome-extension://", "moz-extension://", "safari-web-extension://", "extension://")
@@ -38,9 +38,9 @@ class Access:
         if not given and exchange.scope.get("http_version") == "1.0":
             return
         if len(given) != 1 or (match := HOST.fullmatch(given[0])) is None:
-            raise Refused(400, "server.bad_host")
+            raise Refusal(400, "server.bad_host")
         if not self._is_allowed(match[1].strip("[]").lower().removesuffix(".")):
-            raise Refused(403, "server.foreign_host")
+            raise Refusal(403, "server.foreign_host")
 
     def _is_allowed(self, name: str) -> bool:
         if name in self.hosts or "*" in self.hosts or is_address(name):
@@ -51,9 +51,9 @@ class Access:
         """Refuse a request that another site's page makes."""
         origin = exchange.headers.get("origin")
         if origin is not None and not self._is_origin_allowed(exchange, origin.lower(), admin=admin):
-            raise Refused(403, "server.foreign_origin")
+            raise Refusal(403, "server.foreign_origin")
         if admin and exchange.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-            raise Refused(403, "server.foreign_origin")
+            raise Refusal(403, "server.foreign_origin")
 
     def _is_origin_allowed(self, exchange: Exchange, origin: str, *, admin: bool) -> bool:
         host = exchange.headers.get("host", "").lower()

@@ -23,7 +23,7 @@ from jumok.server.bodies import read_values
 from jumok.server.exchange import Answer, Exchange, Receive, Send
 from jumok.server.front import Front
 from jumok.server.keys import Key, Rates
-from jumok.server.refusals import ClientGone, Prescribed, Refused, deepl_shape, explain, libretranslate_shape, own_shape
+from jumok.server.refusals import ClientGone, Prescribed, Refusal, deepl_shape, explain, libretranslate_shape, own_shape
 from jumok.server.routes import Api, Call, Route, Table
 
 REQUEST_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -59,7 +59,7 @@ class Application:
         except asyncio.CancelledError:  # the drain time is over
             status = 503
             with suppress(Exception):
-                await self._refuse(call, Refused(503, "server.closing").retry_after(5))
+                await self._refuse(call, Refusal(503, "server.closing").retry_after(5))
         finally:
             self.front.active -= 1
             self._record(call, status)
@@ -90,7 +90,7 @@ class Application:
         match = self.table.find(path)
         if match is None:
             call.route = _unknown(path)
-            raise Refused(404, "server.no_such_path")
+            raise Refusal(404, "server.no_such_path")
         methods, call.path = match
         method = "GET" if exchange.method == "HEAD" and "GET" in methods else exchange.method
         call.route = methods.get(method) or next(iter(methods.values()))
@@ -99,7 +99,7 @@ class Application:
         if method == "OPTIONS":
             raise Preflight(self.access.answer_preflight(", ".join([*methods, "OPTIONS"])))
         if method not in methods:
-            raise Refused(405, "server.wrong_method").add_header("allow", ", ".join([*methods, "OPTIONS"]))
+            raise Refusal(405, "server.wrong_method").add_header("allow", ", ".join([*methods, "OPTIONS"]))
         secret = self._find_secret(call, dict(exchange.parse_query()))
         body_may_hold_key = bool(call.route.api.key_in) and exchange.has_body
         if secret is not None or not body_may_hold_key:
@@ -137,13 +137,13 @@ class Application:
         if keys:
             call.key = self._require_key(route, secret)
         elif route.who == "admins" and not self.front.settings.is_loopback:
-            raise Refused(403, "server.admin_needs_key")
+            raise Refusal(403, "server.admin_needs_key")
         rate = call.key.rate if call.key else self.front.settings.limits.requests_per_minute
         if rate:
             owner = call.key.id if call.key else self.access.find_client(call.exchange)
             if wait := self.rates.take(owner, rate):
                 self.front.metrics.shed.add(api=route.api.name, reason="rate")
-                refusal = Refused(429, "server.too_fast", rate=rate)
+                refusal = Refusal(429, "server.too_fast", rate=rate)
                 if route.api.too_fast:
                     refusal = Prescribed(429, route.api.too_fast.format(rate=rate))
                 raise refusal.retry_after(wait)
@@ -152,12 +152,12 @@ class Application:
         if secret is None:
             if route.api.no_key:
                 raise Prescribed(*route.api.no_key)
-            raise Refused(401, "server.key_needed").add_header("www-authenticate", "Bearer")
+            raise Refusal(401, "server.key_needed").add_header("www-authenticate", "Bearer")
         key = self.front.keys.find(secret)
         if key is None:
-            raise Prescribed(*route.api.wrong_key) if route.api.wrong_key else Refused(403, "server.wrong_key")
+            raise Prescribed(*route.api.wrong_key) if route.api.wrong_key else Refusal(403, "server.wrong_key")
         if route.who == "admins" and not key.admin:
-            raise Refused(403, "server.key_not_admin")
+            raise Refusal(403, "server.key_not_admin")
         return key
 
     def _find_deadline(self, call: Call) -> float:
@@ -167,7 +167,7 @@ class Application:
         given = call.exchange.headers.get("x-timeout-ms", "")
         if given:
             if not (given.isascii() and given.isdigit() and 0 < len(given) < 10):
-                raise Refused(400, "server.bad_timeout")
+                raise Refusal(400, "server.bad_timeout")
             seconds = min(seconds, int(given) / 1_000)
         return monotonic() + seconds
 
@@ -184,7 +184,7 @@ class Application:
         cors = self.access.describe_cors(call.exchange, admin=call.route.who == "admins")
         return SECURITY | {"x-request-id": call.id} | dict(cors) | call.headers
 
-    async def _refuse(self, call: Call, refusal: Refused) -> int:
+    async def _refuse(self, call: Call, refusal: Refusal) -> int:
         """Send a refusal in the words of the protocol; returns its status."""
         if refusal.status == 429 and "rate" not in refusal.code:
             self.front.metrics.shed.add(api=call.route.api.name, reason=refusal.code)
@@ -213,7 +213,7 @@ class Application:
         )  # fmt: skip
 
 
-class Preflight(Refused):
+class Preflight(Refusal):
     """The answer to OPTIONS, which is no refusal but leaves by the same door."""
 
     def __init__(self, headers: Mapping[str, str]) -> None:
@@ -221,11 +221,11 @@ class Preflight(Refused):
         self.status, self.text, self.code, self.headers = 204, "", "preflight", dict(headers)
 
 
-_FAULT = Refused(503, "server.fault")
+_FAULT = Refusal(503, "server.fault")
 
 
 async def _no_handler(call: Call) -> Any:
-    raise Refused(404, "server.no_such_path")
+    raise Refusal(404, "server.no_such_path")
 
 
 _Unrouted = Route("GET", "", _no_handler, NO_API, "", who="everyone")

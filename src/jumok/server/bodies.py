@@ -18,7 +18,7 @@ from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from jumok.server.exchange import Exchange, parse_pairs
-from jumok.server.refusals import Refused
+from jumok.server.refusals import Refusal
 
 SURROGATE = re.compile("[\ud800-\udfff]")
 DEEPEST = 16  # levels of a JSON value
@@ -74,9 +74,9 @@ def parse_json(raw: bytes) -> dict[str, Any]:
     try:
         value = json.loads(raw.decode("utf-8-sig"), parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
-        raise Refused(400, "server.not_json") from None
+        raise Refusal(400, "server.not_json") from None
     if not isinstance(value, dict):
-        raise Refused(400, "server.not_an_object")
+        raise Refusal(400, "server.not_an_object")
     mended: dict[str, Any] = mend(value)
     return mended
 
@@ -88,7 +88,7 @@ def _refuse_constant(name: str) -> NoReturn:
 def mend(value: Any, depth: int = 0) -> Any:
     """Return a value whose strings can be written as UTF-8."""
     if depth > DEEPEST:
-        raise Refused(400, "server.nested_too_deeply", limit=DEEPEST)
+        raise Refusal(400, "server.nested_too_deeply", limit=DEEPEST)
     if isinstance(value, str):
         return mend_text(value)
     if isinstance(value, list):
@@ -119,7 +119,7 @@ async def read_multipart(exchange: Exchange, limit: int, *, uploads: bool) -> di
     try:
         form = await parser.parse()
     except (MultiPartException, KeyError, ValueError, UnicodeError):
-        raise Refused(400, "server.bad_form") from None
+        raise Refusal(400, "server.bad_form") from None
     pairs = list[tuple[str, Any]]()
     try:
         for name, value in form.multi_items():

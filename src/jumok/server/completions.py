@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from jumok.errors import JumokError
-from jumok.server.refusals import Refused, explain, openai_shape
+from jumok.server.refusals import Refusal, explain, openai_shape
 from jumok.server.routes import Answer, Api, Call, Route
 from jumok.server.streaming import EVENTS
 from jumok.server.translating import Order, check_sizes, describe, translate
@@ -62,7 +62,7 @@ def find_model(call: Call, name: str, *, generates: bool) -> ServedModel:
     """Return a model of a kind by its name."""
     model = call.front.service.models.get(name)
     if model is None or model.generates != generates:
-        raise Refused(404, "server.no_such_model")
+        raise Refusal(404, "server.no_such_model")
     return model
 
 
@@ -72,14 +72,14 @@ async def complete(call: Call) -> Any:
     prompts = [request.prompt] if isinstance(request.prompt, str) else request.prompt
     check_sizes(call.front, prompts)
     if request.max_tokens > (most := call.front.settings.limits.generated_tokens):
-        raise Refused(400, "server.bad_parameter", parameter="max_tokens", reason=f"must be at most {most}")
+        raise Refusal(400, "server.bad_parameter", parameter="max_tokens", reason=f"must be at most {most}")
     if len(prompts) * request.n > 32:
-        raise Refused(400, "server.bad_parameter", parameter="n", reason="at most 32 completions per request")
+        raise Refusal(400, "server.bad_parameter", parameter="n", reason="at most 32 completions per request")
     call.texts, call.characters = len(prompts), sum(map(len, prompts))
     call.headers["x-model"] = model.digest[:16]
     if request.stream:
         if len(prompts) != 1 or request.n != 1:
-            raise Refused(400, "server.one_text_only")
+            raise Refusal(400, "server.one_text_only")
         return Answer(200, stream_completion(call, request, model, prompts[0]), EVENTS, {"x-accel-buffering": "no"})
     choices = list[dict[str, Any]]()
     for prompt in prompts:
@@ -152,7 +152,7 @@ async def stream_completion(
                 yield piece(call, model, text[written:], None)
         yield piece(call, model, "", reason)
         yield b"data: [DONE]\n\n"
-    except (Refused, JumokError) as error:
+    except (Refusal, JumokError) as error:
         yield b"data: " + json.dumps(openai_shape(explain(error), call.id)).encode() + b"\n\n"
 
 
@@ -165,7 +165,7 @@ def piece(call: Call, model: ServedModel, text: str, reason: str | None) -> byte
 async def chat(call: Call) -> dict[str, Any]:
     """Translate the last message, line by line; instructions are not understood."""
     if not call.front.settings.openai:
-        raise Refused(404, "server.no_such_path")
+        raise Refusal(404, "server.no_such_path")
     request = call.parse(ChatRequest)
     model = find_model(call, request.model, generates=False)
     order = Order(

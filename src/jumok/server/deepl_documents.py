@@ -13,7 +13,7 @@ from jumok.documents.jobs import DONE, ERROR, Job
 from jumok.server import files
 from jumok.server.bodies import Upload
 from jumok.server.deepl import API, check_pair, find_source, find_target, say_ignored
-from jumok.server.refusals import Prescribed, Refused
+from jumok.server.refusals import Prescribed, Refusal
 from jumok.server.routes import Answer, Call, Route
 
 
@@ -81,7 +81,7 @@ def find_job(call: Call) -> Job:
     """Return the job of a request; an id without its key is the same as none."""
     job = call.front.state.jobs.find(call.path["id"], call.parse(DocumentKey).document_key)
     if job is None:
-        raise Refused(404, "server.no_such_document")
+        raise Refusal(404, "server.no_such_document")
     return job
 
 
@@ -105,10 +105,10 @@ async def result(call: Call) -> Answer:
     if job.status == ERROR:
         raise Prescribed(404, "Document translation failed.")
     if job.status != DONE:
-        raise Refused(503, "server.not_ready").retry_after(1)
+        raise Refusal(503, "server.not_ready").retry_after(1)
     content = call.front.state.jobs.take_result(job.id)
     if content is None:
-        raise Refused(404, "server.no_such_document")
+        raise Refusal(404, "server.no_such_document")
     return files.attach(job.name, content)
 
 

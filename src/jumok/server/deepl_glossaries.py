@@ -10,7 +10,7 @@ from jumok.documents.glossary import Glossary
 from jumok.documents.glossary_store import Dictionary, Entry
 from jumok.errors import JumokError, UsageError
 from jumok.server.deepl import API
-from jumok.server.refusals import Prescribed, Refused
+from jumok.server.refusals import Prescribed, Refusal
 from jumok.server.routes import Answer, Call, Route
 from jumok.text.languages import canonical
 
@@ -83,7 +83,7 @@ def to_dictionary(request: DictionaryRequest | GlossaryRequest) -> Dictionary:
     try:
         glossary = Glossary.parse(request.entries, "csv" if request.entries_format == "csv" else "tsv")
     except JumokError as error:
-        raise Refused(400, "server.bad_glossary", reason=error.what) from None
+        raise Refusal(400, "server.bad_glossary", reason=error.what) from None
     return Dictionary(to_language(request.source_lang), to_language(request.target_lang), glossary)
 
 
@@ -110,7 +110,7 @@ def find(call: Call) -> Entry:
 def check(entry: Entry | None) -> Entry:
     """Refuse a glossary that does not exist."""
     if entry is None:
-        raise Refused(404, "server.no_such_glossary")
+        raise Refusal(404, "server.no_such_glossary")
     return entry
 
 
@@ -169,7 +169,7 @@ async def show_entries_3(call: Call) -> dict[str, Any]:
     source, target = to_language(request.source_lang), to_language(request.target_lang)
     glossary = call.front.state.glossaries.find_glossary(entry.id, source, target)
     if glossary is None:
-        raise Refused(404, "server.wrong_glossary", source=source, target=target)
+        raise Refusal(404, "server.wrong_glossary", source=source, target=target)
     row = {"source_lang": source, "target_lang": target, "entries": glossary.to_tsv(), "entries_format": "tsv"}
     return {"dictionaries": [row]}
 
@@ -185,7 +185,7 @@ async def delete_dictionary(call: Call) -> None:
     request, entry = call.parse(Pair), find(call)
     source, target = to_language(request.source_lang), to_language(request.target_lang)
     if not call.front.state.glossaries.delete_dictionary(entry.id, source, target):
-        raise Refused(404, "server.wrong_glossary", source=source, target=target)
+        raise Refusal(404, "server.wrong_glossary", source=source, target=target)
 
 
 ONE, ONE_3 = "/v2/glossaries/{id}", "/v3/glossaries/{id}"

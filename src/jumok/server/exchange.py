@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 
 from starlette.datastructures import Headers
 
-from jumok.server.refusals import ClientGone, Refused
+from jumok.server.refusals import ClientGone, Refusal
 from jumok.server.settings import Limits
 
 T = TypeVar("T")
@@ -57,22 +57,22 @@ class Exchange:
         """Yield the body as it arrives; refuse one that is too large or too slow."""
         length = self.headers.get("content-length", "0")
         if not (length.isascii() and length.isdigit() and len(length) < 20):
-            raise Refused(400, "server.bad_length")
+            raise Refusal(400, "server.bad_length")
         if int(length) > limit:
-            raise Refused(413, "server.body_too_large", limit=limit)
+            raise Refusal(413, "server.body_too_large", limit=limit)
         read, until = 0, self.began + self.limits.body_seconds
         while True:
             try:
                 async with asyncio.timeout(max(0.0, until - monotonic())):
                     message = await self.receive()
             except TimeoutError:
-                raise Refused(408, "server.body_too_slow").add_header("connection", "close") from None
+                raise Refusal(408, "server.body_too_slow").add_header("connection", "close") from None
             if message["type"] == "http.disconnect":
                 raise ClientGone
             chunk: bytes = message.get("body", b"")
             read += len(chunk)
             if read > limit:
-                raise Refused(413, "server.body_too_large", limit=limit).add_header("connection", "close")
+                raise Refusal(413, "server.body_too_large", limit=limit).add_header("connection", "close")
             if chunk:
                 yield chunk
             if not message.get("more_body", False):
@@ -138,4 +138,4 @@ def parse_pairs(raw: bytes) -> list[tuple[str, str]]:
     try:
         return parse_qsl(raw.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=FIELDS)
     except ValueError:
-        raise Refused(400, "server.too_many_fields", limit=FIELDS) from None
+        raise Refusal(400, "server.too_many_fields", limit=FIELDS) from None

@@ -17,7 +17,7 @@ from jumok import documents
 from jumok.documents.jobs import Job
 from jumok.errors import JumokError
 from jumok.server.bodies import Upload
-from jumok.server.refusals import Refused, explain
+from jumok.server.refusals import Refusal, explain
 from jumok.server.routes import Answer, Call
 from jumok.server.translating import Order, ask_for, choose_options, find_model, fits, guess_source
 from jumok.service.errors import EngineLost, Overloaded
@@ -105,10 +105,10 @@ def read_result(call: Call, given: str) -> tuple[str, bytes]:
     name, _, label = given.partition(".")
     job = jobs.find(name)
     if job is None or job.name != label:
-        raise Refused(404, "server.no_such_document")
+        raise Refusal(404, "server.no_such_document")
     content = jobs.read_result(name) if call.exchange.method == "HEAD" else jobs.take_result(name)
     if content is None:
-        raise Refused(404, "server.no_such_document")
+        raise Refusal(404, "server.no_such_document")
     return job.name, content
 
 
@@ -162,7 +162,7 @@ class JobRunner:
                 await asyncio.to_thread(jobs.finish, job.id, result, characters=characters)
                 self.front.metrics.texts.add(api="deepl")
                 self.front.metrics.characters.add(characters, api="deepl")
-            except (JumokError, Refused) as error:
+            except (JumokError, Refusal) as error:
                 jobs.fail(job.id, explain(error).text)
             except Exception as error:
                 self.front.log.write_fault(error, job=job.id)

@@ -12,16 +12,18 @@ from jumok.server.lag import Lag
 from jumok.server.languages import Languages
 from jumok.server.logs import Log
 from jumok.server.metrics import Metrics
-from jumok.server.refusals import Refused
+from jumok.server.refusals import Refusal
 from jumok.server.state import State
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
     from typing import Any
 
     from jumok.documents.glossary import Glossary
     from jumok.server.access import Access
     from jumok.server.settings import Settings
+    from jumok.service.metrics import Metrics as Counts
+    from jumok.service.metrics import Sample
     from jumok.service.models import ServedModel
     from jumok.service.values import Answer, Ask, Partial
 
@@ -33,6 +35,11 @@ class Service(Protocol):
 
     @property
     def models(self) -> Mapping[str, ServedModel]: ...
+
+    @property
+    def metrics(self) -> Counts: ...
+
+    def gauges(self) -> Iterator[tuple[str, list[Sample]]]: ...
 
     async def translate(
         self, model: str, asks: Sequence[Ask], *, deadline: float, bulk: bool = False
@@ -79,19 +86,19 @@ class Front:
             async with asyncio.timeout(max(0.0, deadline - monotonic())):
                 await self.started.wait()
         except TimeoutError:
-            raise Refused(503, "server.loading").retry_after(1) from None
+            raise Refusal(503, "server.loading").retry_after(1) from None
 
     def check_load(self, deadline: float) -> None:
         """Refuse a request that could not be answered in time by any model, before its body is read."""
         wait = min((self.service.expected_wait(name) for name in self.service.models), default=0.0)
         if wait > deadline - monotonic() or self.lag.seconds > MOST_LAG:
-            raise Refused(429, "server.overloaded").retry_after(max(1.0, wait))
+            raise Refusal(429, "server.overloaded").retry_after(max(1.0, wait))
 
     def find_glossary(self, name: str, source: str, target: str) -> Glossary:
         """Return the terms of a stored glossary for a pair of languages."""
         if self.state.glossaries.find(name) is None:
-            raise Refused(404, "server.no_such_glossary")
+            raise Refusal(404, "server.no_such_glossary")
         glossary = self.state.glossaries.find_glossary(name, source, target)
         if glossary is None:
-            raise Refused(400, "server.wrong_glossary", source=source, target=target)
+            raise Refusal(400, "server.wrong_glossary", source=source, target=target)
         return glossary

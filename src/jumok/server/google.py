@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from jumok.server.languages import name_in
-from jumok.server.refusals import Refused, google_shape
+from jumok.server.refusals import Refusal, google_shape
 from jumok.server.routes import Api, Call, Route
 from jumok.server.translating import Order, check_sizes, describe, translate
 
@@ -26,7 +26,9 @@ class GoogleRequest(BaseModel):
     q: Texts = Field(description="Text or texts to translate.", examples=[["Hello!"]])
     target: str = Field(examples=["de"])
     source: str = Field(default="", description="Language code; detected where it is not given.")
-    format: str = Field(default="html", description="html (the default) or text.", json_schema_extra={"enum": ["html", "text"]})
+    format: str = Field(
+        default="html", description="html (the default) or text.", json_schema_extra={"enum": ["html", "text"]}
+    )
 
 
 class GoogleTranslation(BaseModel):
@@ -57,12 +59,12 @@ class GoogleLanguagesRequest(BaseModel):
 async def translate_texts(call: Call) -> GoogleAnswer:
     request = call.parse(GoogleRequest)
     if request.format not in ("html", "text"):
-        raise Refused(400, "server.bad_parameter", parameter="format", reason="must be html or text")
+        raise Refusal(400, "server.bad_parameter", parameter="format", reason="must be html or text")
     served = call.front.languages
     source = served.find(request.source, served.sources) if request.source else None
     target = served.find(request.target, served.targets)
     if target is None or (request.source and source is None):
-        raise Refused(400, "server.unknown_pair", source=request.source[:40] or "auto", target=request.target[:40])
+        raise Refusal(400, "server.unknown_pair", source=request.source[:40] or "auto", target=request.target[:40])
     order = Order(texts=request.q, source=source, target=target, form="html" if request.format == "html" else "text")
     results = await translate(call.front, order, deadline=call.deadline)
     call.texts, call.characters = len(order.texts), sum(map(len, order.texts))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 from jumok.server.languages import AUTO
-from jumok.server.refusals import Refused, libretranslate_shape
+from jumok.server.refusals import Refusal, libretranslate_shape
 from jumok.server.routes import Api, Call, Route
 from jumok.server.translating import Order, describe, translate
 
@@ -36,7 +36,7 @@ async def translate_list(call: Call) -> ImmersiveAnswer:
     source = None if automatic else served.find(request.source_lang, served.sources)
     target = served.find(request.target_lang, served.targets)
     if target is None or (source is None and not automatic):
-        raise Refused(400, "server.unknown_pair", source=request.source_lang[:40], target=request.target_lang[:40])
+        raise Refusal(400, "server.unknown_pair", source=request.source_lang[:40], target=request.target_lang[:40])
     order = Order(texts=request.text_list, source=source, target=target)
     results = await translate(call.front, order, deadline=call.deadline)
     call.texts, call.characters = len(order.texts), sum(map(len, order.texts))

@@ -16,7 +16,7 @@ from jumok import documents
 from jumok.server import files
 from jumok.server.bodies import Upload
 from jumok.server.languages import AUTO, Guess, name_in
-from jumok.server.refusals import Prescribed, Refused, libretranslate_shape
+from jumok.server.refusals import Prescribed, Refusal, libretranslate_shape
 from jumok.server.routes import Answer, Api, Call, Route
 from jumok.server.translating import Form, Order, Result, describe, translate
 
@@ -225,7 +225,7 @@ async def suggest(call: Call) -> Success:
     check_length(call, [request.q, request.s])
     source, target = find_language(call, request.source), find_language(call, request.target)
     if "\0" in request.q + request.s:
-        raise Refused(400, "server.bad_parameter", parameter="q", reason="must not contain NUL")
+        raise Refusal(400, "server.bad_parameter", parameter="q", reason="must not contain NUL")
     call.front.state.corrections.add(request.q, request.s, source_language=source, target_language=target)
     return Success()
 

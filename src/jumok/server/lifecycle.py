@@ -19,7 +19,8 @@ from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from jumok.errors import DiskError, JumokError, UsageError
+from jumok.errors import DiskError, JumokError, MissingPackage, UsageError
+from jumok.extras import hint, is_installed
 from jumok.service.service import Service, ServiceOptions
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 FILES = 65_536  # most open files that are asked for
 INTERRUPTED = 130
+NEEDED = ("uvicorn", "starlette", "httptools", "uvloop", "python_multipart", "sentencex")  # of the extra `serve`
 
 
 def make_service(settings: Settings) -> Service:
@@ -46,6 +48,9 @@ def check(settings: Settings) -> None:
     """Refuse settings that are not safe or cannot work, before anything is started."""
     from jumok.server.keys import KeyFile
 
+    for module in NEEDED:
+        if not is_installed(module):
+            raise MissingPackage("cli.verb_needs_package", command="jumok serve", module=module, advice=hint(module))
     if not settings.is_loopback and not settings.without_keys and not KeyFile(settings.keys_file):
         raise UsageError("server.needs_keys", host=settings.host)
     if (settings.certificate is None) != (settings.private_key is None):

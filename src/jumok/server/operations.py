@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from jumok.errors import JumokError
 from jumok.server import openapi
 from jumok.server.metrics import head, write_labels
-from jumok.server.refusals import Refused, explain, own_shape
+from jumok.server.refusals import Refusal, explain, own_shape
 from jumok.server.routes import Answer, Api, Call, Route
+
+if TYPE_CHECKING:
+    from jumok.server.front import Front
+    from jumok.service.metrics import Histogram
 
 API = Api("operations", "Operations", own_shape)
 
@@ -36,21 +41,41 @@ def describe_service(call: Call) -> list[str]:
     lines.append(f"jumok_active_requests {front.active}")
     lines += head("jumok_ready", "gauge", "Whether the server is ready.")
     lines.append(f"jumok_ready {int(front.ready)}")
-    lines += head("jumok_model_info", "gauge", "The models that are served.")
-    for model in front.service.models.values():
-        labels = [("model", model.name), ("digest", model.digest[:16]), ("kind", model.kind)]
-        lines.append(f"jumok_model_info{write_labels(labels)} 1")
     lines += head("jumok_expected_wait_seconds", "gauge", "Seconds until a request that arrives now is begun.")
     for name in front.service.models:
         wait = front.service.expected_wait(name)
         lines.append(f"jumok_expected_wait_seconds{write_labels([('model', name)])} {wait:.4f}")
-    return lines
+    return [*lines, *write_counts(front)]
+
+
+def write_counts(front: Front) -> Iterator[str]:
+    """Yield the counters, gauges and histograms of the service."""
+    counts = front.service.metrics
+    for kind, several in (("counter", counts.counters()), ("gauge", front.service.gauges())):
+        for name, samples in several:
+            yield from head(f"jumok_{name}", kind, name.replace("_", " ").removesuffix(" total"))
+            for sample in samples:
+                yield f"jumok_{name}{write_labels(sample.labels.items())} {sample.value:g}"
+    yield from head("jumok_batch_sentences", "histogram", "sentences that were searched together")
+    yield from write_histogram("jumok_batch_sentences", [], counts.batch_sentences)
+    yield from head("jumok_stage_seconds", "histogram", "seconds in the queue, of the search, and in all")
+    for stage, histogram in counts.seconds.items():
+        yield from write_histogram("jumok_stage_seconds", [("stage", stage)], histogram)
+
+
+def write_histogram(name: str, labels: list[tuple[str, str]], histogram: Histogram) -> Iterator[str]:
+    """Yield the lines of one histogram."""
+    for bound, count in histogram.cumulative():
+        edge = "+Inf" if bound == float("inf") else f"{bound:g}"
+        yield f"{name}_bucket{write_labels([*labels, ('le', edge)])} {count}"
+    yield f"{name}_sum{write_labels(labels)} {histogram.sum:.6f}"
+    yield f"{name}_count{write_labels(labels)} {histogram.count}"
 
 
 async def reload(call: Call) -> dict[str, Any]:
     name = call.path["name"]
     if name not in call.front.service.models:
-        raise Refused(404, "server.no_such_model")
+        raise Refusal(404, "server.no_such_model")
     before = call.front.service.models[name].digest
     try:
         await call.front.service.reload(name)

@@ -16,7 +16,7 @@ from jumok.config.search import Constraints, SearchOptions
 from jumok.documents.glossary import Glossary
 from jumok.errors import UsageError
 from jumok.server.languages import AUTO, name_in, pair_of
-from jumok.server.refusals import Refused, own_shape
+from jumok.server.refusals import Refusal, own_shape
 from jumok.server.routes import Api, Call, Route
 from jumok.server.translating import Form, Order, Result, check_sizes, choose_options, describe, translate
 from jumok.service.models import ServedModel
@@ -91,7 +91,9 @@ class Sentence(BaseModel):
     tokens: list[str] | None = None
     token_scores: list[float] | None = None
     alignment: list[tuple[int, int]] | None = None
-    flags: list[str] | None = Field(default=None, description="limit, repeats or copies, where the translation is doubtful.")
+    flags: list[str] | None = Field(
+        default=None, description="limit, repeats or copies, where the translation is doubtful."
+    )
     alternatives: list[Sentence] | None = None
 
 
@@ -139,7 +141,7 @@ def finite(value: float) -> float | None:
 def list_texts(text: str | None, texts: list[str] | None) -> list[str]:
     """Return the texts of a request: one of the two parameters."""
     if (text is None) == (texts is None):
-        raise Refused(400, "server.text_or_texts")
+        raise Refusal(400, "server.text_or_texts")
     return [text] if text is not None else list(texts or ())
 
 
@@ -149,7 +151,7 @@ def choose(call: Call, where: Where, *, generates: bool = False) -> tuple[Served
     if where.model is not None:
         model = front.service.models.get(where.model)
         if model is None or model.generates != generates:
-            raise Refused(404, "server.no_such_model")
+            raise Refusal(404, "server.no_such_model")
         return model, model.source, model.target or "und"
     automatic = where.source is None or where.source.lower() == AUTO
     source = None if automatic else served.find(where.source or "", served.sources)
@@ -159,7 +161,7 @@ def choose(call: Call, where: Where, *, generates: bool = False) -> tuple[Served
     if where.source is None and where.target is None and not targets and len(unnamed) == 1:
         return unnamed[0], "und", "und"  # the only model, which does not know its languages
     if target is None or (source is None and not automatic):
-        raise Refused(400, "server.unknown_pair", source=str(where.source)[:40], target=str(where.target)[:40])
+        raise Refusal(400, "server.unknown_pair", source=str(where.source)[:40], target=str(where.target)[:40])
     return None, source, target
 
 
@@ -171,7 +173,7 @@ def choose_one(call: Call, where: Where) -> ServedModel:
     for one in call.front.service.models.values():
         if one.target == target and source in (None, one.source) and not one.generates:
             return one
-    raise Refused(400, "server.unknown_pair", source=str(source), target=target)
+    raise Refusal(400, "server.unknown_pair", source=str(source), target=target)
 
 
 def search_keywords(call: Call, search: Search) -> dict[str, Any]:
@@ -180,7 +182,7 @@ def search_keywords(call: Call, search: Search) -> dict[str, Any]:
     bounds = {"beam": limits.beam, "n_best": limits.alternatives + 1, "mbr": limits.samples, "groups": limits.beam}
     for name, most in bounds.items():
         if (getattr(search, name) or 0) > most:
-            raise Refused(400, "server.bad_parameter", parameter=name, reason=f"must be at most {most}")
+            raise Refusal(400, "server.bad_parameter", parameter=name, reason=f"must be at most {most}")
     names = {field.name for field in fields(SearchOptions)} & set(Search.model_fields)
     return {name: value for name in names if (value := getattr(search, name)) is not None}
 
@@ -189,11 +191,11 @@ def constraints_of(call: Call, request: TranslateRequest) -> Constraints:
     """Return what the translations must and must not contain."""
     most = call.front.settings.limits.phrases
     if max(len(request.require), len(request.forbid)) > most:
-        raise Refused(400, "server.too_many_phrases", limit=most)
+        raise Refusal(400, "server.too_many_phrases", limit=most)
     if any(len(phrase) > 500 for phrase in (*request.require, *request.forbid)) or len(request.prefix) > 5_000:
-        raise Refused(400, "server.phrase_too_long")
+        raise Refusal(400, "server.phrase_too_long")
     if request.prefix and request.format != "sentence":
-        raise Refused(400, "server.prefix_needs_sentence")
+        raise Refusal(400, "server.prefix_needs_sentence")
     return Constraints(request.prefix, tuple(request.require), tuple(request.forbid))
 
 
@@ -211,7 +213,7 @@ async def translate_texts(call: Call) -> TranslateAnswer:
     try:
         results = await translate(call.front, order, deadline=call.deadline)
     except UsageError as error:
-        raise Refused(400, "server.bad_option", reason=error.what) from None
+        raise Refusal(400, "server.bad_option", reason=error.what) from None
     call.texts, call.characters = len(texts), sum(map(len, texts))
     call.headers |= describe(results)
     return TranslateAnswer(translations=[to_translation(request, result) for result in results])
@@ -219,16 +221,16 @@ async def translate_texts(call: Call) -> TranslateAnswer:
 
 def find_glossaries(call: Call, request: TranslateRequest, source: str | None, target: str) -> Sequence[Glossary]:
     """Return the glossary in the request and the one it names."""
-    found = []
+    glossaries = list[Glossary]()
     if request.glossary:
         if len(request.glossary) > 10_000:
-            raise Refused(400, "server.too_many_phrases", limit=10_000)
-        found.append(Glossary.make(enumerate(request.glossary.items(), start=1)))
+            raise Refusal(400, "server.too_many_phrases", limit=10_000)
+        glossaries.append(Glossary.make(enumerate(request.glossary.items(), start=1)))
     if request.glossary_id is not None:
         if source is None:
-            raise Refused(400, "server.glossary_needs_source")
-        found.append(call.front.find_glossary(request.glossary_id, source, target))
-    return found
+            raise Refusal(400, "server.glossary_needs_source")
+        glossaries.append(call.front.find_glossary(request.glossary_id, source, target))
+    return glossaries
 
 
 def to_translation(request: TranslateRequest, result: Result) -> OwnTranslation:
@@ -262,7 +264,7 @@ async def list_alternatives(call: Call) -> dict[str, Any]:
     request = call.parse(AlternativesRequest)
     check_sizes(call.front, [request.text])
     if request.count > (most := call.front.settings.limits.alternatives):
-        raise Refused(400, "server.bad_parameter", parameter="count", reason=f"must be at most {most}")
+        raise Refusal(400, "server.bad_parameter", parameter="count", reason=f"must be at most {most}")
     model = choose_one(call, request)
     arguments = {"text": request.text, "prefix": request.prefix, "count": request.count}
     result = await call_engine(call, model, "alternatives", request, arguments)
@@ -288,7 +290,7 @@ async def look(call: Call) -> dict[str, Any]:
 async def score(call: Call) -> dict[str, Any]:
     request = call.parse(ScoreRequest)
     if len(request.sources) != len(request.targets):
-        raise Refused(400, "server.unequal_lists", sources=len(request.sources), targets=len(request.targets))
+        raise Refusal(400, "server.unequal_lists", sources=len(request.sources), targets=len(request.targets))
     check_sizes(call.front, [*request.sources, *request.targets])
     arguments = {"sources": request.sources, "targets": request.targets}
     model = choose_one(call, request)
@@ -307,7 +309,7 @@ async def call_engine(
             order = Order(texts=(), source=None, target="", options=keywords)
             arguments["options"] = choose_options(call.front, model, order)
         except UsageError as error:
-            raise Refused(400, "server.bad_option", reason=error.what) from None
+            raise Refusal(400, "server.bad_option", reason=error.what) from None
     return await call.front.service.call(model.name, verb, arguments, deadline=call.deadline)
 
 

@@ -7,7 +7,7 @@ from html import escape
 from importlib import resources
 
 from jumok.server.libretranslate import interface_language
-from jumok.server.refusals import Refused, libretranslate_shape
+from jumok.server.refusals import Refusal, libretranslate_shape
 from jumok.server.routes import Answer, Api, Call, Route
 
 API = Api("page", "Page", libretranslate_shape)
@@ -51,7 +51,7 @@ async def show(call: Call) -> Answer:
 async def give_asset(call: Call) -> Answer:
     name = call.path["name"]
     if name not in KINDS:
-        raise Refused(404, "server.no_such_path")
+        raise Refusal(404, "server.no_such_path")
     return Answer(200, read_asset(name).encode(), KINDS[name], {"cache-control": "no-cache"})
 
 

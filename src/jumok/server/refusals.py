@@ -1,6 +1,6 @@
 """Refusals: what a client is told instead of a translation, and how each API writes it.
 
-    raise Refused(413, "server.body_too_large", limit=2_000_000)
+    raise Refusal(413, "server.body_too_large", limit=2_000_000)
 
 A refusal names a text of the catalogue.  Texts that a protocol prescribes word for word are given as they are, with
 `Prescribed`.  No refusal shows a path, a traceback or another request's data.
@@ -27,7 +27,7 @@ CODES = {
 STATUSES = {"documents.too_many_jobs": 429}  # of errors that are not the client's
 
 
-class Refused(Exception):
+class Refusal(Exception):
     """An answer of status 4xx, 429 or 503; `key` names its text in the catalogue."""
 
     def __init__(self, status: int, key: str, /, **values: Any) -> None:
@@ -47,7 +47,7 @@ class Refused(Exception):
         return self
 
 
-class Prescribed(Refused):
+class Prescribed(Refusal):
     """A refusal whose words a protocol prescribes."""
 
     def __init__(self, status: int, text: str) -> None:
@@ -60,12 +60,12 @@ class ClientGone(Exception):
     """The client closed its connection; nobody reads the answer."""
 
 
-def explain(error: Exception) -> Refused:
+def explain(error: Exception) -> Refusal:
     """Return the refusal that an error of the service or of the user's text is; 503 for what nobody expected."""
-    if isinstance(error, Refused):
+    if isinstance(error, Refusal):
         return error
     if isinstance(error, DiskError):
-        return Refused(503, "server.cannot_store").retry_after(60)
+        return Refusal(503, "server.cannot_store").retry_after(60)
     if isinstance(error, JumokError):
         status = error.status if isinstance(error, ServiceError) else STATUSES.get(error.key, 400)
         refusal = Prescribed(status, error.what)  # without where: a place on this machine is nobody else's business
@@ -73,34 +73,34 @@ def explain(error: Exception) -> Refused:
         if status in (429, 503):
             refusal.retry_after(error.retry_after if isinstance(error, Overloaded) else 1)
         return refusal
-    return Refused(503, "server.fault").retry_after(1)
+    return Refusal(503, "server.fault").retry_after(1)
 
 
-Shape = Callable[[Refused, str], dict[str, Any]]  # refusal and request id -> body of the answer
+Shape = Callable[[Refusal, str], dict[str, Any]]  # refusal and request id -> body of the answer
 
 
-def libretranslate_shape(refusal: Refused, request: str) -> dict[str, Any]:
+def libretranslate_shape(refusal: Refusal, request: str) -> dict[str, Any]:
     """LibreTranslate, Immersive Translate."""
     return {"error": refusal.text}
 
 
-def deepl_shape(refusal: Refused, request: str) -> dict[str, Any]:
+def deepl_shape(refusal: Refusal, request: str) -> dict[str, Any]:
     """DeepL."""
     return {"message": refusal.text}
 
 
-def google_shape(refusal: Refused, request: str) -> dict[str, Any]:
+def google_shape(refusal: Refusal, request: str) -> dict[str, Any]:
     """Google."""
     reason = {"message": refusal.text, "domain": "global", "reason": refusal.code}
     return {"error": {"code": refusal.status, "message": refusal.text, "errors": [reason]}}
 
 
-def openai_shape(refusal: Refused, request: str) -> dict[str, Any]:
+def openai_shape(refusal: Refusal, request: str) -> dict[str, Any]:
     """OpenAI."""
     kind = "invalid_request_error" if refusal.status < 500 else "server_error"
     return {"error": {"message": refusal.text, "type": kind, "param": None, "code": refusal.code}}
 
 
-def own_shape(refusal: Refused, request: str) -> dict[str, Any]:
+def own_shape(refusal: Refusal, request: str) -> dict[str, Any]:
     """Ours."""
     return {"error": {"code": refusal.code, "message": refusal.text, "request_id": request}}

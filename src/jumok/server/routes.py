@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from jumok.server.exchange import Answer, Exchange
-from jumok.server.refusals import Refused, Shape, libretranslate_shape
+from jumok.server.refusals import Refusal, Shape, libretranslate_shape
 
 if TYPE_CHECKING:
     from jumok.server.front import Front
@@ -63,8 +63,8 @@ class Call:
             first = error.errors(include_url=False, include_input=False, include_context=False)[0]
             parameter = ".".join(str(part) for part in first["loc"]) or "body"
             if first["type"] == "missing":
-                raise Refused(400, "server.missing_parameter", parameter=parameter) from None
-            raise Refused(400, "server.bad_parameter", parameter=parameter, reason=first["msg"]) from None
+                raise Refusal(400, "server.missing_parameter", parameter=parameter) from None
+            raise Refusal(400, "server.bad_parameter", parameter=parameter, reason=first["msg"]) from None
 
 
 Handler = Callable[[Call], Awaitable[Any]]

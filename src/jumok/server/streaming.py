@@ -27,7 +27,7 @@ from jumok.server.own import (
     search_keywords,
     to_sentence,
 )
-from jumok.server.refusals import Refused, explain, own_shape
+from jumok.server.refusals import Refusal, explain, own_shape
 from jumok.server.routes import Answer, Call, Route
 from jumok.server.translating import Order, Part, check_sizes, describe, read, render
 from jumok.service.values import Answer as SentenceAnswer
@@ -70,7 +70,7 @@ async def stream(call: Call) -> Answer:
     request = call.parse(TranslateRequest)
     texts = list_texts(request.text, request.texts)
     if len(texts) != 1:
-        raise Refused(400, "server.one_text_only")
+        raise Refusal(400, "server.one_text_only")
     check_sizes(call.front, texts)
     model, source, target = choose(call, request)
     order = Order(
@@ -128,7 +128,7 @@ async def _write(call: Call, request: TranslateRequest, order: Order, part: Part
             confidence=round(result.confidence, 1), sentences=[],
         )  # fmt: skip
         yield write_event("done", "end", whole.model_dump(exclude={"sentences"}) | describe([result]))
-    except (Refused, JumokError) as error:
+    except (Refusal, JumokError) as error:
         yield write_event("error", "error", own_shape(explain(error), call.id))
 
 

@@ -16,7 +16,7 @@ from jumok import documents
 from jumok.config.search import Constraints, SearchOptions
 from jumok.engines.options import LONGEST_SOURCE
 from jumok.server.languages import Guess, pair_of
-from jumok.server.refusals import Refused
+from jumok.server.refusals import Refusal
 from jumok.service.values import TEXT, Answer, Ask
 from jumok.translation import Contents, Translation
 
@@ -96,12 +96,12 @@ def check_sizes(front: Front, texts: Sequence[str]) -> None:
     """Refuse more than a request may hold."""
     limits = front.settings.limits
     if len(texts) > limits.texts:
-        raise Refused(400, "server.too_many_texts", texts=len(texts), limit=limits.texts)
+        raise Refusal(400, "server.too_many_texts", texts=len(texts), limit=limits.texts)
     longest = max(map(len, texts), default=0)
     if longest > limits.characters:
-        raise Refused(400, "server.too_many_characters", characters=longest, limit=limits.characters)
+        raise Refusal(400, "server.too_many_characters", characters=longest, limit=limits.characters)
     if (total := sum(map(len, texts))) > limits.total_characters:
-        raise Refused(400, "server.too_many_characters", characters=total, limit=limits.total_characters)
+        raise Refusal(400, "server.too_many_characters", characters=total, limit=limits.total_characters)
 
 
 def read(front: Front, order: Order, text: str) -> Part:
@@ -138,7 +138,7 @@ def find_model(front: Front, source: str, target: str) -> ServedModel:
     for model in front.service.models.values():
         if pair_of(model) == (source, target):
             return model
-    raise Refused(400, "server.unknown_pair", source=source, target=target)
+    raise Refusal(400, "server.unknown_pair", source=source, target=target)
 
 
 def read_document(order: Order, text: str, language: str) -> documents.Document:

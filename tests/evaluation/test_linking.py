@@ -66,8 +66,8 @@ def test_pieces_of_a_word_are_added_up_on_the_source_side_and_averaged_on_the_ta
 
 
 def test_punctuation_inside_a_word_and_lone_spaces_do_not_link_it():
-    source, target = ["▁I", "▁rest", "."], ["▁", "쉬", "▁어요", "."]
-    weights = np.array([[0.0, 0.0, 1.0], [0.1, 0.9, 0.0], [0.9, 0.1, 0.0], [0.0, 0.0, 1.0]])
+    source, target = ["▁go", "▁home", "."], ["▁", "집에", "▁가", "."]
+    weights = np.array([[1.0, 0.0, 0.0], [0.4, 0.6, 0.0], [0.55, 0.45, 0.0], [0.0, 0.0, 1.0]])
     assert link(weights, source, target) == {(1, 0), (0, 1)}
 
 

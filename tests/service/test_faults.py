@@ -19,7 +19,7 @@ from jumok.service.errors import EngineLost, ModelRefused, Overloaded, Poisoned,
 from jumok.service.suspects import HOUR, Suspects
 from tests.service.conftest import asks, is_alive, run, sentences, serve, soon
 
-LONG = {"min_length": 4_000, "extra_length": 4_500, "beam": 12}  # options of a search that takes about a second
+LONG = {"min_length": 1_500, "extra_length": 2_000, "beam": 12}  # options of a search that takes about a second
 UNLIMITED = Limits(interactive=1e9, long=1e9, cache=0)
 
 

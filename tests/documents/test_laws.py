@@ -41,6 +41,7 @@ READERS = {
 @given(text=pieces, language=st.sampled_from(LANGUAGES))
 @example(text="<b>x<i>y</b>z</i>", language="en")
 @example(text="a </b> b <i> c. <b>d", language="en")
+@example(text="a\n> > b", language="en")
 def test_unchanged_sentences_give_the_document_back(name, text, language):
     if name == "xml" or name == "flat":
         text = re.sub("<!(?!--|\\[)", "", text)

@@ -34,7 +34,7 @@ LEVEL = read_levels((ROOT.parent.parent / "ARCHITECTURE.md").read_text(encoding=
 NO_TORCH = {
     "errors", "config", "text", "evaluation", "events", "reports", "keys", "machine", "disk", "interop", "translator",
     "cli", "server", "kernels.library", "kernels.pack", "kernels.structs", "storage.bundle", "storage.tensors",
-    "translation", "engines.options", "engines.choose", "engines.native_engine", "service",
+    "translation", "documents", "engines.options", "engines.choose", "engines.native_engine", "service",
 }  # fmt: skip
 
 
@@ -182,6 +182,7 @@ def test_looking_at_recipes_text_and_help_does_not_load_torch():
         "jumok.cli.display",
         "jumok.keys",
         "jumok.machine",
+        "jumok.documents",
     ]
     code = f"import sys, {', '.join(modules)}; jumok.Recipe; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -8,7 +8,7 @@ Nothing here translates, waits or listens: engines and servers call it.  A forma
 passage (passages.py) finds sentences in them (sentences.py), takes markup and placeholders out (reading.py), and puts
 them back (placement.py, writing.py).  Also here: glossaries, jobs and corrections on disk, and checks of answers.
 
-Read first: segments.py, passages.py.
+Level 4.  Read first: segments.py, passages.py.
 """
 
 from jumok.documents.formats import FORMATS, File, Format, find_format, read_file

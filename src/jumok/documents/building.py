@@ -25,14 +25,15 @@ class Builder:
         self.split, self.escape, self.hollow = split, escape, hollow
         self.parts: list[str | Passage] = []
         self.items: list[Item] = []
-        self.depth = self.tags = 0
+        self.depth = self.lowest = self.highest = self.tags = 0
 
     def add(self, item: Item) -> None:
         """Add an item to the block, which ends where it has too many tags or too deep ones."""
         if item.kind != TEXT:
-            self.depth = max(0, self.depth + (item.kind == OPEN) - (item.kind == CLOSE))
+            self.depth += (item.kind == OPEN) - (item.kind == CLOSE)
+            self.lowest, self.highest = min(self.lowest, self.depth), max(self.highest, self.depth)
             self.tags += 1
-            if self.depth > DEEPEST or self.tags > MOST:
+            if self.highest - self.lowest > DEEPEST or self.tags > MOST:
                 self.end()
                 self.write(item.raw)
                 return
@@ -46,7 +47,8 @@ class Builder:
             self.parts.append(Passage(marked, self.split, self.escape))
         else:
             self.parts += [item.raw for item in items if isinstance(item.raw, str)]
-        self.items, self.depth, self.tags = [], 0, 0
+        self.items = []
+        self.depth = self.lowest = self.highest = self.tags = 0
 
     def write(self, raw: Raw) -> None:
         """Write markup between blocks."""

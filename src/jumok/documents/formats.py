@@ -121,5 +121,5 @@ def find_format(name: str) -> Format:
     """Return the format of a file by the extension of its name."""
     extension = PurePosixPath(name.replace("\\", "/")).suffix.lower()
     if extension not in FORMATS:
-        raise UsageError("documents.unknown_format", extension=extension or "-", known=", ".join(FORMATS))
+        raise UsageError("documents.unknown_format", extension=extension or "-", extensions=", ".join(FORMATS))
     return FORMATS[extension]

@@ -74,9 +74,8 @@ class Glossary:
         entries: dict[str, str] = {}
         for number, row in rows:
             source, target = ([cell.strip() for cell in row] + ["", ""])[:2]
-            problem = _find_problem(row, source, target, entries)
-            if problem:
-                raise DataError("documents.glossary_line", line=number, problem=Message(problem))
+            if (problem := _find_problem(row, source, target, entries)) is not None:
+                raise DataError("documents.glossary_line", line=number, problem=problem)
             entries[source] = target
         if not entries:
             raise DataError("documents.glossary_empty")
@@ -151,17 +150,17 @@ def _can_end(text: str, stop: int, key: str, language: str) -> bool:
     return pattern.fullmatch(ending) is not None
 
 
-def _find_problem(row: Sequence[str], source: str, target: str, entries: dict[str, str]) -> str:
-    """Return the key of what is wrong with a row; nothing if it is fine."""
+def _find_problem(row: Sequence[str], source: str, target: str, entries: dict[str, str]) -> Message | None:
+    """Return what is wrong with a row; None if it is fine."""
     if len(row) not in (2, 4):
-        return "documents.two_columns"
+        return Message("documents.two_columns")
     if not source or not target:
-        return "documents.empty_term"
+        return Message("documents.empty_term")
     if source in entries:
-        return "documents.term_twice"
+        return Message("documents.term_twice")
     if any(len(term.encode("utf-8", "replace")) > LONGEST or not term.isprintable() for term in (source, target)):
-        return "documents.bad_term"
-    return ""
+        return Message("documents.bad_term")
+    return None
 
 
 def _read_tsv(text: str) -> Iterator[tuple[int, list[str]]]:

@@ -36,13 +36,13 @@ from jumok.documents.sentences import Fits, Splitter
 
 def read_html(text: str, language: str, *, longest: Fits | None = None, sentences: bool = True) -> Document:
     """Return a page or fragment of HTML as a document."""
-    parser = Parser(Splitter(language, longest, "case", sentences))
+    parser = PageParser(Splitter(language, longest, "case", sentences))
     for token in Tokenizer(text, raw_names=RAW):
         parser.read(token)
     return parser.finish()
 
 
-class Parser(Builder):
+class PageParser(Builder):
     """Takes the tokens of a page one by one."""
 
     def __init__(self, split: Splitter) -> None:

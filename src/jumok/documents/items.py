@@ -65,14 +65,14 @@ def cut(items: Sequence[Item], spans: Sequence[tuple[int, int]]) -> Iterator[tup
             rest = None
             if inside:
                 stop = bounds[number][1]
-                if position == stop and (now.text or now.kind == OPEN):
+                if position >= stop and (now.text or now.kind == OPEN):
                     yield True, group
                     group, inside, number, rest = [], False, number + 1, now
                     continue
                 now, rest = _divide(now, stop - position)
             elif number < len(bounds):
                 start = bounds[number][0]
-                if position == start and (now.text or now.kind == OPEN):
+                if position >= start and (now.text or now.kind == OPEN):
                     if group:
                         yield False, group
                     group, inside, rest = [], True, now
@@ -85,8 +85,8 @@ def cut(items: Sequence[Item], spans: Sequence[tuple[int, int]]) -> Iterator[tup
 
 
 def _divide(item: Item, length: int) -> tuple[Item, Item | None]:
-    """Cut text that is longer than `length`; what is written as a reference stays whole."""
-    if item.kind != TEXT or len(item.text) <= length or item.raw != item.text:
+    """Cut text that is longer than `length`; marks, and what is written as a reference, stay whole."""
+    if item.kind != TEXT or not 0 < length < len(item.text) or item.raw != item.text:
         return item, None
     head, tail = item.text[:length], item.text[length:]
     return replace(item, text=head, raw=head), replace(item, text=tail, raw=tail)

@@ -209,10 +209,10 @@ class JobStore:
 def clean_name(name: str) -> str:
     """Return the name of an upload for people: no folders, no control characters, not empty, not too long."""
     last = printable(name.replace("\\", "/").rpartition("/")[2].encode("utf-8", "replace").decode())
-    bare = "".join(c for c in last if c not in '<>:"|?*\ufffd').strip(" .")
+    bare = " ".join("".join(c for c in last if c not in '<>:"|?*\ufffd').split()).rstrip(". ")
     stem, dot, extension = bare.rpartition(".")
     if dot and len(extension) <= 10:
-        return f"{(stem or 'document')[: LONGEST_NAME - 11]}.{extension}"
+        return f"{(stem.strip(' .') or 'document')[: LONGEST_NAME - 11]}.{extension}"
     return bare[:LONGEST_NAME] or "document"
 
 

@@ -2,7 +2,8 @@
 
 Decision: the model does not read them.  They are left out of the sentence and placed among the words of its
 translation by alignment, like an image in HTML.  A vocabulary has never seen `{name}` or `%(count)s`: a model that
-reads them spells them, or something like them, from subwords.
+reads them spells them, or something like them, from subwords.  With the demo model on 150 phrases, chrF is 72 when they
+are left out, 54 when they are read (never copied), 56 when the sentence is split around them (docs/guide/documents.md).
 
 Recognised: {name}, {0}, {count, number}, {{name}}, ${name}, $name$, %d, %2$s, %-5.2f, %(count)s, %{count}, %1 (Qt), %@,
 {% tag %}, <x id="1"/> in plain text, &entities; in plain text, URLs, www.…, e-mail addresses, @mentions and :emoji:.

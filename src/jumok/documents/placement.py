@@ -6,22 +6,25 @@ the output exactly once and elements stay nested: of several runs of words that 
 enclosed.  A word without a link belongs to an element if the words on both of its sides do.
 
 A mark without words of its own (an image, a line break, a placeholder) is placed in the gap between two words that
-the fewest links cross; links of the words next to it count most.
+the fewest links cross; links of the words next to it count most.  A placeholder inside of a sentence stands before the
+translation of the word that it stood before, or after that of the last word if punctuation is between the two.
 
 Words are counted from 0; a gap has the number of the word after it.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from jumok.documents.items import Raw
 from jumok.documents.scripts import is_punctuation
 
 Links = Sequence[tuple[int, int]]
+WINDOW = 16  # linked words on each side of a mark that decide about its place
 PAUSE = 0.08  # share of a sentence by which a line may be longer or shorter to end with a clause
 
 
@@ -35,6 +38,7 @@ class Mark:
     after: bool = False  # there is a space after it
     hugs: int = 0  # 1: closing punctuation follows at once, -1: opening punctuation precedes
     kind: str = "word"  # "word": stands like a word; "break": separates words itself; "thin": takes no room
+    pauses: bool = False  # a clause ends before it
     share: float | None = None  # the part of the sentence before it, where that decides instead of alignment
     place: int = 0  # the gap of the translation
 
@@ -81,7 +85,7 @@ class Linking:
             if 0 <= source < sources and 0 <= target < targets:
                 self.to_target[source].append(target)
                 self.to_source[target].append(source)
-        self.aligned = [target for target in range(targets) if self.to_source[target]]
+        self.linked = [source for source in range(sources) if self.to_target[source]]
 
     def find_words(self, element: Element, low: int, high: int) -> set[int]:
         """Return the words of the translation, from low to high, that an element is aligned to."""
@@ -99,25 +103,42 @@ class Linking:
                             return target
         return None
 
+    def find_anchor(self, mark: Mark) -> int | None:
+        """Return the gap beside the translation of the nearest linked word: before the next one, after the last one."""
+        for distance in range(self.sources):
+            sides = [(mark.gap + distance, min, 0), (mark.gap - 1 - distance, max, 1)]
+            for source, choose, after in reversed(sides) if mark.hugs > 0 or mark.pauses else sides:
+                if 0 <= source < self.sources and self.to_target[source]:
+                    return choose(self.to_target[source]) + after
+        return None
+
     def choose_gap(self, mark: Mark, gaps: Sequence[int]) -> int:
-        """Return the gap that the links of near words cross least; the first of equal ones."""
-        costs = [0.0] * (self.targets + 2)  # differences: cost(p) is the sum up to p
-        for source, targets in enumerate(self.to_target):
+        """Return the gap for a mark: beside a word's translation, or the one that links of near words cross least."""
+        if mark.kind == "word" and 0 < mark.gap < self.sources and (anchor := self.find_anchor(mark)) is not None:
+            return min(gaps, key=lambda gap: (abs(gap - anchor), gap))
+        if not self.linked:
+            diagonal = mark.gap * self.targets / max(1, self.sources)
+            return min(gaps, key=lambda gap: abs(gap - diagonal))
+        middle = bisect_left(self.linked, mark.gap)
+        near = self.linked[max(0, middle - WINDOW) : middle + WINDOW]
+        sums = list(accumulate(self._list_changes(mark, near)))
+        costs = [sums[gap] for gap in gaps]
+        return gaps[costs.index(min(costs))]
+
+    def _list_changes(self, mark: Mark, near: Iterable[int]) -> list[int]:
+        """Return how the cost of a gap differs from that of the gap before it."""
+        changes = [0] * (self.targets + 2)
+        for source in near:
             is_before = source < mark.gap
             distance = mark.gap - 1 - source if is_before else source - mark.gap
-            weight = (1.5 if distance == 0 and is_before == (mark.hugs > 0) else 1.0) / (1 + distance) ** 2
-            for target in targets:
+            weight = (15_000 if distance == 0 and is_before == (mark.hugs > 0) else 10_000) // (1 + distance) ** 2
+            for target in self.to_target[source]:
                 if is_before:  # crossed in gaps at or before the word
-                    costs[0] += weight
-                    costs[target + 1] -= weight
+                    changes[0] += weight
+                    changes[target + 1] -= weight
                 else:  # crossed in gaps after the word
-                    costs[target + 1] += weight
-        total, sums = 0.0, []
-        for change in costs:
-            total += change
-            sums.append(total)
-        diagonal = mark.gap * self.targets / max(1, self.sources)
-        return min(gaps, key=lambda gap: (round(sums[gap], 6), abs(gap - diagonal) if not self.aligned else 0, gap))
+                    changes[target + 1] += weight
+        return changes
 
 
 def _place_children(parent: Element, linked: Linking) -> list[Element]:
@@ -127,7 +148,7 @@ def _place_children(parent: Element, linked: Linking) -> list[Element]:
     inner = []
     for child in elements:  # at most one of each: what begins before the sentence, and what ends after it
         if child.pinned:
-            edge = Mark([], child.start if child.pinned == "right" else child.stop)
+            edge = Mark([], child.start if child.pinned == "right" else child.stop, kind="thin")
             words = child.start < child.stop and low < high
             first = low + 1 if words and child.pinned == "left" else low
             gap = linked.choose_gap(edge, range(first, high if words and child.pinned == "right" else high + 1))
@@ -137,7 +158,11 @@ def _place_children(parent: Element, linked: Linking) -> list[Element]:
                 child.low, child.high, high = gap, high, gap
         else:
             inner.append(child)
-    _place_elements(parent, inner, linked, low, high)
+    _place_shared(parent, linked, range(low, high + 1))
+    for zone in reversed(_list_zones(parent, low, high)):
+        own = [child for child in inner if child.start >= zone.start]
+        inner = [child for child in inner if child.start < zone.start]
+        _place_elements(zone, own, linked, zone.low, zone.high)
     inside = set[int]()
     for child in elements:
         inside.update(range(child.low + 1, child.high))
@@ -173,7 +198,7 @@ def _place_elements(parent: Element, elements: Sequence[Element], linked: Linkin
         if id(element) not in runs:  # every word is taken: empty, in the best gap that is not inside another
             inside = {gap for other in elements for gap in range(other.low + 1, other.high)}
             gaps = [gap for gap in range(low, high + 1) if gap not in inside]
-            element.low = element.high = linked.choose_gap(Mark([], element.start), gaps)
+            element.low = element.high = linked.choose_gap(Mark([], element.start, kind="thin"), gaps)
 
 
 def _find_runs(
@@ -201,13 +226,27 @@ def _find_runs(
     return runs
 
 
+def _list_zones(parent: Element, low: int, high: int) -> list[Element]:
+    """Return the lines of an element, as elements: what is in one line stays in it."""
+    marks = [child for child in parent.children if isinstance(child, Mark) and child.share is not None]
+    sources = [parent.start, *(mark.gap for mark in marks), max(parent.stop, parent.start)]
+    targets = [low, *(mark.place for mark in marks), high]
+    return [
+        Element("", start=start, stop=stop, low=first, high=last)
+        for (start, stop), (first, last) in zip(pairwise(sources), pairwise(targets), strict=True)
+    ]
+
+
 def _place_marks(parent: Element, linked: Linking, gaps: Sequence[int]) -> None:
-    """Place the marks directly inside an element; those that follow by share keep their order and words between."""
-    marks = [child for child in parent.children if isinstance(child, Mark)]
-    shared = [mark for mark in marks if mark.share is not None]
-    for mark in marks:
-        if mark.share is None:
-            mark.place = linked.choose_gap(mark, gaps)
+    """Place the marks directly inside of an element, other than line breaks."""
+    for child in parent.children:
+        if isinstance(child, Mark) and child.share is None:
+            child.place = linked.choose_gap(child, gaps)
+
+
+def _place_shared(parent: Element, linked: Linking, gaps: Sequence[int]) -> None:
+    """Place line breaks by their share of the sentence; they keep their order, and words between them if there are."""
+    shared = [child for child in parent.children if isinstance(child, Mark) and child.share is not None]
     if not shared:
         return
     lengths = list(accumulate(map(len, linked.words), initial=0))

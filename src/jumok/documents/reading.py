@@ -10,6 +10,7 @@ from jumok.documents.items import CLOSE, MARK, OPEN, Item, Raw
 from jumok.documents.placement import Element, Mark
 from jumok.documents.scripts import CLOSING, OPENING, SPACES, UNSPACED, find_core, is_punctuation
 
+PAUSES = frozenset(",;:，、；：—–")
 CHUNKS = re.compile(r"[\s\u2581]+|[^\s\u2581]+")
 Unit = tuple[str, str]  # the space before a word, and the word
 
@@ -150,6 +151,7 @@ def _count_words(parent: Element, starts: list[int], stops: list[int], letters: 
     """Count places below an element in words instead of characters; elements without words become marks."""
     for number, child in enumerate(parent.children):
         if isinstance(child, Mark):
+            child.pauses = child.gap > 0 and letters[child.gap - 1] in PAUSES
             child.gap = bisect_left(starts, child.gap)
             continue
         if child.start < 0:

@@ -32,6 +32,9 @@ MARKER = re.compile(
     r"[ \t]*(?:(?:[-*+•‣◦▪·–—►→♪]|\#{1,6}|\d{1,3}[.)]|\(?[a-zA-Z]\)|\[[ xX]\])[ \t]+|(?:>[ \t]*)+)+(?=\S)"
 )
 NUMBER = re.compile(r"[ \t]*\d{1,3}\.[ \t]+$")
+ORDINALS = frozenset(
+    ("cs", "da", "de", "et", "fi", "hr", "hu", "lv", "nb", "no", "pl", "sk", "sl", "sr", "tr")
+)  # 3. is third
 QUOTED = re.compile(r"(?:\r\n|[\n\r])[ \t]*>[> \t]*")
 MONTHS = (
     "Januar|Jänner|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember|"
@@ -156,7 +159,8 @@ def skip_marker(block: str, language: str) -> int:
     if match is None:
         return 0
     rest = block[match.end() :]
-    if NUMBER.fullmatch(match[0]) and (rest[0].islower() or rest[0].isdigit() or GERMAN.match(rest)):
+    ordinal = language in ORDINALS and (rest[0].islower() or GERMAN.match(rest))
+    if NUMBER.fullmatch(match[0]) and (ordinal or rest[0].isdigit()):
         return 0  # an ordinal number, or a date
     return match.end()
 

@@ -7,6 +7,7 @@ and CDATA.  Nothing is expanded: definitions of entities are refused.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable
 
@@ -17,6 +18,8 @@ from jumok.documents.passages import Paper
 from jumok.documents.segments import Document
 from jumok.documents.sentences import Fits, Splitter
 from jumok.errors import DataError
+
+DECLARATION = re.compile(r"<!(?:DOCTYPE|ENTITY|ELEMENT|ATTLIST|NOTATION)", re.I)
 
 
 def read_xml(
@@ -33,12 +36,13 @@ def read_xml(
     """Return a fragment of XML as a document; `split` replaces the splitter of the language."""
     tokens = list(Tokenizer(text, lower=False))
     for token in tokens:
-        if token.raw[:9].upper().startswith(("<!DOCTYPE", "<!ENTITY", "<!ELEMENT", "<!ATTLIS")):
-            raise DataError("documents.entities", declaration=token.raw[:40])
+        match = DECLARATION.search(token.raw) if token.kind in ("text", "other", "open") else None
+        if match and (token.kind == "text" or match.start() == 0):
+            raise DataError("documents.entities", declaration=match[0])
     blocks = set(splitting_tags)
     if outline:
         blocks |= find_structure(tokens) - set(non_splitting_tags)
-    parser = Parser(split or Splitter(language, longest, "join"), blocks, set(ignore_tags))
+    parser = FragmentParser(split or Splitter(language, longest, "join"), blocks, set(ignore_tags))
     for token in tokens:
         parser.read(token)
     return parser.finish()
@@ -74,7 +78,7 @@ def find_structure(tokens: Iterable[Token]) -> set[str]:
     return names - inline
 
 
-class Parser(Builder):
+class FragmentParser(Builder):
     """Takes the tokens of a fragment one by one."""
 
     def __init__(self, split: Splitter, blocks: Collection[str], ignored: Collection[str]) -> None:

@@ -29,7 +29,7 @@ from jumok.decoding.constraints import search_with_phrases
 from jumok.decoding.hypothesis import NEVER, penalize
 from jumok.decoding.search import greedy
 from jumok.engines.native_engine import NativeEngine
-from jumok.engines.options import list_features
+from jumok.engines.options import limit_length, list_features
 from jumok.engines.torch_engine import TorchEngine
 from jumok.kernels import library
 from jumok.models.base import END, START
@@ -51,6 +51,7 @@ class Feature(NamedTuple):
     options: SearchOptions
     forbids: Sequence[Forbids] = ()
     prefix: int = 0  # tokens of its beginning
+    letters: int = 0  # of the word after the prefix
     require: int = 0  # words
     forbid: int = 0
 
@@ -59,6 +60,7 @@ class Feature(NamedTuple):
         words = [word for word in vocabulary.decode(body).split() if word.isalpha()][::-2]
         return TokenConstraints(
             prefix=body[: self.prefix] if len(body) > self.prefix else (),
+            opening=next((f" {word[: self.letters]}" for word in words if self.letters and len(word) > 1), ""),
             require=tuple(tuple(vocabulary.encode(word)) for word in dict.fromkeys(words[: self.require])),
             forbid=tuple(words[: self.forbid]),
         )
@@ -81,6 +83,18 @@ def repeats(size: int) -> Forbids:
     return close
 
 
+def opens_with(surfaces: Sequence[str], text: str) -> Forbids:
+    """Exclude outputs that do not begin with a text."""
+
+    def close(ids: Ids, logs: torch.Tensor) -> None:
+        rest = text[len("".join(surfaces[token] for token in ids)) :]
+        if rest:
+            fits = [bool(one) and (one.startswith(rest) or rest.startswith(one)) for one in surfaces]
+            logs[~torch.tensor(fits)] = -float("inf")
+
+    return close
+
+
 def begins_with(prefix: Ids) -> Forbids:
     def close(ids: Ids, logs: torch.Tensor) -> None:
         if len(ids) < len(prefix):
@@ -99,8 +113,10 @@ FEATURES = [
     Feature("at least 12 tokens, beam 5", SearchOptions(beam=5, min_length=12), [too_short(12)]),
     Feature("no two tokens twice, beam 5", SearchOptions(beam=5, no_repeat=2), [repeats(2)]),
     Feature("a prefix, beam 5", SearchOptions(beam=5), prefix=3),
+    Feature("the first letter of a word, beam 5", SearchOptions(beam=5), letters=1),
     Feature("two forbidden words, beam 5", SearchOptions(beam=5), forbid=2),
     Feature("two required words, beam 5", SearchOptions(beam=5), require=2),
+    Feature("three required words, beam 4, 2 best", SearchOptions(beam=4, n_best=2), require=3),
     Feature("3 groups of 2, all 6", SearchOptions(beam=6, groups=3, n_best=6)),
     Feature("coverage 0.2, beam 5", SearchOptions(beam=5, coverage=0.2)),
     Feature("2 drawn from the 20 likeliest", SearchOptions(sample=True, n_best=2, top_k=20)),
@@ -240,12 +256,13 @@ class Plain:
     def __call__(
         self, feature: Feature, number: int, source: Sequence[int], constraints: TokenConstraints
     ) -> list[tuple[Ids, float]]:
-        o, limit = feature.options, len(source) + len(constraints.prefix) + feature.options.extra_length
+        o, limit = feature.options, limit_length(len(source) + feature.options.extra_length, constraints)
         forbids = [*feature.forbids, *([begins_with(constraints.prefix)] if constraints.prefix else [])]
         forbids += [self.forbid_words(constraints.forbid)] if constraints.forbid else []
+        forbids += [opens_with(self.surfaces, constraints.opening)] if constraints.opening else []
         if constraints.require:
             start, phrases = Stateless(tuple(source), [()]), [constraints.require]
-            hypotheses = search_with_phrases(self.step, start, [limit], phrases, o, inner=self.engine.inner)[0]
+            hypotheses = search_with_phrases(self.step, start, [limit], phrases, o, texts=self.engine.texts)[0]
             return [(one.ids, one.score) for one in hypotheses]
         if o.sample:
             choose, start = self.engine.make_sampler(o, [number], limit), Stateless(tuple(source), [()] * o.n_best)
@@ -302,8 +319,7 @@ def compare(path: str, texts: list[str], only: str = "") -> Iterator[tuple[str, 
             for name, engine in engines.items():
                 if name == "native" and set(list_features(feature.options, constraints)) - engine.supported:
                     continue
-                more = {} if name == "native" else {"constraints": constraints}
-                ours = engine.decode(sources, feature.options, **more)
+                ours = engine.decode(sources, feature.options, constraints=constraints)
                 kinds = [differences(*pair) for pair in zip(ours, plain, strict=True)]
                 yield feature.name, name, {kind: kinds.count(kind) for kind in ("same", "tie", "other")}, seconds
 

@@ -9,15 +9,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jumok.config.search import Constraints, SearchOptions, TokenConstraints
 from jumok.decoding.hypothesis import Hypothesis
+from jumok.errors import ModelFileError, UsageError
 from jumok.text.boundaries import contains_word
 from jumok.text.vocabulary import END, START, Vocabularies, Vocabulary
 from jumok.translation import Contents, Translation, split_words
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
 
     from jumok.config.keywords import ConstraintKeywords
@@ -82,6 +86,15 @@ class Block:
     def is_bare(self) -> bool:
         """Whether texts and scores are all that is asked for."""
         return not (self.contents.details or self.options.mbr or self.constraints) and self.options.n_best == 1
+
+    def drop_impossible(self, row: int, hypotheses: Sequence[Hypothesis], folder: Path) -> list[Hypothesis]:
+        """Return the hypotheses whose probability is a number or was not computed; an error if there are none."""
+        possible = [h for h in hypotheses if isfinite(h.score) or not h.scored]
+        if not possible and self.constraints and self.constraints[row]:
+            raise UsageError("translator.contradiction", number=self.first + row + 1)
+        if not possible:
+            raise ModelFileError("translator.no_probabilities", folder=folder)
+        return possible
 
     def choose(self, row: int, hypotheses: Sequence[Hypothesis]) -> Sequence[Hypothesis]:
         """Return the n best hypotheses of a text, without forbidden words where that is possible."""

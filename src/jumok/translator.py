@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from itertools import islice
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
@@ -32,7 +31,6 @@ from jumok.text.vocabulary import END, MASK, SEPARATOR
 from jumok.translation import Contents, Translation, Word
 
 if TYPE_CHECKING:
-
     from jumok.config.keywords import (
         ConstraintKeywords,
         EngineKeywords,
@@ -214,10 +212,10 @@ class Translator:
         With `stopped`, a text without hypotheses was given up, and its translation is blank too.
         """
         results = [Translation(text, "", 0.0, 0.0) for text in block.texts]
-        every = [row for group in block.groups for row in group.rows]
-        pairs = zip(every, (several for group in hypotheses for several in group), strict=True)
-        left = [(row, several) for row, several in pairs if several or not stopped]
-        rows, ranked = [row for row, _ in left], [self._drop_impossible(block, *pair) for pair in left]
+        groups = zip(block.groups, hypotheses, strict=True)
+        every = (pair for group, each in groups for pair in zip(group.rows, each, strict=True))
+        left = [(row, several) for row, several in every if several or not stopped]
+        rows, ranked = [row for row, _ in left], [block.drop_impossible(*pair, self.folder) for pair in left]
         if block.is_bare:
             texts = self.vocabularies.target.decode_all([several[0].body for several in ranked])
             for row, (best, *_), text in zip(rows, ranked, texts, strict=True):
@@ -234,15 +232,6 @@ class Translator:
             first, *others = translations
             results[row] = replace(first, alternatives=tuple(others)) if others else first
         return results
-
-    def _drop_impossible(self, block: Block, row: int, hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
-        """Return the hypotheses whose probability is a number or was not computed; an error if there are none."""
-        possible = [h for h in hypotheses if isfinite(h.score) or not h.scored]
-        if not possible and block.constraints and block.constraints[row]:
-            raise UsageError("translator.contradiction", number=block.first + row + 1)
-        if not possible:
-            raise ModelFileError("translator.no_probabilities", folder=self.folder)
-        return possible
 
     def _render(self, text: str, source: list[int], hypothesis: Hypothesis, contents: Contents) -> Translation:
         """Return the translation that a hypothesis is, with the contents that are asked for."""
@@ -289,7 +278,6 @@ class Translator:
         source, chosen = self.vocabularies.source.encode(text), self._choose_options(options, keywords)
         if not source:
             return []
-        check_lengths([source])
         forcing = self.engines.forcing if is_supported(self.engines.fast, chosen) else self.engine
         hypotheses = forcing.alternatives(source, list_beginnings(self.vocabularies.target, prefix), count, chosen)
         return [self._render(text, source, hypothesis, Contents()) for hypothesis in hypotheses]

@@ -18,7 +18,7 @@ from jumok.engines.torch_engine import TorchEngine
 from jumok.errors import UsageError
 from jumok.evaluation.ngrams import chrf_matrix
 from jumok.models.base import END
-from jumok.text.automata import Spelling, forbid_words, open_with
+from jumok.text.automata import Forbidder, Spelling, open_with
 from jumok.text.boundaries import contains_phrase, contains_word
 from tests.decoding.test_search import GARDEN, A, B, C, Prefixes, table
 from tests.support.helpers import made
@@ -215,7 +215,7 @@ def forbidden(automaton, ids):
 @pytest.mark.parametrize("words", [["dog"], ["hot dog", "dog"], ["사과"], [".", "사과나무", "과"]], ids=str)
 def test_a_forbidden_word_is_found_however_it_is_put_together(words):
     spelling, known = Spelling(PIECES), [i for i, piece in enumerate(PIECES) if piece]
-    automaton, rng, seen = forbid_words(spelling, words), np.random.default_rng(0), Counter()
+    automaton, rng, seen = Forbidder(spelling).forbid(words), np.random.default_rng(0), Counter()
     for _ in range(4_000):
         ids = rng.choice(known, rng.integers(1, 6)).tolist()
         if (banned := forbidden(automaton, ids[:-1])) is None:
@@ -227,7 +227,7 @@ def test_a_forbidden_word_is_found_however_it_is_put_together(words):
 
 
 def test_a_longer_word_is_another():
-    dog, hot = (forbid_words(Spelling(PIECES), [word]) for word in ("dog", "hot dog"))
+    dog, hot = (Forbidder(Spelling(PIECES)).forbid([word]) for word in ("dog", "hot dog"))
     assert {8, 20} <= forbidden(dog, [])  # "dog" and "dog."
     assert not {16, 17} & forbidden(dog, [])  # "dogma" and "hotdog."
     assert 10 in forbidden(dog, [9])  # "do" + "g"

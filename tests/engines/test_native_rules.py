@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 import torch
 
+import jumok
 from jumok.config.search import SearchOptions, TokenConstraints
+from jumok.decoding.hypothesis import NEVER
 from jumok.engines.native_engine import NativeEngine
 from jumok.engines.torch_engine import TorchEngine
+from jumok.errors import UsageError
 from jumok.kernels import library
 from jumok.kernels.searching import Shortlist
 from jumok.models import build
@@ -149,3 +152,41 @@ def test_a_shortlist_contains_what_is_asked_for(engines, sources):
                 )
     finally:
         native.shortlist = None
+
+
+def test_a_shortlist_keeps_the_output_bias(engines, sources):
+    native, _ = engines
+    symbols, decoder = native.packed.symbols, native.packed.decoder
+    bias = np.random.default_rng(2).normal(scale=3.0, size=symbols[1]).astype(np.float32)
+    tokens = np.setdiff1d(np.arange(symbols[1]), NEVER)
+    everything = Shortlist(
+        native.packed.matrix.ctypes.data, False, np.zeros(symbols[0] + 1, np.int64), np.empty(0, np.int64), tokens
+    )
+    options, plain = (
+        SearchOptions(beam=1, extra_length=7),
+        native.decode(sources, SearchOptions(beam=1, extra_length=7)),
+    )
+    try:
+        decoder.output.bias = bias.ctypes.data
+        whole = native.decode(sources, options)
+        native.shortlist = everything
+        short = native.decode(sources, options)
+    finally:
+        native.shortlist, decoder.output.bias = None, None
+    assert [one[0].ids for one in short] == [one[0].ids for one in whole]
+    assert sum(a[0].ids != b[0].ids for a, b in zip(whole, plain, strict=True)) > 10
+
+
+def test_constraints_that_contradict_each_other_are_an_error_of_their_own(micro):
+    model = jumok.load(micro)
+    with pytest.raises(UsageError, match="no translation was found that begins with the prefix") as raised:
+        model.translate(["a b", "c d"], require=[[], ["k"]], forbid=[[], ["k"]])
+    assert raised.value.where == "in text 2"
+
+
+def test_a_prefix_in_the_middle_of_a_word_is_continued_by_both_engines(micro):
+    models = [jumok.load(micro, engine=engine) for engine in ("native", "torch")]
+    for prefix in ("a b", "a b ", "ab", "😀", "a 😀b"):
+        ours, theirs = (model.translate(["a b c", "e"], prefix=prefix, beam=3) for model in models)
+        assert [one.tokens for one in ours] == [one.tokens for one in theirs]
+        assert all(f"{one.text} ".startswith(prefix) for one in ours)

@@ -52,7 +52,7 @@ async def serve(*models: object, grace: float = 5.0, **keywords: Any) -> AsyncIt
 @pytest.fixture(autouse=True)
 def bounded() -> Iterator[None]:
     """A test that hangs ends the run, and says where it hung."""
-    faulthandler.dump_traceback_later(120.0, exit=True)
+    faulthandler.dump_traceback_later(300.0, exit=True)
     yield
     faulthandler.cancel_dump_traceback_later()
 

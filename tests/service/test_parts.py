@@ -15,6 +15,7 @@ from jumok.service import models, values
 from jumok.service.admission import USUAL, Backlog, Speed, count_units
 from jumok.service.cache import Cache, measure
 from jumok.service.dispatch import needs_torch
+from jumok.service.engine import Progress
 from jumok.service.faults import copies, find_faults, repeats
 from jumok.service.frames import HEADER, LARGEST, Unpacker, pack
 from jumok.service.metrics import Histogram, Metrics
@@ -144,6 +145,30 @@ def test_options_and_constraints_are_the_same_after_their_journey():
     assert values.pack_options(SearchOptions()) == {}
     for constraints in (Constraints(), Constraints("a", ("b", "c"), ("d",))):
         assert values.unpack_constraints(values.pack_constraints(constraints)) == constraints
+
+
+def test_a_thread_that_sleeps_or_is_past_its_deadline_is_stuck_and_one_that_computes_is_not():
+    end = threading.Event()
+
+    def compute() -> None:
+        while not end.is_set():
+            sum(range(1_000))
+
+    sleeping, computing = threading.Thread(target=end.wait), threading.Thread(target=compute)
+    for thread in (sleeping, computing):
+        thread.start()
+    later = time.monotonic() + 100.0
+    asleep, awake = Progress(sleeping.ident, later), Progress(computing.ident, later)
+    overdue = Progress(computing.ident, time.monotonic() - 3.0)
+    asleep.measure()
+    awake.measure()
+    time.sleep(0.3)
+    assert asleep.measure() >= 0.29
+    assert awake.measure() < 0.29
+    assert overdue.measure() > 3.0
+    end.set()
+    sleeping.join()
+    computing.join()
 
 
 def test_both_processes_see_the_same_slots():

@@ -72,7 +72,7 @@ def forbid_repeats(size: int) -> Rule:
 
 
 def forbid_words(automata: Sequence[Automaton | None], end: int) -> Rule:
-    """Forbid what automaton b excludes in sentence b (`text.automata.forbid_words`)."""
+    """Forbid what automaton b excludes in sentence b (`text.automata.Forbidder`)."""
     states: dict[tuple[int, ...], int] = {}  # after a sentence's number and the tokens of a row
 
     def find(sentence: int, history: Sequence[int], automaton: Automaton) -> int:

@@ -50,11 +50,10 @@ def find_alternatives(
             if hypothesis.ids[-1] == END or len(spelling.surfaces[hypothesis.ids[-1]]) > len(begun.opening):
                 ways[hypothesis.ids] = hypothesis.log_probability
     likeliest = sorted(ways, key=lambda ids: -ways[ids])[:count]
-    texts = {
-        spelling.text(ids).strip(): ids for ids in reversed(likeliest) if ids[-1] != END
-    }  # the likeliest of equal ones
-    each = [TokenConstraints(prefix=ids) for ids in likeliest if texts.get(spelling.text(ids).strip()) == ids]
+    each = [TokenConstraints(prefix=ids) for ids in likeliest if ids[-1] != END]
     if not each:
         return []
     hypotheses = decode([source] * len(each), replace(options, n_best=1), constraints=each)
-    return sorted((several[0] for several in hypotheses if several), key=lambda h: -h.score)
+    ranked = sorted((several[0] for several in hypotheses if several), key=lambda h: -h.score)
+    texts = {spelling.text(one.body).strip(): one for one in reversed(ranked)}  # the best of equal ones
+    return [one for one in ranked if texts[spelling.text(one.body).strip()] is one]

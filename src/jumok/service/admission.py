@@ -45,11 +45,6 @@ class Speed:
         before = self.estimate(model, beam)
         self._means[model, beam] = before + weight * (each - before)
 
-    @property
-    def slowest(self) -> float:
-        """The most seconds per unit of any model."""
-        return max(self._means.values(), default=USUAL)
-
     def estimate(self, model: str, beam: int) -> float:
         """Return seconds per unit; of a beam that was not measured, in proportion to the nearest that was."""
         if (known := self._means.get((model, beam))) is not None:

@@ -63,10 +63,6 @@ class Dispatcher:
         handles = [handle for supervisor in self.supervisors.values() for handle in supervisor.handles]
         return sum(job.units for handle in handles for job in handle.jobs.values())
 
-    def expect(self, characters: int) -> float:
-        """Return the seconds that a thread may need for a text, by the slowest model."""
-        return self.speed.slowest * characters
-
     def expected_wait(self, torch: bool) -> float:
         """Return the seconds until an interactive request would begin."""
         return self.supervisors[torch].pause + self.backlogs[torch].wait(False)
@@ -133,20 +129,23 @@ class Dispatcher:
             raise
         finally:
             timer.cancel()
-            for job in request.leave():
-                self.stop(job)
+            if orphans := request.leave():
+                self.stop(orphans)
 
     def _expire(self, request: Request) -> None:
         if not request.future.done():
             self.metrics.expired += 1
             request.fail(DeadlineExceeded("service.deadline"))
 
-    def stop(self, job: Job) -> None:
-        """Stop a job that nobody waits for."""
-        self.metrics.stopped += 1
-        if self._shared.get(job.key) is job:
-            del self._shared[job.key]
-        self.supervisors[job.torch].stop(job)
+    def stop(self, jobs: Sequence[Job]) -> None:
+        """Stop jobs that nobody waits for."""
+        self.metrics.stopped += len(jobs)
+        for job in jobs:
+            if self._shared.get(job.key) is job:
+                del self._shared[job.key]
+        for torch, supervisor in self.supervisors.items():
+            if some := [job for job in jobs if job.torch == torch]:
+                supervisor.stop(some)
 
     # -- admission
 

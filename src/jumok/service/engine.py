@@ -3,8 +3,9 @@
     python -m jumok.service.engine CONNECTION SLOTS PARENT          # two file descriptors and a process id
 
 The first frame is the configuration.  The process answers `ready` with a description of every model, or `failed`.
-Every job that it is given gets exactly one reply, in a `done` frame.  A `beat` once per second says how far each thread
-is.  It exits when its connection closes or its parent dies, whatever it is doing.  The native kind never loads torch.
+Every job that it is given gets exactly one reply, in a `done` frame.  A `beat` once per second says that it is alive
+and for how long a thread has been stuck.  It exits when its connection closes or its parent dies, whatever it is doing.
+The native kind never loads torch.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class EngineProcess:
         self.is_torch = configuration["kind"] == "torch"
         self.waiting = Waiting(configuration["threads"])
         self.models: Models | None = None
-        self.busy: dict[int, tuple[float, int]] = {}  # thread -> when its group began, and its characters
+        self.busy: dict[int, Progress] = {}  # of the threads that have a group
         self.flags: dict[int, tuple[ctypes.Array[ctypes.c_uint8], int]] = {}  # stop flags of running sentences
         self._options: dict[str, Any] = {}
 
@@ -160,7 +161,7 @@ class EngineProcess:
         call = isinstance(group[0].work, tuple)
         try:
             translator = self.models.get(group[0].work[0] if call else group[0].work.model)  # torch may load it now
-            self.busy[thread] = (time.monotonic(), sum(len(item.text) for item in group))
+            self.busy[thread] = Progress(threading.get_ident(), max(item.deadline for item in group))
             if call:
                 return [self._call(translator, group[0])]
             desk = GroupDesk(self, group)
@@ -197,15 +198,33 @@ class EngineProcess:
         return ["ok", calls.run(translator, verb, arguments, is_stopped, report)]
 
     def _beat(self) -> None:
-        """Say once per second that the process is alive, and how long each thread has worked on its group."""
+        """Say once per second that the process is alive, and for how long each thread has been stuck."""
         while True:
-            now = time.monotonic()
-            busy = [(now - began, characters) for began, characters in list(self.busy.values())]
+            stuck = [progress.measure() for progress in list(self.busy.values())]
             try:
-                self.channel.send(["beat", busy])
+                self.channel.send(["beat", max(stuck, default=0.0)])
             except OSError:
                 os._exit(0)
             time.sleep(BEAT)
+
+
+class Progress:
+    """Whether a thread gets on with its group: it computes, and gives up what is past its deadline."""
+
+    def __init__(self, thread: int, deadline: float) -> None:
+        self.thread, self.deadline = thread, deadline
+        self._computed, self._changed = -1.0, time.monotonic()
+
+    def measure(self) -> float:
+        """Return the seconds for which the thread has not computed, or should have ended."""
+        now = time.monotonic()
+        if hasattr(time, "pthread_getcpuclockid"):  # not on macOS
+            computed = time.clock_gettime(time.pthread_getcpuclockid(self.thread))
+        else:
+            computed = now
+        if computed != self._computed:
+            self._computed, self._changed = computed, now
+        return max(now - self._changed, now - self.deadline)
 
 
 class GroupDesk:

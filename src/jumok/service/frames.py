@@ -14,12 +14,13 @@ from typing import Any, cast
 
 Frame = list[Any]
 HEADER = struct.Struct("<I")
+ENCODER = json.JSONEncoder(separators=(",", ":"))
 LARGEST = 1 << 30  # bytes of a frame
 
 
 def pack(frame: Frame) -> bytes:
     """Return the bytes of a frame."""
-    content = json.dumps(frame, separators=(",", ":")).encode()
+    content = ENCODER.encode(frame).encode()
     return HEADER.pack(len(content)) + content
 
 

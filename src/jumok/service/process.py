@@ -29,7 +29,7 @@ class EngineHandle:
         self.slots, self._alone = Slots(), alone
         self.jobs: dict[int, Job] = {}
         self.models: dict[str, dict[str, Any]] = {}
-        self.busy: list[tuple[float, int]] = []  # of each thread that works: seconds so far, characters
+        self.stuck = 0.0  # seconds for which one of its threads has not got on
         self.heard = self.started = time.monotonic()
         self.is_ready = self.is_closing = self.is_lost = False
         self._numbers = 0
@@ -39,7 +39,7 @@ class EngineHandle:
         descriptors = (theirs.fileno(), self.slots.descriptor)
         self.process = subprocess.Popen(
             [*command, *map(str, descriptors), str(os.getpid())],
-            env=environment, pass_fds=descriptors, stdin=subprocess.DEVNULL,
+            env={"MALLOC_ARENA_MAX": "1"} | environment, pass_fds=descriptors, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         theirs.close()
         self._connection.sendall(pack(["configure", dict(configuration)]))
@@ -103,11 +103,13 @@ class EngineHandle:
             self.slots.release(job.slot)
         return job
 
-    def stop(self, job: Job) -> None:
-        """Ask the process to give up a job; it still replies."""
-        if self.jobs.get(job.number) is job:
-            self.slots.stop(job.slot)
-            self._send(["stop", [job.number]])
+    def stop(self, jobs: Iterable[Job]) -> None:
+        """Ask the process to give up those of these jobs that it has; it still replies to each."""
+        mine = [job for job in jobs if self.jobs.get(job.number) is job]
+        for job in mine:
+            self.slots.stop(job.slot)  # before the frame, so that no stop is lost
+        if mine:
+            self._send(["stop", [job.number for job in mine]])
 
     def is_running(self, job: Job) -> bool:
         """Return whether a thread works, or worked when the process died, on a job."""

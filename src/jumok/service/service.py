@@ -68,7 +68,6 @@ class Service:
             suspects=self.dispatcher.suspects,
             metrics=self.metrics,
             done=self.dispatcher.receive,
-            expect=self.dispatcher.expect,
             changed=self._update_models,
         )
 

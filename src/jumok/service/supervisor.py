@@ -19,9 +19,8 @@ from jumok.service.process import EngineHandle
 from jumok.service.suspects import Suspects
 
 BEAT = 1.0  # seconds between two looks at the process
-SILENCE = {"native": 5.0, "torch": 60.0}  # seconds without a sign of life after which it is killed
+SILENCE = {"native": 5.0, "torch": 60.0}  # seconds without a sign of life, or stuck, after which it is killed
 LOADING = 60.0  # the same before it is ready
-SLOWER = 30.0  # a group may take so many times what it is expected to take
 STEADY = 1.0  # a process that lived longer than this after it was ready is replaced without delay
 DELAY, LONGEST_DELAY = 0.25, 30.0  # seconds before the second try to start one, and before any
 
@@ -40,12 +39,11 @@ class Supervisor:
         suspects: Suspects,
         metrics: Metrics,
         done: Done,
-        expect: Callable[[int], float],
         changed: Callable[[], None],
     ) -> None:
-        """`done` gets the replies, `expect` tells how long characters take, `changed` is called with new models."""
+        """`done` gets the replies; `changed` is called when there are new models."""
         self.kind, self._configure, self._suspects, self._metrics = kind, configure, suspects, metrics
-        self._done, self._expect, self._changed = done, expect, changed
+        self._done, self._changed = done, changed
         self.current: EngineHandle | None = None
         self.handles: set[EngineHandle] = set()  # processes that have not exited
         self.parked: list[Job] = []  # jobs without a process
@@ -160,14 +158,16 @@ class Supervisor:
                 fitting.append(job)
         self.current.submit(fitting)
 
-    def stop(self, job: Job) -> None:
-        """Give up a job that nobody waits for."""
-        job.stopped = True
+    def stop(self, jobs: Sequence[Job]) -> None:
+        """Give up jobs that nobody waits for."""
+        for job in jobs:
+            job.stopped = True
         for handle in self.handles:
-            handle.stop(job)
-        if job in self.parked:
-            self.parked.remove(job)
-            job.drop()
+            handle.stop(jobs)
+        parked, self.parked = self.parked, [job for job in self.parked if not job.stopped]
+        for job in parked:
+            if job.stopped:
+                job.drop()
 
     def _fail(self, job: Job) -> None:
         self._metrics.engine_lost += 1
@@ -184,7 +184,7 @@ class Supervisor:
                 if job is not None and job.live is not None:
                     job.live(frame[2])
             case "beat":
-                handle.busy = frame[1]
+                handle.stuck = frame[1]
             case "ready":
                 handle.models = {model["name"]: model for model in frame[1]}
                 handle.is_ready = True
@@ -223,7 +223,7 @@ class Supervisor:
         self.submit(waiting)
 
     async def _watch(self) -> None:
-        """Kill a process that gives no sign of life, or whose group takes far longer than it should."""
+        """Kill a process that gives no sign of life, or one of whose threads is stuck."""
         before = time.monotonic()
         while not self._closing:
             await asyncio.sleep(BEAT)
@@ -233,10 +233,7 @@ class Supervisor:
                 continue
             for handle in list(self.handles):
                 silence = SILENCE[self.kind]
-                stuck = any(
-                    seconds > max(silence, SLOWER * self._expect(characters)) for seconds, characters in handle.busy
-                )
-                if stuck or now - handle.heard > (silence if handle.is_ready else LOADING):
+                if handle.stuck > silence or now - handle.heard > (silence if handle.is_ready else LOADING):
                     handle.kill()
 
     # -- ending

@@ -8,9 +8,9 @@ State 0 is dead (the text is not allowed), state 1 is free (every text is allowe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -100,11 +100,20 @@ class Automaton:
 class Graph:
     """Texts as paths through nodes; several edges of a node may have the same unit."""
 
-    def __init__(self) -> None:
+    def __init__(self, whole: Container[str] = ()) -> None:
+        """Characters in `whole` are not spelt in bytes."""
+        self.whole = whole
         self.edges: list[dict[str, set[int]]] = []
         self.complete: list[bool] = []  # whether a text ends at a node
         self.letter: list[bool] = []  # whether that text ends with a letter or digit
         self.children: dict[tuple[int, str], int] = {}
+
+    def copy(self) -> Graph:
+        """Return a graph with the same nodes, to which others can be added."""
+        other = Graph(self.whole)
+        other.edges, other.complete, other.letter = list(self.edges), list(self.complete), list(self.letter)
+        other.children = dict(self.children)
+        return other
 
     def add(self) -> int:
         """Add a node."""
@@ -119,7 +128,7 @@ class Graph:
             after = self.children.get((node, character))
             if after is None:
                 after = self.children[node, character] = self.add()
-                for spelt in spell(character):
+                for spelt in [character] if character in self.whole else spell(character):
                     at = node
                     for unit in spelt[:-1]:
                         self.edges[at].setdefault(unit, set()).add(middle := self.add())
@@ -164,81 +173,143 @@ def spell(character: str) -> list[str]:
     return [character, "".join(chr(0xDC00 + byte) for byte in spelt.encode("utf-8", "replace"))]
 
 
-def compile_states(
-    spelling: Spelling,
-    starts: Sequence[Key],
-    step: Callable[[Key, str, bool], Key | None],
-    watch: Callable[[Key], set[str]],
-    mark: Callable[[Key], int],
-) -> Automaton:
-    """Return the automaton of a step function.
+class Template(NamedTuple):
+    """States that many automata have: their numbers, and where they lead unless `again` says otherwise."""
+
+    numbers: dict[Key, int]
+    columns: dict[str, int]
+    table: np.ndarray
+    flags: list[int]
+    again: Callable[[Key], set[str]] = lambda key: set()  # units for which a state of it is to be computed again
+
+
+EMPTY = Template(
+    {"dead": DEAD, "free": FREE}, {}, np.array([[DEAD, DEAD], [FREE, FREE]], np.int32),
+    [0, MAY_END_TOKEN | MAY_END_OUTPUT],
+)  # fmt: skip
+
+
+class Compiler:
+    """Makes automata from a step function.
 
     `step` gets a state, a unit and whether it is a letter or digit; the unit is "" for all that `watch` does not name.
     It returns the next state, None where that is dead.  The state "free" is the free one.
     """
-    numbers: dict[Key, int] = {"dead": DEAD, "free": FREE}
-    waiting: list[Key] = []
 
-    def find(key: Key | None) -> int:
+    def __init__(
+        self,
+        spelling: Spelling,
+        step: Callable[[Key, str, bool], Key | None],
+        watch: Callable[[Key], set[str]],
+        mark: Callable[[Key], int],
+        template: Template = EMPTY,
+    ) -> None:
+        self.spelling, self.step, self.watch, self.mark, self.template = spelling, step, watch, mark, template
+        self.numbers = dict(template.numbers)
+        self.waiting: list[Key] = []
+        self.special: list[tuple[int, str, int]] = []
+        self.flags = dict(enumerate(template.flags))
+
+    def find(self, key: Key | None) -> int:
+        """Return the number of a state."""
         key = "dead" if key is None else key
-        if key not in numbers:
-            numbers[key] = len(numbers)
-            waiting.append(key)
-        return numbers[key]
+        if key not in self.numbers:
+            self.numbers[key] = len(self.numbers)
+            self.waiting.append(key)
+        return self.numbers[key]
 
-    first = [find(key) for key in starts]
-    usual: dict[int, tuple[int, int]] = {DEAD: (DEAD, DEAD), FREE: (FREE, FREE)}
-    special: list[tuple[int, str, int]] = []
-    flags = {DEAD: 0, FREE: MAY_END_TOKEN | MAY_END_OUTPUT}
-    while waiting:
-        key = waiting.pop()
-        state = numbers[key]
-        flags[state] = mark(key)
-        usual[state] = find(step(key, "", False)), find(step(key, "", True))
-        for unit in watch(key) & spelling.number.keys():
-            special.append((state, unit, find(step(key, unit, unit.isalnum()))))
-    watched = sorted({unit for _, unit, _ in special})
-    columns = {unit: 2 + column for column, unit in enumerate(watched)}
-    symbols = spelling.letters.astype(np.int32)  # 0 and 1: other units, by whether they are letters
-    symbols[[spelling.number[unit] for unit in watched]] = list(columns.values())
-    classes = [0, 1, *(int(unit.isalnum()) for unit in watched)]
-    table = np.array([usual[state] for state in range(len(numbers))], np.int32)[:, classes]
-    for state, unit, after in special:
-        table[state, columns[unit]] = after
-    marks = np.array([flags[state] for state in range(len(numbers))], np.uint8)
-    return Automaton(spelling, symbols, np.ascontiguousarray(table), marks, first)
+    def grow(self, starts: Sequence[Key]) -> Template:
+        """Compute all states that can be reached, and return them."""
+        known = self.spelling.number.keys()
+        for start in starts:
+            self.find(start)
+        for key in self.template.numbers:
+            for unit in self.template.again(key) & known:
+                self.special.append((self.numbers[key], unit, self.find(self.step(key, unit, unit.isalnum()))))
+        usual: dict[int, tuple[int, int]] = {}  # of new states, by whether a unit is a letter
+        while self.waiting:
+            key = self.waiting.pop()
+            state = self.numbers[key]
+            self.flags[state] = self.mark(key)
+            usual[state] = self.find(self.step(key, "", False)), self.find(self.step(key, "", True))
+            for unit in self.watch(key) & known:
+                self.special.append((state, unit, self.find(self.step(key, unit, unit.isalnum()))))
+        watched = sorted({*self.template.columns, *(unit for _, unit, _ in self.special)})
+        columns = {unit: 2 + column for column, unit in enumerate(watched)}
+        classes = [0, 1, *(int(unit.isalnum()) for unit in watched)]
+        before = [0, 1, *(self.template.columns.get(unit, int(unit.isalnum())) for unit in watched)]
+        new = np.array([usual[state] for state in sorted(usual)], np.int32).reshape(-1, 2)[:, classes]
+        table = np.concatenate([self.template.table[:, before], new])
+        for state, unit, after in self.special:
+            table[state, columns[unit]] = after
+        return Template(self.numbers, columns, table, [self.flags[state] for state in range(len(table))])
+
+    def compile(self, starts: Sequence[Key]) -> Automaton:
+        """Return the automaton with these starts."""
+        numbers, columns, table, flags, _ = self.grow(starts)
+        symbols = self.spelling.letters.astype(np.int32)  # 0 and 1: other units, by whether they are letters
+        symbols[[self.spelling.number[unit] for unit in columns]] = list(columns.values())
+        marks, first = np.array(flags, np.uint8), [numbers[start] for start in starts]
+        return Automaton(self.spelling, symbols, np.ascontiguousarray(table), marks, first)
 
 
-def forbid_words(spelling: Spelling, words: Sequence[str]) -> Automaton:
-    """Return the automaton that is dead where a text contains one of the words (`boundaries.contains_word`).
+class WordGraph(NamedTuple):
+    """Words whose last characters lead to particles; where they begin, and where the particles do."""
 
-    A token may not end where a word is complete, even if the next token could make it another word: after "dog" the
-    search would be forced to go on with letters.
-    """
-    graph = Graph()
-    particles, root = graph.write_all(KOREAN, STACKED), graph.add()
-    for word in words:
-        end = graph.write(root, word)
-        graph.complete[end], graph.letter[end] = True, word[-1].isalnum()
-    for word in words:
-        if word[-1].isalnum():
-            graph.join(graph.write(root, word), particles)
+    graph: Graph
+    root: int
+    particles: int
 
-    def step(key: Key, unit: str, letter: bool) -> Key | None:
-        nodes, inside = key
+    def step(self, key: Key, unit: str, letter: bool) -> Key | None:
+        """Return the nodes after a unit and whether it was a letter; None where a word was complete and ends."""
+        (nodes, inside), graph = key, self.graph
         if any(graph.complete[node] and not (graph.letter[node] and letter) for node in nodes):
             return None
-        after = graph.after(nodes if inside and letter else (*nodes, root), unit)
-        return after, letter
+        return graph.after(nodes if inside and letter else (*nodes, self.root), unit), letter
 
-    def watch(key: Key) -> set[str]:
-        return graph.units((*key[0], root))
+    def watch(self, key: Key) -> set[str]:
+        return self.graph.units((*key[0], self.root))
 
-    def mark(key: Key) -> int:
-        ends = any(graph.complete[node] for node in key[0])
+    def mark(self, key: Key) -> int:
+        ends = any(self.graph.complete[node] for node in key[0])
         return MAY_END_OUTPUT if ends else MAY_END_TOKEN | MAY_END_OUTPUT
 
-    return compile_states(spelling, [(frozenset(), False)], step, watch, mark)
+
+class Forbidder:
+    """Makes automata of forbidden words, which share the states of particles."""
+
+    def __init__(self, spelling: Spelling) -> None:
+        graph = Graph(spelling.number.keys())  # a model does not spell in bytes what it has a subword for
+        self.spelling, self.base = spelling, WordGraph(graph, graph.add(), graph.write_all(KOREAN, STACKED))
+        begun = (frozenset([self.base.particles]), True)
+        compiler = Compiler(spelling, self.base.step, self.base.watch, self.base.mark)
+        self.template = compiler.grow([(frozenset(), False), (frozenset(), True), begun])
+
+    def forbid(self, words: Sequence[str]) -> Automaton:
+        """Return the automaton that is dead where a text contains one of the words (`boundaries.contains_word`).
+
+        A token may not end where a word is complete, even if the next token could make it another word: after "dog"
+        the search would be forced to go on with letters.
+        """
+        graph = self.base.graph.copy()
+        made = WordGraph(graph, graph.add(), self.base.particles)
+        for word in words:
+            end = graph.write(made.root, word)
+            graph.complete[end], graph.letter[end] = True, word[-1].isalnum()
+        for word in words:
+            if word[-1].isalnum():
+                graph.join(graph.write(made.root, word), made.particles)
+        first = graph.units([made.root])
+        other = {unit for unit in first if not unit.isalnum()}
+
+        def again(key: Key) -> set[str]:
+            """After a particle a letter begins no word, so that only other first characters lead elsewhere."""
+            if key in ("dead", "free"):
+                return set()
+            return first if not key[1] or not key[0] else other
+
+        compiler = Compiler(self.spelling, made.step, made.watch, made.mark, self.template._replace(again=again))
+        return compiler.compile([(frozenset(), False)])
 
 
 def open_with(spelling: Spelling, text: str) -> Automaton:
@@ -252,13 +323,7 @@ def open_with(spelling: Spelling, text: str) -> Automaton:
             return "free" if node == end else node
         return None
 
-    return compile_states(
-        spelling,
-        [root],
-        step,
-        lambda key: graph.units([key]),
-        lambda key: MAY_END_TOKEN,
-    )
+    return Compiler(spelling, step, lambda key: graph.units([key]), lambda key: MAY_END_TOKEN).compile([root])
 
 
 def end_phrases(spelling: Spelling) -> Automaton:
@@ -267,7 +332,7 @@ def end_phrases(spelling: Spelling) -> Automaton:
     It starts in starts[0] after a letter that takes inflectional endings and in starts[1] after another letter or
     digit; after any other character every text may follow.
     """
-    graph = Graph()
+    graph = Graph(spelling.number.keys())
     particles = graph.write_all(KOREAN, STACKED)
     latin = graph.write_all(list_endings("a"))
     graph.join(latin, particles)
@@ -281,12 +346,10 @@ def end_phrases(spelling: Spelling) -> Automaton:
             return "free" if is_complete(key) else None
         return graph.after(key, unit) or None
 
-    starts = [frozenset([latin]), frozenset([particles])]
-    watch = graph.units
-    return compile_states(
-        spelling, starts, step, lambda key: watch(key),
-        lambda key: MAY_END_TOKEN | (MAY_END_OUTPUT if is_complete(key) else 0),
-    )  # fmt: skip
+    def mark(key: Key) -> int:
+        return MAY_END_TOKEN | (MAY_END_OUTPUT if is_complete(key) else 0)
+
+    return Compiler(spelling, step, graph.units, mark).compile([frozenset([latin]), frozenset([particles])])
 
 
 class TextRules:
@@ -295,11 +358,15 @@ class TextRules:
     def __init__(self, surfaces: Callable[[], Sequence[str]]) -> None:
         self._surfaces = surfaces
         self.open_with = lru_cache(maxsize=256)(lambda text: open_with(self.spelling, text))
-        self.forbid = lru_cache(maxsize=256)(lambda words: forbid_words(self.spelling, words))
+        self.forbid = lru_cache(maxsize=256)(lambda words: self._forbidder.forbid(words))
 
     @cached_property
     def spelling(self) -> Spelling:
         return Spelling(self._surfaces())
+
+    @cached_property
+    def _forbidder(self) -> Forbidder:
+        return Forbidder(self.spelling)
 
     @cached_property
     def ending(self) -> Automaton:

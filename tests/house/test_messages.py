@@ -22,6 +22,7 @@ CLASSES = {
     "NotFinite", "Absent", "Closing", "DeadlineExceeded", "EngineLost", "ModelRefused", "Overloaded",
     "Poisoned", "Refused", "TooLong", "UnknownModel", "UnknownPair",
 }  # fmt: skip
+CALLERS = ("jumok/errors.py", "jumok/cli/options.py", "jumok/server/refusals.py")  # there a key is a parameter
 POSITION = {"option": 1, "flag": 1, "Refusal": 1}  # of the key among the arguments, where it is not the first
 ASKS = CLASSES | {"Refusal", "text", "Message", "verb", "option", "flag", "argument"}
 
@@ -102,7 +103,7 @@ def test_an_entry_is_a_text_an_error_with_what_where_and_hint_or_the_help_of_a_v
 def test_every_key_in_the_code_exists_with_the_values_it_is_given():
     wrong = []
     for use in USES:
-        if use.key is None and use.place.startswith(("jumok/errors.py", "jumok/cli/options.py")):  # a caller's key
+        if use.key is None and use.place.startswith(CALLERS):  # a caller's key
             continue
         if use.key is None or use.key not in ENGLISH:
             wrong.append(f"{use.place}: {use.function} names no entry of the catalogue")

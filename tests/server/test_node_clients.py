@@ -28,7 +28,9 @@ def installed(tmp_path_factory) -> Path:
         (folder / "package.json").write_bytes(wanted)
         options = ["--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts", "--loglevel=error"]
         try:
-            done = subprocess.run(["npm", "install", *options], cwd=folder, capture_output=True, check=False, timeout=300)
+            done = subprocess.run(
+                ["npm", "install", *options], cwd=folder, capture_output=True, check=False, timeout=300
+            )
         except subprocess.TimeoutExpired:
             pytest.skip("npm did not answer")
         if done.returncode:

@@ -31,6 +31,8 @@ FLAGS = (
     "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp", "-shared", "-fPIC",
     "-fvisibility=hidden",
 )  # fmt: skip
+PORTABLE = Path(__file__).parent / "portable"  # kernels that were compiled for a family of processors (portable.py)
+FAMILIES = {"x86-64-v3": {"avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "abm"}}  # what a processor of each must have
 PATIENCE = 1_800.0  # seconds after which compiling is given up; it takes 10, many more on an emulated machine
 KEY, FLAG, TEXT = ctypes.c_uint64, ctypes.c_int, ctypes.c_char_p
 SIGNATURES: dict[str, tuple[object, list[object]]] = {
@@ -143,26 +145,61 @@ def _compile() -> Path:
     name = f"kernels-{_hash_sources()}.so"
     if platform.system() != "Linux":
         raise Unavailable(Message("kernels.not_for_system", {"system": platform.system()}))
+    if folder is not None and _is_own(folder / name):
+        return folder / name
+    if (portable := find_portable()) is not None:
+        return portable
     if folder is None:
         raise Unavailable(Message("kernels.no_cache"))
-    if _is_own(folder / name):
-        return folder / name
-    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
-    if compiler is None:
-        raise Unavailable(Message("kernels.no_compiler"))
+    compiler = find_compiler()
     from tempfile import TemporaryDirectory  # imported here, because the file nearly always exists
 
     try:
         with TemporaryDirectory(dir=folder) as scratch:
             path = Path(scratch) / name
-            _run([compiler, *FLAGS, *map(str, SOURCES), "-o", str(path), "-lm"])
+            run_compiler([compiler, *FLAGS, *map(str, SOURCES), "-o", str(path), "-lm"])
             path.replace(folder / name)
     except OSError as error:
         raise Unavailable(Message("kernels.cannot_compile", {"reason": error.strerror or error})) from None
     return folder / name
 
 
-def _run(command: list[str]) -> None:
+def find_compiler() -> str:
+    """Return the C compiler of this machine."""
+    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+    if compiler is None:
+        raise Unavailable(Message("kernels.no_compiler"))
+    return compiler
+
+
+def find_portable() -> Path | None:
+    """Return kernels that were installed for this processor's family and made of these sources; None without any."""
+    flags: set[str] | None = None
+    for family, needed in FAMILIES.items():
+        path = PORTABLE / name_portable(family)
+        if path.is_file():
+            flags = _read_processor_flags() if flags is None else flags
+            if needed <= flags:
+                return path
+    return None
+
+
+def name_portable(family: str) -> str:
+    """Return the name of the file with kernels for a family of processors."""
+    texts = [path.read_text(encoding="utf-8") for path in (*HEADERS, *SOURCES)]
+    digest = blake2b("\n".join([*texts, *FLAGS]).encode(), digest_size=8).hexdigest()
+    return f"kernels-{family}-{digest}.so"
+
+
+def _read_processor_flags() -> set[str]:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n")
+    except OSError:
+        return set()
+    return {flag for line in lines if line.startswith("flags") for flag in line.partition(":")[2].split()}
+
+
+def run_compiler(command: list[str]) -> None:
     """Run the compiler; one that takes too long is stopped with all the processes it started."""
     with subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True

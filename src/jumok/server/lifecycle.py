@@ -203,10 +203,23 @@ def make_server(settings: Settings, app: Any) -> Any:
     """Return uvicorn's server without its signal handlers and its logs."""
     import uvicorn
 
+    from jumok.server.accepting import Acceptor
     from jumok.server.logs import silence_uvicorn
     from jumok.server.protocol import Guard
 
     class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            """Accept connections ourselves."""
+            config, state = self.config, self.server_state
+
+            def make_protocol() -> asyncio.Protocol:
+                kind: Any = config.http_protocol_class
+                protocol: asyncio.Protocol = kind(config=config, server_state=state, app_state={})
+                return protocol
+
+            self.servers = [Acceptor(listener, make_protocol, config.ssl) for listener in sockets or ()]  # type: ignore[misc]
+            self.started = True
+
         async def serve_quietly(self, sockets: list[socket.socket]) -> None:
             """Serve without touching the handlers of signals."""
             await self._serve(sockets)

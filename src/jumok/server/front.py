@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from jumok.service.models import ServedModel
     from jumok.service.values import Answer, Ask, Partial
 
-MOST_LAG = 0.05  # seconds that a round of the event loop may take before requests are refused
+MOST_LAG = 0.03  # seconds that a round of the event loop may take before requests are refused
 
 
 class Service(Protocol):

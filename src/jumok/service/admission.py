@@ -19,7 +19,7 @@ LEAST_SHARE = 1 / 8  # of the threads that bulk work gets
 class Limits:
     """How much may wait."""
 
-    interactive: float = 0.2  # seconds of work that may wait before an interactive request is refused
+    interactive: float = 0.1  # seconds of work that may wait before an interactive request is refused
     long: float = 0.1  # seconds of work beyond which a request is bulk, whoever sends it
     sentences: int = 32_768  # that may wait in all
     cache: int = 32 << 20  # bytes of answers that are kept

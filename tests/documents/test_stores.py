@@ -359,7 +359,8 @@ def test_flags_of_answers():
     assert flag("Where is the station?", "where is the  station") == ("copies",)
     assert flag("Berlin", "Berlin") == ()
     assert flag("no no no", "nein nein nein") == ()
-    assert flag("one", "eins eins eins", tokens=52, limit=52) == ("limit", "repeats")
+    assert flag("one", "eins eins eins", ended=False) == ("limit", "repeats")
+    assert flag("10 10 10 10", "10 10 10 10") == flag("Maria Schmidt", "Maria Schmidt") == flag("", "") == ()
     assert copies("서울에서 만나요 그럼", "서울에서 만나요, 그럼.")
 
 

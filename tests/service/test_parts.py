@@ -16,7 +16,6 @@ from jumok.service.admission import USUAL, Backlog, Speed, count_units
 from jumok.service.cache import Cache, measure
 from jumok.service.dispatch import needs_torch
 from jumok.service.engine import Progress
-from jumok.service.faults import copies, find_faults, repeats
 from jumok.service.frames import HEADER, LARGEST, Unpacker, pack
 from jumok.service.metrics import Histogram, Metrics
 from jumok.service.models import ServedModel, read_entries
@@ -226,30 +225,6 @@ def test_the_cache_is_bounded_in_bytes_and_drops_the_least_recently_used():
     assert cache.get(29) is not None
     cache.put("large", Answer(Translation("s", "t" * 4 * each, 0.0, 0.0), "d"))
     assert cache.get("large") is None
-
-
-@pytest.mark.parametrize(
-    ("source", "text", "ended", "flags"),
-    [
-        ("A dog runs.", "Ein Hund rennt.", True, ()),
-        ("A dog runs.", "Ein Hund rennt und", False, ("limit",)),
-        ("A dog runs.", "der Hund der Hund der Hund rennt", True, ("repeats",)),
-        ("No, no, no, no!", "Nein, nein, nein, nein!", True, ()),
-        ("He laughed.", "하하하하하하 웃었다", True, ("repeats",)),
-        ("10 10 10 10", "10 10 10 10", True, ()),
-        ("Maria Schmidt", "Maria Schmidt", True, ()),
-        ("The weather is nice today.", "the weather is nice today", True, ("copies",)),
-        ("", "", True, ()),
-    ],
-)
-def test_suspicious_translations_are_flagged(source, text, ended, flags):
-    assert find_faults(source, text, ended=ended) == flags
-
-
-@given(some.text(), some.text())
-def test_any_text_can_be_judged(source, text):
-    assert repeats(text) in (True, False)
-    assert copies(source, source + text) in (True, False)
 
 
 def test_requests_that_start_torch_are_those_that_the_native_engine_cannot_answer():

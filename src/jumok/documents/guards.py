@@ -6,15 +6,16 @@ import unicodedata
 REPEATS, COPIES, LIMIT = "repeats", "copies", "limit"
 TIMES = 3  # of a phrase in a row
 LONGEST_PHRASE = 20  # words
-FEWEST_WORDS, FEWEST_CHARACTERS = 3, 12  # shorter answers may equal their source, such as names
+FEWEST_WORDS, FEWEST_LETTERS = 3, 8  # shorter answers may equal their source, such as names and numbers
+MANY_LETTERS = 24  # of one or two words
 
 
-def flag(source: str, answer: str, *, tokens: int | None = None, limit: int | None = None) -> tuple[str, ...]:
+def flag(source: str, answer: str, *, ended: bool = True) -> tuple[str, ...]:
     """Return what is wrong with a translation: "limit", "repeats", "copies", in this order.
 
-    `tokens` is its length in subwords without the end, and `limit` the most that the search allowed.
+    `ended` says whether the model ended the sentence by itself, and not because it was as long as allowed.
     """
-    flags = [LIMIT] if tokens is not None and limit is not None and tokens >= limit else []
+    flags = [] if ended else [LIMIT]
     flags += [REPEATS] if repeats(answer) and not repeats(source) else []
     flags += [COPIES] if copies(source, answer) else []
     return tuple(flags)
@@ -52,11 +53,12 @@ def _is_long_run(word: str) -> bool:
 
 def copies(source: str, answer: str) -> bool:
     """Return whether a translation is its source, apart from case, space and punctuation."""
-    ours, theirs = _letters(source), _letters(answer)
-    if ours != theirs:
+    ours = _simplify(source)
+    if ours != _simplify(answer):
         return False
-    return len(source.split()) >= FEWEST_WORDS or len(ours) >= FEWEST_CHARACTERS
+    letters = sum(map(str.isalpha, ours))
+    return letters >= MANY_LETTERS or (letters >= FEWEST_LETTERS and len(source.split()) >= FEWEST_WORDS)
 
 
-def _letters(text: str) -> str:
+def _simplify(text: str) -> str:
     return "".join(c for c in unicodedata.normalize("NFKC", text).casefold() if c.isalnum())

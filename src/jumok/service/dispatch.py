@@ -127,6 +127,9 @@ class Dispatcher:
         except asyncio.CancelledError:
             self.metrics.cancelled += 1
             raise
+        except DeadlineExceeded:  # whichever process noticed it first
+            self.metrics.expired += 1
+            raise
         finally:
             timer.cancel()
             if orphans := request.leave():
@@ -134,7 +137,6 @@ class Dispatcher:
 
     def _expire(self, request: Request) -> None:
         if not request.future.done():
-            self.metrics.expired += 1
             request.fail(DeadlineExceeded("service.deadline"))
 
     def stop(self, jobs: Sequence[Job]) -> None:

@@ -10,7 +10,6 @@ The native kind never loads torch.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
@@ -50,7 +49,6 @@ class EngineProcess:
         self.waiting = Waiting(configuration["threads"])
         self.models: Models | None = None
         self.busy: dict[int, Progress] = {}  # of the threads that have a group
-        self.flags: dict[int, tuple[ctypes.Array[ctypes.c_uint8], int]] = {}  # stop flags of running sentences
         self._options: dict[str, Any] = {}
 
     def run(self) -> None:
@@ -97,10 +95,6 @@ class EngineProcess:
         """Queue the work of a frame."""
         if frame[0] == "work":
             self.waiting.put(self._items(*frame[1:]))
-        elif frame[0] == "stop":
-            for number in frame[1]:
-                if (flag := self.flags.get(number)) is not None:
-                    flag[0][flag[1]] = 1
         elif frame[0] == "call":
             from jumok.service.waiting import Item
 
@@ -150,7 +144,6 @@ class EngineProcess:
                 replies += [[item.number, *reply] for item, reply in zip(going, results, strict=True)]
             for item in going:
                 self.slots.mark(item.slot, running=False)
-                self.flags.pop(item.number, None)
             self.channel.send(["done", now, time.monotonic() - now, len(going), replies])
 
     def _answer(self, thread: int, group: list[Item]) -> list[Any]:
@@ -233,19 +226,13 @@ class GroupDesk:
     def __init__(self, process: EngineProcess, group: list[Item]) -> None:
         self.process, self.group = process, group
 
-    def watch(self, rows: Sequence[int]) -> ctypes.Array[ctypes.c_uint8]:
-        """Return the stop flags of sentences.
+    def find_flags(self, rows: Sequence[int]) -> list[int]:
+        """Return the addresses of the stop flags of sentences, in the memory that the front process writes to."""
+        return [self.process.slots.address(self.group[row].slot) for row in rows]
 
-        The front process sets the flag in the shared memory and then sends a frame; so whichever comes first here, the
-        flag or this array, no stop is lost.
-        """
-        flags = (ctypes.c_uint8 * len(rows))()
-        for position, row in enumerate(rows):
-            self.process.flags[self.group[row].number] = (flags, position)
-        for position, row in enumerate(rows):
-            if self.process.slots.is_stopped(self.group[row].slot):
-                flags[position] = 1
-        return flags
+    def is_stopped(self, row: int) -> bool:
+        """Return whether the front process has given a sentence up."""
+        return self.process.slots.is_stopped(self.group[row].slot)
 
     @contextmanager
     def show(self, ids: np.ndarray, decode: Callable[[Sequence[int]], str]) -> Iterator[None]:

@@ -104,12 +104,10 @@ class EngineHandle:
         return job
 
     def stop(self, jobs: Iterable[Job]) -> None:
-        """Ask the process to give up those of these jobs that it has; it still replies to each."""
-        mine = [job for job in jobs if self.jobs.get(job.number) is job]
-        for job in mine:
-            self.slots.stop(job.slot)  # before the frame, so that no stop is lost
-        if mine:
-            self._send(["stop", [job.number for job in mine]])
+        """Tell the process to give up those of these jobs that it has; it still replies to each."""
+        for job in jobs:
+            if self.jobs.get(job.number) is job:
+                self.slots.stop(job.slot)
 
     def is_running(self, job: Job) -> bool:
         """Return whether a thread works, or worked when the process died, on a job."""

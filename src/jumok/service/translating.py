@@ -7,7 +7,6 @@ import tomllib
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from ctypes import Array, addressof, c_uint8
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,10 +16,10 @@ import numpy as np
 from jumok.blocks import Block
 from jumok.config.search import Constraints, SearchOptions
 from jumok.decoding.hypothesis import Hypothesis
+from jumok.documents.guards import flag
 from jumok.engines.native_engine import NativeEngine
 from jumok.engines.options import LONGEST_SOURCE, EngineOptions, silent
 from jumok.errors import JumokError, MissingPackage
-from jumok.service.faults import find_faults
 from jumok.service.follow import find_newest
 from jumok.service.values import WARM_TEXT, pack_translation
 from jumok.storage import bundle as bundles
@@ -139,8 +138,12 @@ Reply = list[Any]  # how a sentence ended, and what is said about it
 class Desk(Protocol):
     """What a thread works on, as others see it."""
 
-    def watch(self, rows: Sequence[int]) -> Array[c_uint8]:
-        """Return the stop flags of these sentences of the group, which change while they are searched."""
+    def find_flags(self, rows: Sequence[int]) -> list[int]:
+        """Return the addresses of the stop flags of these sentences of the group."""
+        ...
+
+    def is_stopped(self, row: int) -> bool:
+        """Return whether a sentence of the group was given up."""
         ...
 
     def show(self, ids: np.ndarray, decode: Callable[[Sequence[int]], str]) -> AbstractContextManager[None]:
@@ -205,8 +208,8 @@ def _translate_rows(
     replies: dict[int, Reply] = {}
     hypotheses, best = [], dict[int, list[Hypothesis]]()
     for group in block.groups:
-        stops = desk.watch([rows[row] for row in group.rows])
-        arguments = block.list_arguments(group, silent) | {"threads": 1, "stops": addressof(stops)}
+        stops = desk.find_flags([rows[row] for row in group.rows])
+        arguments = block.list_arguments(group, silent) | {"threads": 1, "stops": stops}
         if asked[rows[0]].live:
             arguments["live"] = live = np.zeros((1, WIDEST), np.int64)
             with desk.show(live[0], translator.vocabularies.target.decode):
@@ -214,7 +217,7 @@ def _translate_rows(
         else:
             decoded = engine.decode(**arguments)
         for number, row in enumerate(group.rows):
-            if stops[number] and not decoded[number]:
+            if not decoded[number] and desk.is_stopped(rows[row]):
                 replies[rows[row]], decoded[number] = ["stopped"], [NOTHING]
         hypotheses.append(decoded)
         best |= zip(group.rows, decoded, strict=True)
@@ -223,7 +226,7 @@ def _translate_rows(
         if row in best:
             chosen = best[row][0] if block.is_bare else block.choose(row, best[row])[0]
             ended, tokens = chosen.ended, len(chosen.ids)
-        faults = find_faults(text, translation.text, ended=ended)
+        faults = flag(text, translation.text, ended=ended)
         answer = ["ok", pack_translation(translation, text), faults, len(block.sources[row]), tokens]
         replies.setdefault(rows[row], answer)
     return replies

@@ -99,7 +99,8 @@ def test_a_killed_engine_is_replaced_and_nobody_hangs(micro, tmp_path, tries, ke
     server = start(micro, tmp_path)
     for _ in range(count := tries(2, 20)):
         server.translate("a b")
-        children = [int(pid) for pid in os.popen(f"ps -o pid= --ppid {server.process.pid}").read().split()]
+        pid = server.process.pid
+        children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
         assert children
         with ThreadPoolExecutor(4) as pool:
             asked = {"q": ["a b c d e " * 10] * 10, "source": "en", "target": "de"}

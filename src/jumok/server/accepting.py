@@ -12,7 +12,7 @@ import socket
 import ssl
 from collections.abc import Callable
 
-MOST = 1  # connections accepted in one round
+MOST = 256  # connections accepted in one round
 PAUSE = 0.1  # seconds after an error of the system, such as too many open files
 
 

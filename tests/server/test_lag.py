@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from jumok.server.front import MOST_LAG
+from jumok.server.front import CROWD, MOST_LAG
 from jumok.server.lag import Lag
 from jumok.server.refusals import Refusal
 from tests.support.pretend import pretend_server
@@ -29,10 +29,14 @@ def test_a_long_round_of_the_event_loop_is_noticed_and_forgotten() -> None:
     assert after <= during / 2
 
 
-def test_while_rounds_are_long_work_is_refused_with_429() -> None:
+def test_in_a_crowd_work_is_refused_with_429_while_rounds_are_long() -> None:
     front, _ = pretend_server()
+    front.active = CROWD + 1
     front.check_load(time.monotonic() + 10.0)
     front.lag.seconds = 2 * MOST_LAG
+    front.active = 1  # a busy machine is no reason to refuse the only client
+    front.check_load(time.monotonic() + 10.0)
+    front.active = CROWD + 1
     with pytest.raises(Refusal) as refusal:
         front.check_load(time.monotonic() + 10.0)
     assert refusal.value.status == 429

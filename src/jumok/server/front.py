@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from jumok.service.models import ServedModel
     from jumok.service.values import Answer, Ask, Partial
 
-MOST_LAG = 0.03  # seconds that a round of the event loop may take before requests are refused
+MOST_LAG = 0.03  # seconds that a round of the event loop may take before requests are refused, if there is
+CROWD = 32  # so many requests at the same time; a busy machine makes rounds long as well
 
 
 class Service(Protocol):
@@ -91,7 +92,8 @@ class Front:
     def check_load(self, deadline: float) -> None:
         """Refuse a request that could not be answered in time by any model, before its body is read."""
         wait = min((self.service.expected_wait(name) for name in self.service.models), default=0.0)
-        if wait > deadline - monotonic() or self.lag.seconds > MOST_LAG:
+        crowded = self.active > CROWD and self.lag.seconds > MOST_LAG
+        if crowded or wait > deadline - monotonic():
             raise Refusal(429, "server.overloaded").retry_after(max(1.0, wait))
 
     def find_glossary(self, name: str, source: str, target: str) -> Glossary:

@@ -132,6 +132,8 @@ def test_a_glossary_of_version_3_has_several_dictionaries(app):
     made = ask(app, "POST", "/v3/glossaries", {"name": "animals", "dictionaries": [german, korean]})
     assert made.status == 201
     path = f"/v3/glossaries/{made.json['glossary_id']}"
+    assert ask(app, "GET", path.replace("/v3/", "/v1/")).json == made.json
+    assert ask(app, "GET", "/v1/glossaries/nothing").json["error"]["code"] == "no_such_glossary"
     assert [row["entry_count"] for row in made.json["dictionaries"]] == [1, 1]
     more = german | {"entries": "cat\tKatze"}
     changed = ask(app, "PATCH", path, {"name": "pets", "dictionaries": [more]})

@@ -1,4 +1,4 @@
-"""DeepL's glossaries, versions 2 (one pair of languages) and 3 (several), over one store."""
+"""DeepL's glossaries, versions 2 (one pair of languages) and 3 (several, also in our own API), over one store."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from jumok.documents.glossary import Glossary
 from jumok.documents.glossary_store import Dictionary, Entry
 from jumok.errors import JumokError, UsageError
 from jumok.server.deepl import API
+from jumok.server.own import API as OWN
 from jumok.server.refusals import Prescribed, Refusal
 from jumok.server.routes import Answer, Call, Route
 from jumok.text.languages import canonical
@@ -190,14 +191,7 @@ async def delete_dictionary(call: Call) -> None:
 
 ONE, ONE_3 = "/v2/glossaries/{id}", "/v3/glossaries/{id}"
 Anything = dict[str, Any]
-ROUTES = [
-    Route("GET", "/v2/glossary-language-pairs", list_pairs, API, "Languages of glossaries.", None, Anything),
-    Route("POST", "/v2/glossaries", create, API, "Store a glossary.", GlossaryRequest, GlossaryAnswer, 201),
-    Route("GET", "/v2/glossaries", show_all, API, "List glossaries.", None, Anything),
-    Route("GET", ONE, show, API, "Describe a glossary.", None, GlossaryAnswer),
-    Route("DELETE", ONE, delete, API, "Delete a glossary.", None, None, 204),
-    Route("GET", f"{ONE}/entries", show_entries, API, "The entries of a glossary.", None, None,
-          media_type="text/tab-separated-values"),
+VERSION_3 = [
     Route("POST", "/v3/glossaries", create_3, API, "Store a glossary.", GlossaryRequest3, GlossaryAnswer3, 201),
     Route("GET", "/v3/glossaries", show_all_3, API, "List glossaries.", None, Anything),
     Route("GET", ONE_3, show_3, API, "Describe a glossary.", None, GlossaryAnswer3),
@@ -207,4 +201,19 @@ ROUTES = [
     Route("PUT", f"{ONE_3}/dictionaries", put_dictionary, API, "Replace a dictionary.", DictionaryRequest,
           DictionaryAnswer),
     Route("DELETE", f"{ONE_3}/dictionaries", delete_dictionary, API, "Delete a dictionary.", Pair, None, 204),
+]  # fmt: skip
+ROUTES = [  # those of version 3 are also in our own API
+    Route("GET", "/v2/glossary-language-pairs", list_pairs, API, "Languages of glossaries.", None, Anything),
+    Route("POST", "/v2/glossaries", create, API, "Store a glossary.", GlossaryRequest, GlossaryAnswer, 201),
+    Route("GET", "/v2/glossaries", show_all, API, "List glossaries.", None, Anything),
+    Route("GET", ONE, show, API, "Describe a glossary.", None, GlossaryAnswer),
+    Route("DELETE", ONE, delete, API, "Delete a glossary.", None, None, 204),
+    Route("GET", f"{ONE}/entries", show_entries, API, "The entries of a glossary.", None, None,
+          media_type="text/tab-separated-values"),
+    *VERSION_3,
+    *(
+        Route(route.method, route.path.replace("/v3/", "/v1/"), route.handle, OWN, route.summary, route.request,
+              route.answer, route.status)
+        for route in VERSION_3
+    ),
 ]  # fmt: skip

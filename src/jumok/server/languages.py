@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from jumok.errors import UsageError
-from jumok.text.detection import Detector
 from jumok.text.languages import describe, find_match
 
 if TYPE_CHECKING:
     from jumok.service.models import ServedModel
+    from jumok.text.detection import Detector
 
 AUTO = "auto"
 OTHER_CODES = {"zh": "zh-Hans", "zt": "zh-Hant", "pb": "pt-BR"}  # of LibreTranslate
@@ -85,6 +85,8 @@ class Languages:
 
         Without `warm_up`, the first text in one of several languages of the same script takes half a second.
         """
+        from jumok.text.detection import Detector  # imported here, because numpy takes a fifth of the start
+
         served = tuple(self.all)
         if served not in self._detectors:
             self._detectors = {served: Detector(served)}

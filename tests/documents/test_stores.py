@@ -14,7 +14,7 @@ import pytest
 from jumok.documents.corrections import Corrections
 from jumok.documents.glossary import Glossary
 from jumok.documents.glossary_store import Dictionary, GlossaryStore
-from jumok.documents.guards import copies, flag, repeats
+from jumok.documents.guards import copies, find_faults, repeats
 from jumok.documents.jobs import DONE, ERROR, QUEUED, TRANSLATING, JobStore, clean_name
 from jumok.errors import DataError, DiskError, UsageError
 from jumok.text.tables import row_parser
@@ -355,12 +355,12 @@ def test_a_phrase_three_times_in_a_row_is_a_repetition(text, expected):
 
 
 def test_flags_of_answers():
-    assert flag("Where is the station?", "Wo ist der Bahnhof?") == ()
-    assert flag("Where is the station?", "where is the  station") == ("copies",)
-    assert flag("Berlin", "Berlin") == ()
-    assert flag("no no no", "nein nein nein") == ()
-    assert flag("one", "eins eins eins", ended=False) == ("limit", "repeats")
-    assert flag("10 10 10 10", "10 10 10 10") == flag("Maria Schmidt", "Maria Schmidt") == flag("", "") == ()
+    assert find_faults("Where is the station?", "Wo ist der Bahnhof?") == ()
+    assert find_faults("Where is the station?", "where is the  station") == ("copies",)
+    assert find_faults("Berlin", "Berlin") == ()
+    assert find_faults("no no no", "nein nein nein") == ()
+    assert find_faults("one", "eins eins eins", ended=False) == ("limit", "repeats")
+    assert find_faults("10 10 10 10", "10 10 10 10") == find_faults("Maria Schmidt", "Maria Schmidt") == find_faults("", "") == ()
     assert copies("서울에서 만나요 그럼", "서울에서 만나요, 그럼.")
 
 

@@ -109,8 +109,8 @@ class Server(AbstractContextManager["Server"]):
                     waiting += map(int, (task / "children").read_text().split())
             except OSError:
                 continue
-            found = re.search(r"^Pss:\s+(\d+) kB", rollup, re.MULTILINE)
-            total += 1_024 * int(found[1]) if found else 0
+            size = re.search(r"^Pss:\s+(\d+) kB", rollup, re.MULTILINE)
+            total += 1_024 * int(size[1]) if size else 0
         return total
 
     def __exit__(self, *_: object) -> None:

@@ -10,7 +10,7 @@ FEWEST_WORDS, FEWEST_LETTERS = 3, 8  # shorter answers may equal their source, s
 MANY_LETTERS = 24  # of one or two words
 
 
-def flag(source: str, answer: str, *, ended: bool = True) -> tuple[str, ...]:
+def find_faults(source: str, answer: str, *, ended: bool = True) -> tuple[str, ...]:
     """Return what is wrong with a translation: "limit", "repeats", "copies", in this order.
 
     `ended` says whether the model ended the sentence by itself, and not because it was as long as allowed.

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from jumok.config.search import SearchOptions
-from jumok.documents.guards import flag
+from jumok.documents.guards import find_faults
 from jumok.errors import UnknownName
 from jumok.service.values import (
     pack_attention,
@@ -85,7 +85,7 @@ def _translate(translator: Translator, given: dict[str, Any], stopped: Callable[
         )
     digest = manifest(translator.folder)[WEIGHTS]["sha256"]
     return digest, [
-        (pack_translation(one, text), flag(text, one.text, ended=one.tokens[-1:] != ()))
+        (pack_translation(one, text), find_faults(text, one.text, ended=one.tokens[-1:] != ()))
         for one, text in zip(results, texts, strict=True)
     ]
 

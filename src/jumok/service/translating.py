@@ -16,7 +16,7 @@ import numpy as np
 from jumok.blocks import Block
 from jumok.config.search import Constraints, SearchOptions
 from jumok.decoding.hypothesis import Hypothesis
-from jumok.documents.guards import flag
+from jumok.documents.guards import find_faults
 from jumok.engines.native_engine import NativeEngine
 from jumok.engines.options import LONGEST_SOURCE, EngineOptions, silent
 from jumok.errors import JumokError, MissingPackage
@@ -226,7 +226,7 @@ def _translate_rows(
         if row in best:
             chosen = best[row][0] if block.is_bare else block.choose(row, best[row])[0]
             ended, tokens = chosen.ended, len(chosen.ids)
-        faults = flag(text, translation.text, ended=ended)
+        faults = find_faults(text, translation.text, ended=ended)
         answer = ["ok", pack_translation(translation, text), faults, len(block.sources[row]), tokens]
         replies.setdefault(rows[row], answer)
     return replies

@@ -199,3 +199,9 @@ def test_tls_by_files(micro, tmp_path):
         connection.sendall(head % len(body) + body)
         assert status_of(read_all(connection)) == 200
     assert server.stop() == 0
+
+
+def test_two_servers_do_not_share_a_folder_of_state(running, micro, jumok):
+    answer = jumok("serve", f"en-de={micro}", "--port", "0", "--state", running.folder / "state")
+    assert answer.code == 2
+    assert f"in use by process {running.process.pid}" in answer.err

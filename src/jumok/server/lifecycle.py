@@ -15,10 +15,11 @@ import signal
 import socket
 import ssl
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from jumok.disk.locks import lock
 from jumok.errors import DiskError, JumokError, MissingPackage, UsageError
 from jumok.extras import hint, is_installed
 from jumok.service.service import Service, ServiceOptions
@@ -238,8 +239,16 @@ def make_server(settings: Settings, app: Any) -> Any:
 
 
 def serve(settings: Settings, announce: Callable[[Life, int], None]) -> int:
-    """Serve until a signal ends it; `announce` is called when the models are ready.  Returns the exit code."""
+    """Serve until a signal ends it; `announce` is called when the models are ready.  Returns the exit code.
+
+    One server at a time uses a folder of state: each holds its glossaries and jobs in memory.
+    """
     check(settings)
+    with lock(settings.state, "the state of a server") if settings.state else nullcontext():
+        return _serve(settings, announce)
+
+
+def _serve(settings: Settings, announce: Callable[[Life, int], None]) -> int:
     service = make_service(settings)
     listener = bind(settings)
     service.launch()  # before the imports below, which take as long as loading a model

@@ -44,12 +44,11 @@ for number, arguments in enumerate(json.load(sys.stdin)):
 """
 
 KEYS = {"serve key add", "serve key list", "serve key revoke"}
-WORKS = {"translate", "doctor", "data check", "data stats", "model info", "model set-languages", *KEYS}
+WORKS = {"translate", "score", "doctor", "data check", "data stats", "model info", "model set-languages", *KEYS}
 NEEDS = {  # verb -> (extra, arguments); text.en, text.de, MODEL and GPT are there
     "demo": ("train", "--out run"),
     "train": ("train", "--source text.en --target text.de"),
     "distill": ("train", "MODEL"),
-    "score": ("train", "MODEL --source text.en --target text.de"),
     "evaluate": ("evaluate", "MODEL --source text.en --target text.de"),
     "look": ("train", "MODEL abc"),
     "race": ("train", "--corpus reverse"),
@@ -59,6 +58,7 @@ NEEDS = {  # verb -> (extra, arguments); text.en, text.de, MODEL and GPT are the
     "fill": ("train", "GPT <mask>"),
     "export ctranslate2": ("ctranslate2", "MODEL --out exported"),
     "bench train": ("train", ""),
+    "bench serve": ("serve", "MODEL --source text.en --languages en,de"),
     "bench decode": ("evaluate", "MODEL --source text.en --target text.de"),
     "data prepare": ("train", "--source text.en --target text.de --out prepared"),
     "data dropped": ("train", "MODEL"),
@@ -70,13 +70,9 @@ NEEDS = {  # verb -> (extra, arguments); text.en, text.de, MODEL and GPT are the
 ASKED = {  # options of `translate` and others -> (extra, a word of the complaint)
     "translate MODEL abc --sample": ("train", "sample"),
     "translate MODEL abc --mbr 4": ("train", "sample"),
-    "translate MODEL abc --prefix a": ("train", "prefix"),
-    "translate MODEL abc --require a": ("train", "require"),
     "translate MODEL abc --coverage 0.2": ("train", "coverage"),
     "translate MODEL abc --with MODEL": ("train", "one model at a time"),
     "translate MODEL abc --stream": ("train", "--stream"),
-    "translate MODEL abc --align": ("train", "--align"),
-    "translate MODEL abc --alternatives 3": ("train", "--alternatives"),
     "translate MODEL abc --engine torch": ("train", "torch engine"),
     "translate MODEL abc --device cuda": ("train", "--device"),
     "translate GPT abc": ("train", "gpt models"),
@@ -333,7 +329,7 @@ def test_a_wheel_contains_every_file_that_is_not_python():
     packed = {path for pattern in patterns for path in ROOT.glob(pattern)}
     files = {path for path in ROOT.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
     assert files == packed
-    assert {path.suffix for path in files} == {".c", ".h", ".html", ".toml", ".typed"}
+    assert {path.suffix for path in files} == {".c", ".css", ".h", ".html", ".js", ".toml", ".typed"}
 
 
 # ------------------------------------------------------------------------------------------ parts

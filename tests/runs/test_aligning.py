@@ -101,7 +101,7 @@ def test_a_finished_run_names_its_aligning_head_and_the_translator_uses_it(micro
     model = package.load(micro, engine="torch")
     asked = []
     real = model.engine.align
-    monkeypatch.setattr(model.engine, "align", lambda pairs, chosen=None: asked.append(chosen) or real(pairs, chosen))
+    monkeypatch.setattr(model.engine, "align", lambda pairs, *chosen: asked.append(chosen) or real(pairs, *chosen))
     translation = model.translate("a b c", align=True)
     assert asked == [saved.aligning]
     assert model.align(["a b c"], [translation.text]) == [translation.alignment]
@@ -112,8 +112,8 @@ def test_the_weights_are_those_of_the_chosen_head(micro):
     source, target = model.vocabularies.source.encode("a b c"), model.vocabularies.target.encode("c b")
     cross = model.engine.attention(source, target).cross
     for layer, head in np.ndindex(2, 2):
-        [weights] = model.engine.align([(source, target)], (layer, head))
-        torch.testing.assert_close(weights, cross[layer, head])
+        [weights] = model.engine.align([(source, target)], layer, head)
+        torch.testing.assert_close(torch.from_numpy(weights), cross[layer, head])
 
 
 def test_a_model_of_an_earlier_version_gets_its_head_with_its_shortlist(own_micro):

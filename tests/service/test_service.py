@@ -107,7 +107,7 @@ def test_a_request_past_its_deadline_fails_at_once_and_its_work_is_stopped(micro
         async with serve(micro) as service:
             with pytest.raises(DeadlineExceeded):
                 await service.translate("micro", asks(sentences(1)), deadline=soon(-0.01))
-            many = asks(sentences(3_000))
+            many = asks(sentences(12_000))
             with pytest.raises(DeadlineExceeded):
                 await service.translate("micro", many, deadline=soon(0.3), bulk=True)
             began = asyncio.get_running_loop().time()

@@ -86,8 +86,8 @@ class Running:
                 connection.sendall(raw)
                 if end:
                     connection.shutdown(socket.SHUT_WR)
-            except (BrokenPipeError, ConnectionResetError):
-                pass  # an answer may have been sent before
+            except OSError:
+                pass  # an answer may have been sent before, and the connection closed
             return read_all(connection)
 
     def lines(self) -> list[dict[str, Any]]:

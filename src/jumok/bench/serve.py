@@ -36,7 +36,8 @@ from jumok import machine
 from jumok.bench.decode import Contender, Process, own_contenders
 from jumok.bench.load import Client, Phase, Request, post
 from jumok.bench.measure import file_name, settings
-from jumok.errors import DataError, JumokError, UsageError
+from jumok.errors import DataError, JumokError, MissingPackage, UsageError
+from jumok.extras import hint, is_installed
 from jumok.reports.curves import curves_svg
 from jumok.storage import bundle
 from jumok.text.lines import read_lines
@@ -191,6 +192,8 @@ def measure(
         host, _, port = address.rpartition(":")
         requests = make_requests(texts, languages, address)
         return figures | asyncio.run(_load(Client(host, int(port)), *requests, chosen, say))
+    if not is_installed("uvicorn"):
+        raise MissingPackage("bench.no_server", advice=hint("uvicorn"))
     with Server(model, languages, chosen) as server:
         requests = make_requests(texts, languages, f"127.0.0.1:{server.port}")
         figures["start_seconds"] = server.wait_for_answer(requests[0][0].content)

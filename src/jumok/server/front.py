@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from jumok.service.models import ServedModel
     from jumok.service.values import Answer, Ask, Partial
 
-MOST_LAG = 0.03  # seconds that a round of the event loop may take before requests are refused, if there is
-CROWD = 32  # so many requests at the same time; a busy machine makes rounds long as well
+MOST_LAG = 0.01  # seconds that a round of the event loop may take before requests are refused, if there is
+CROWD = 64  # so many requests at the same time; a busy machine makes rounds long as well
 
 
 class Service(Protocol):

@@ -58,14 +58,16 @@ def load(server: Running, use: Callable[[Client], Awaitable[Phase]]) -> Phase:
 
 
 def send_each_once(requests: Sequence[Request], connections: int) -> Callable[[Client], Awaitable[Phase]]:
-    """Return a load that sends every request exactly once."""
+    """Return a load that sends every request until it is accepted, as clients do that are refused with 429."""
 
     async def use(client: Client) -> Phase:
         waiting, replies, began = iter(requests), list[Reply](), time.perf_counter()
 
         async def work() -> None:
             for request in waiting:
-                replies.append(await client.send(request, time.perf_counter(), began))
+                while (reply := await client.send(request, time.perf_counter(), began)).status == 429:
+                    await asyncio.sleep(0.05)
+                replies.append(reply)
 
         await asyncio.gather(*(work() for _ in range(connections)))
         return Phase(time.perf_counter() - began, None, replies)

@@ -230,7 +230,8 @@ def test_clients_that_leave_are_counted_and_free_their_place(running, tries, kep
     before = running.metric("jumok_requests_cancelled_total")
     count = tries(20, 500)
     for number in range(count):
-        body = json.dumps({"q": [f"a b {number} c d e f g " * 9] * 9, "source": "en", "target": "de"}).encode()
+        texts = [f"a b {number} c {row} d e f g " * 9 for row in range(60)]  # more than the 5 ms that the client stays
+        body = json.dumps({"q": texts, "source": "en", "target": "de"}).encode()
         with running.connect() as connection:
             connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
             time.sleep(0.005)

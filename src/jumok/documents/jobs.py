@@ -24,8 +24,9 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from jumok.documents.storing import make_folder, sync_folder, write_whole
+from jumok.documents.storing import make_folder, write_whole
 from jumok.errors import DiskError, UsageError, printable
+from jumok.text.lines import sync_folder
 
 QUEUED, TRANSLATING, DONE, ERROR = "queued", "translating", "done", "error"
 KEEP = 3_600.0  # seconds

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from jumok.errors import DiskError
+from jumok.text.lines import sync_folder
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -19,15 +20,6 @@ def write_whole(path: Path, content: bytes) -> None:
     except OSError as error:
         partial.unlink(missing_ok=True)
         raise DiskError("documents.cannot_save", folder=path.parent, reason=error.strerror or str(error)) from None
-
-
-def sync_folder(folder: Path) -> None:
-    """Flush the names in a folder to disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def make_folder(folder: Path) -> Path:

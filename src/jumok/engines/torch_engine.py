@@ -94,6 +94,12 @@ class TorchEngine(TorchForcing):
         """Rules about the text of outputs."""
         return TextRules(self.surfaces)
 
+    def release(self) -> None:
+        """Free what was packed from the present weights, for a model that goes on learning."""
+        for part in self.fast.models if isinstance(self.fast, Ensemble) else [self.fast]:
+            if isinstance(part, FastTransformer):
+                part.release()
+
     def decode(
         self,
         sources: Sequence[Ids],

@@ -33,7 +33,7 @@ from jumok.data.prepare.reading import Reader
 from jumok.data.prepare.sift import EMPTY, HELD_OUT, Rules
 from jumok.data.prepare.stage import Report, Stage
 from jumok.data.prepare.validation import LINES, read_validation, write_excluded
-from jumok.data.store import Filters
+from jumok.data.store import BY_BLOCKS, BY_ROWS, Filters
 from jumok.disk.locks import FILE as LOCK
 from jumok.disk.locks import lock
 from jumok.errors import DataError, DiskError, UsageError
@@ -308,7 +308,7 @@ class Preparation:
         left_out = {reason: count for reason, count in self.left_out.items() if count}
         meta = {
             "left_out": left_out,
-            "order": "blocks",
+            "order": BY_ROWS if len(mixed) > 1 else BY_BLOCKS,
             "corpora": [[corpus["first"], corpus["rows"], corpus["share"]] for corpus in mixed],
         }
         join.write_meta(partial, joined, dtype, meta)

@@ -122,7 +122,7 @@ class CTranslate2Engine:
         """Return the hypotheses of every source (ids without END), best first, in the order given.
 
         `details` are the log-probabilities of the tokens, for which the hypotheses are scored again.  Without them
-        greedy search gives no scores at all: they are nan.  There is no sampling, so `numbers` change nothing.
+        greedy search gives no scores at all: they are nan.  There is no sampling, so `numbers` are for errors alone.
         """
         return self.submit(sources, options, constraints=constraints, details=details, progress=progress)()
 

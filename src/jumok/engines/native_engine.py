@@ -92,8 +92,8 @@ class NativeEngine:
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of every source (ids without END), best first, in the order given.
 
-        There is no sampling, so `numbers` change nothing, and `details` are always given.  May be called from several
-        threads at once.
+        There is no sampling, so `numbers` are for errors alone, and `details` are always given.  May be called from
+        several threads at once.
 
         `threads` is the number of cores that are used at most.  `stops` are the addresses of a byte for each
         source, or the address of as many bytes in a row, which another thread or process may set: where it is not 0,

@@ -26,7 +26,7 @@ import torch
 from jumok import machine
 from jumok.config.search import SearchOptions, TokenConstraints
 from jumok.decoding.constraints import search_with_phrases
-from jumok.decoding.hypothesis import NEVER, penalize
+from jumok.decoding.hypothesis import penalize
 from jumok.decoding.search import greedy
 from jumok.engines.native_engine import NativeEngine
 from jumok.engines.options import limit_length, list_features
@@ -37,6 +37,7 @@ from jumok.storage import checkpoint
 from jumok.storage.bundle import read
 from jumok.text.boundaries import contains_word
 from jumok.text.lines import read_lines
+from jumok.text.symbols import NEVER
 from jumok.text.vocabulary import Vocabulary
 
 Ids = tuple[int, ...]
@@ -265,7 +266,10 @@ class Plain:
             hypotheses = search_with_phrases(self.step, start, [limit], phrases, o, texts=self.engine.texts)[0]
             return [(one.ids, one.score) for one in hypotheses]
         if o.sample:
-            choose, start = self.engine.make_sampler(o, [number], limit), Stateless(tuple(source), [()] * o.n_best)
+            choose, start = (
+                self.engine.stepwise.make_sampler(o, [number], limit),
+                Stateless(tuple(source), [()] * o.n_best),
+            )
             drawn = greedy(self.step, start, [limit] * o.n_best, o, choose=choose)
             return sorted(((one.ids, one.score) for one in drawn), key=lambda one: -one[1])
         if o.groups > 1:

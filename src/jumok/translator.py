@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
 from jumok.blocks import Block, link_words, list_beginnings, render, view_attention
 from jumok.config.search import SAMPLING, Constraints, SearchOptions
-from jumok.decoding.hypothesis import NEVER, Hypothesis
+from jumok.decoding.hypothesis import Hypothesis
 from jumok.engines.choose import Engines
-from jumok.engines.options import Count, EngineOptions, check_lengths, is_supported, silent
+from jumok.engines.options import Count, EngineOptions, is_supported, silent
 from jumok.errors import ModelFileError, UnknownName, UsageError
 from jumok.storage import bundle as bundles
+from jumok.text.symbols import NEVER
 from jumok.text.vocabulary import END, MASK, SEPARATOR
 from jumok.translation import Contents, Translation, Word
 
@@ -187,7 +188,6 @@ class Translator:
         running: deque[tuple[Block, list[Callable[[], list[list[Hypothesis]]]]]] = deque()
         while some := list(islice(lines, chunk)):
             block = Block(self.vocabularies, some, options, constraints, contents, first=first)
-            check_lengths(block.sources, first=first)
             calls = [(self.engines.choose(*group[1:]), block.list_arguments(group, progress)) for group in block.groups]
             first += len(some)
             if not running and (chunk == 1 or len(some) < chunk):  # there is nothing to do in the meantime

@@ -110,12 +110,13 @@ class VocabularyConfig(Section):
     sampling: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0  # rate of subword sampling in training; grows with dropout
 
 
+LONGEST_TAG = 35  # characters of a BCP 47 tag
 TAG = r"^[a-z]{2,3}(-[A-Z][a-z]{3})?(-([A-Z]{2}|[0-9]{3}))?(-([a-z0-9]{5,8}|[0-9][a-z0-9]{3}))*$"
-Tag = Annotated[str, Field(pattern=TAG, max_length=35)]  # a BCP 47 tag in canonical form (text/languages.py)
+Tag = Annotated[str, Field(pattern=TAG, max_length=LONGEST_TAG)]  # a BCP 47 tag in canonical form (text/languages.py)
 
 
 class LanguagesConfig(Section):
-    """The languages of both sides; they are for whoever uses the model and do not change training."""
+    """The languages of both sides; they describe the model to its users and do not change training."""
 
     source: Tag | None = None
     target: Tag | None = None

@@ -20,7 +20,8 @@ from jumok.runs import finished
 from jumok.runs.context import Context
 from jumok.runs.trainee import Trainee
 from jumok.storage import checkpoint
-from jumok.storage.checkpoint import FULL, Checkpoint, RunFolder
+from jumok.storage.bundle import WEIGHTS
+from jumok.storage.checkpoint import FULL, MEAN, OPTIMIZER, Checkpoint, RunFolder
 from jumok.training.budget import Pace
 from jumok.training.distributed import World
 from jumok.training.optim import Optimizer, RunningMean
@@ -83,10 +84,10 @@ class Keeper:
             name = self.folder.losses.name
             self.report("note", text=f"{name} is shorter than when the checkpoint was saved; it begins again")
         expected = checkpoint.weights(self.model)
-        checkpoint.set_weights(self.model, saved.tensors("model.safetensors", expected))
-        self.optimizer.restore(saved.tensors("optimizer.safetensors", self.optimizer.tensors()))
-        if self.mean is not None and (saved.folder / "mean.safetensors").exists():
-            self.mean.tensors.update(saved.tensors("mean.safetensors", expected))
+        checkpoint.set_weights(self.model, saved.tensors(WEIGHTS, expected))
+        self.optimizer.restore(saved.tensors(OPTIMIZER, self.optimizer.tensors()))
+        if self.mean is not None and (saved.folder / MEAN).exists():
+            self.mean.tensors.update(saved.tensors(MEAN, expected))
         self.report("stage", text=f"Continuing from step {saved.step:,}")
         return finished.read_progress(saved)
 
@@ -124,9 +125,9 @@ class Keeper:
 
     def _save(self, progress: Progress) -> None:
         weights, began = checkpoint.weights(self.model), time.monotonic()
-        tensors = {"model.safetensors": weights, "optimizer.safetensors": self.optimizer.tensors()}
+        tensors = {WEIGHTS: weights, OPTIMIZER: self.optimizer.tensors()}
         if self.mean is not None:
-            tensors["mean.safetensors"] = {name: self.mean.tensors[name] for name in weights}
+            tensors[MEAN] = {name: self.mean.tensors[name] for name in weights}
         state = {
             "progress": progress.to_json(),
             "passing": progress.plan.validated < progress.counts.step,

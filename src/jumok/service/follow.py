@@ -46,7 +46,6 @@ def find_newest(run: Path) -> Bundle:
 def read_checkpoint(run: Path, folder: Path) -> Bundle:
     """Return a checkpoint of a run as a bundle: its weights with the run's recipe and vocabulary; no torch."""
     from jumok.storage import bundle
-    from jumok.storage.languages import find_languages
     from jumok.text.vocabulary import Vocabularies
 
     listed = bundle.verify(folder, (bundle.WEIGHTS, "state.json"))
@@ -56,7 +55,4 @@ def read_checkpoint(run: Path, folder: Path) -> Bundle:
     sizes = len(vocabularies.source), len(vocabularies.target)
     bundle.check(folder, listed, bundle.WEIGHTS, most=bundle.HEADER + 4 * recipe.model.parameters(*sizes))
     card = {"step": bundle.step_of(folder)}
-    languages = find_languages(recipe, card, run)
-    return bundle.Bundle(
-        recipe=recipe, vocabularies=vocabularies, card=card, folder=folder, sizes=sizes, languages=languages
-    )
+    return bundle.Bundle(recipe=recipe, vocabularies=vocabularies, card=card, folder=folder, sizes=sizes)

@@ -15,7 +15,7 @@ import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -343,7 +343,7 @@ def with_model(saved: bundle.Bundle) -> Loaded:
     tensors = read_tensors(saved.folder / WEIGHTS, weights(build(saved.recipe.model, *saved.sizes, device="meta")))
     model = build(saved.recipe.model, *saved.sizes)
     set_weights(model, tensors)
-    return Loaded(**vars(saved), model=model.eval())
+    return Loaded(**{field.name: getattr(saved, field.name) for field in fields(saved)}, model=model.eval())
 
 
 def average_run(path: str | Path, *, last: int, out: Path | None = None) -> Path:

@@ -56,11 +56,6 @@ def canonical(text: str) -> str:
     return tag
 
 
-def is_canonical(text: object) -> bool:
-    """Return whether a value is a tag in its canonical form."""
-    return isinstance(text, str) and _normalize(text) == text
-
-
 def _normalize(text: str) -> str | None:
     """Return the canonical form of a tag; None if it is not one."""
     if len(text) > LONGEST or not text.isascii():

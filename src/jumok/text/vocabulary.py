@@ -212,7 +212,7 @@ class Vocabulary:
         return [self._processor.id_to_piece(int(i)) for i in ids]
 
     def begins(self) -> list[bool]:
-        """Whether a word begins with it, for every symbol."""
+        """For every symbol, whether it begins a word."""
         return [
             number >= SPECIALS and piece.startswith(SPACE) for number, piece in enumerate(self.pieces(range(len(self))))
         ]

@@ -15,6 +15,7 @@ from jumok.service.values import Ask
 from jumok.translation import Contents
 from tests.service.conftest import asks, is_alive, run, sentences, serve, soon
 
+LOADING = 200.0  # seconds for torch, on a busy machine
 GOLDEN = Path(__file__).parent.parent / "golden" / "0.1"
 
 
@@ -86,9 +87,8 @@ def test_the_process_with_torch_ends_when_it_is_idle_and_comes_back_when_it_is_n
 
     async def work():
         async with serve(micro, options={"torch_idle": 0.5}) as service:
-            [first] = await service.translate("micro", [drawn], deadline=soon())
-            process = service.torch.current
-            limit = soon(20.0)
+            [first] = await service.translate("micro", [drawn], deadline=soon(LOADING))
+            process, limit = service.torch.current, soon()
             while is_alive(process.pid):
                 await service.translate("micro", asks(["a b"]), deadline=soon())  # this is not for torch
                 assert time.monotonic() < limit
@@ -97,7 +97,7 @@ def test_the_process_with_torch_ends_when_it_is_idle_and_comes_back_when_it_is_n
             assert service.native.current is not None
             assert dict(service.gauges())["engine_up"][1].value == 0.0
             assert service.metrics.engine_restarts["torch"] == 0
-            [again] = await service.translate("micro", [drawn], deadline=soon())
+            [again] = await service.translate("micro", [drawn], deadline=soon(LOADING))
             assert again == first
             assert service.torch.current is not process
 

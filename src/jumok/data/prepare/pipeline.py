@@ -320,8 +320,8 @@ class Preparation:
             "format": FORMAT, "request": self.request, "files": self.files, "beside": self.others,
             "inputs": self.reader.inputs, "name": self.name, "corpora": mixed,
             "digest": digests[0] if len(digests) == 1 else hashlib.sha256(":".join(digests).encode()).hexdigest(),
-            "is_text": self.is_text, "pairs": self.reader.pairs, "train": joined.count, "held_out": self.held,
-            "share": self.share, "valid": len(valid), "left_out": left_out,
+            "is_text": self.is_text, "pairs": self.reader.pairs + self.reader.unfinished, "train": joined.count,
+            "held_out": self.held, "share": self.share, "valid": len(valid), "left_out": left_out,
             "reasons": join.reason_names(self.filters), "vocabulary": vocabularies.digest,
         }  # fmt: skip
         _write_json(partial / PREPARED, summary, indent=1, ensure_ascii=False)

@@ -80,9 +80,8 @@ class TorchEngine(TorchForcing):
 
     def release(self) -> None:
         """Free what was packed from the present weights, for a model that goes on learning."""
-        for part in self.fast.models if isinstance(self.fast, Ensemble) else [self.fast]:
-            if isinstance(part, FastTransformer):
-                part.release()
+        if isinstance(self.fast, FastTransformer):
+            self.fast.release()
 
     def decode(
         self,

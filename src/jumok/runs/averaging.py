@@ -11,6 +11,7 @@ from torch import Tensor
 from jumok.config.recipe import Recipe
 from jumok.data import lexicon
 from jumok.data.prepare import folder as prepared_folder
+from jumok.disk.locks import lock
 from jumok.errors import JumokError, ModelFileError
 from jumok.models import build
 from jumok.runs.aligning import choose_head
@@ -38,9 +39,12 @@ def average_run(path: str | Path, *, last: int, out: Path | None = None) -> Path
         "vocabulary": vocabularies.digest,
     }
     more, about = _align(run, recipe, vocabularies, mean)
-    folder = out or run.bundle
-    checkpoint.export(folder, mean, recipe, vocabularies, card | about, more)
-    return folder
+    if out is not None:
+        checkpoint.export(out, mean, recipe, vocabularies, card | about, more)
+        return out
+    with lock(run.path, "the run"):  # a run that ends meanwhile writes its own model
+        checkpoint.export(run.bundle, mean, recipe, vocabularies, card | about, more)
+    return run.bundle
 
 
 def _align(

@@ -41,7 +41,7 @@ def measure_rate(python: Path, recipe: str, source: Path, target: Path) -> float
     return float(json.loads(done.stdout)["target_tokens_per_second"])
 
 
-def train(python: Path, recipe: str, tokens: int, texts: list[Path], run: Path) -> dict[str, Any]:
+def train(python: Path, recipe: str, tokens: int, texts: list[Path], run: Path, threads: int | None) -> dict[str, Any]:
     """Scores of a run of so many tokens; one that is finished is not trained again."""
     card = run / "model" / "card.json"
     if not card.exists():
@@ -50,7 +50,7 @@ def train(python: Path, recipe: str, tokens: int, texts: list[Path], run: Path) 
         command += ["--source", source, "--target", target, "--valid-source", valid_source]
         command += ["--valid-target", valid_target]
         with open(run.with_suffix(".log"), "ab") as log:
-            subprocess.run(command, env=environment(), stdout=log, stderr=log, check=True)
+            subprocess.run(command, env=environment(threads=threads), stdout=log, stderr=log, check=True)
     return dict(json.loads(card.read_text()))
 
 
@@ -64,6 +64,7 @@ def main() -> None:
     parser.add_argument("--recipes", default="tiny,small")
     parser.add_argument("--rate", action="append", default=[], metavar="RECIPE=TOKENS", help="per second; repeatable")
     parser.add_argument("--cores", type=int, default=2, help="cores that the rates are for")
+    parser.add_argument("--threads", type=int, help="threads of each run, for several at a time; default: all cores")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--python", help="interpreter that has jumok; default: that of .venv")
     options = parser.parse_args()
@@ -82,7 +83,7 @@ def main() -> None:
                 rates[recipe] = measure_rate(python, recipe, *trained)
                 say(f"{recipe}: {rates[recipe]:,.0f} tokens/s")
             tokens = int(rates[recipe] * 60 * minutes * TRAINING)
-            card = train(python, recipe, tokens, texts, options.out / f"{recipe}-{size}-{minutes:g}")
+            card = train(python, recipe, tokens, texts, options.out / f"{recipe}-{size}-{minutes:g}", options.threads)
             row[recipe] = card["valid"][card["weights"]]["bleu"]
             say(f"{recipe}, {size:,} pairs, {minutes:g} minutes ({tokens:,} tokens): {row[recipe]:.2f}")
         row["regret"] = round(max(row[recipe] for recipe in recipes) - row.get(row["auto"], float("nan")), 2)

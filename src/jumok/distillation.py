@@ -26,6 +26,7 @@ from jumok.config.sections import UNCLEANED, transformer
 from jumok.data import corpora, resolve
 from jumok.data.corpora import Corpus, Pair
 from jumok.data.prepare import folder as prepared_folder
+from jumok.disk.locks import lock
 from jumok.errors import ModelFileError, Resumable
 from jumok.evaluation.ngrams import chrf_matrix
 from jumok.models.transformer import Transformer
@@ -80,9 +81,10 @@ def distill(
     if source is not None or target is not None:
         recipe = recipe.change({"data.corpus": None, "data.table": None, "data.source": source, "data.target": target})
     lessons = Lessons.of(recipe, teacher, folder.data)
-    for text in lessons.write(around.get("stop", NEVER)):
-        for sink in around.get("sinks", ()):
-            sink({"event": "stage", "text": text})
+    with lock(folder.path, "the run"):
+        for text in lessons.write(around.get("stop", NEVER)):
+            for sink in around.get("sinks", ()):
+                sink({"event": "stage", "text": text})
     languages = dict(zip(("languages.source", "languages.target"), teacher.languages or (), strict=False))
     return run(
         student.recipe(recipe, {**languages, **lessons.data()}), folder,

@@ -1,6 +1,7 @@
 """The computer: its cores, memory and speed, and the setting of its allocator that training needs."""
 
 import ctypes
+import gc
 import os
 import platform
 import sys
@@ -61,7 +62,9 @@ def release_memory() -> bool:
     """Return freed memory to the kernel once; returns whether any was returned (Linux with glibc only).
 
     `keep_memory` retains what is freed, which is right for updates and wrong for what preparation has freed for good.
+    Reference cycles are collected first: beside the objects of torch, Python would let tens of thousands accumulate.
     """
+    gc.collect()
     if sys.platform != "linux":
         return False
     try:

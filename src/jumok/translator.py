@@ -191,7 +191,7 @@ class Translator:
             calls = [(self.engines.choose(*group[1:]), block.list_arguments(group, progress)) for group in block.groups]
             first += len(some)
             if not running and (chunk == 1 or len(some) < chunk):  # there is nothing to do in the meantime
-                yield from self._finish(block, [engine.decode(**arguments) for engine, arguments in calls])
+                yield from self.finish(block, [engine.decode(**arguments) for engine, arguments in calls])
                 continue
             running.append((block, [engine.submit(**arguments) for engine, arguments in calls]))
             if len(running) > 1:  # one block is read and written while another is decoded
@@ -201,20 +201,17 @@ class Translator:
 
     def _collect(self, block: Block, running: Sequence[Callable[[], list[list[Hypothesis]]]]) -> list[Translation]:
         """Wait for the hypotheses of a block; return its translations."""
-        return self._finish(block, [wait() for wait in running])
+        return self.finish(block, [wait() for wait in running])
 
-    def _finish(
-        self, block: Block, hypotheses: Sequence[list[list[Hypothesis]]], *, stopped: bool = False
-    ) -> list[Translation]:
+    def finish(self, block: Block, hypotheses: Sequence[list[list[Hypothesis]]]) -> list[Translation]:
         """Return the translations of a block from the hypotheses of its groups; a blank line stays blank.
 
-        With `stopped`, a text without hypotheses was given up, and its translation is blank too.
+        For callers that search themselves, as the engine processes of a server do.
         """
         results = [Translation(text, "", 0.0, 0.0) for text in block.texts]
         groups = zip(block.groups, hypotheses, strict=True)
-        every = (pair for group, each in groups for pair in zip(group.rows, each, strict=True))
-        left = [(row, several) for row, several in every if several or not stopped]
-        rows, ranked = [row for row, _ in left], [block.drop_impossible(*pair, self.folder) for pair in left]
+        every = [pair for group, each in groups for pair in zip(group.rows, each, strict=True)]
+        rows, ranked = [row for row, _ in every], [block.drop_impossible(*pair, self.folder) for pair in every]
         if block.is_bare:
             texts = self.vocabularies.target.decode_all([several[0].ids for several in ranked])
             for row, (best, *_), text in zip(rows, ranked, texts, strict=True):

@@ -161,6 +161,12 @@ def test_the_scorer_follows_from_what_there_is_to_score():
     assert type(scorer_of(engine, vocabularies, [Pair("", "text", 1)], ratio=1.0, is_text=True)) is TextScorer
 
 
+def test_a_validation_leaves_no_packed_weights_behind():
+    engine, vocabularies = small_model()
+    scorer_of(engine, vocabularies, [Pair("a b", "c d", 1)], ratio=1.0)(1)
+    assert "_packed" not in engine.fast.__dict__
+
+
 def test_an_answer_is_right_word_by_word_in_its_place():
     engine, vocabularies = small_model()
     scorer = scorer_of(engine, vocabularies, [Pair("a", "O O B", 1), Pair("b", "O", 2)], ratio=1.0, labels=True)

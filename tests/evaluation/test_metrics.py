@@ -399,3 +399,12 @@ def test_word_numbers_may_have_gaps() -> None:
 def test_weights_of_another_shape_are_an_error() -> None:
     with pytest.raises(ValueError, match="words are"):
         word_links(np.eye(2), [0], [0, 1])
+
+
+def test_a_score_leaves_no_sentences_in_the_caches_of_sacrebleu():
+    from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+    from sacrebleu.tokenizers.tokenizer_re import TokenizerRegexp
+
+    metrics.bleu(["A cat sat here."], ["The cat sat there."])
+    assert Tokenizer13a.__call__.cache_info().currsize == 0
+    assert TokenizerRegexp.__call__.cache_info().currsize == 0

@@ -1,12 +1,15 @@
 """A pass in one call is the layers one after the other: the same bits without padding, the same numbers with it."""
 
 import copy
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 from jumok.kernels import library
 from jumok.kernels.modules import FastTransformer, accelerate
+from jumok.kernels.training import Memory
 from jumok.models.base import PAD
 from jumok.models.transformer import Transformer
 from jumok.nn.dropout import Dropouts
@@ -154,3 +157,29 @@ def test_weights_that_do_not_lie_in_rows_go_layer_by_layer():
     inner.weight.data = inner.weight.data.t().contiguous().t()
     assert not inner.weight.is_contiguous()
     torch.testing.assert_close(answer(model, *tokens(2, 5, 4))[0], expected[0], atol=1e-5, rtol=1e-4)
+
+
+def resident():
+    lines = Path("/proc/self/status").read_text().split("\n")
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_memory_of_passes_is_resident_at_once_and_goes_back_when_a_larger_piece_replaces_it():
+    memory, before, size = Memory(), resident(), 20_000_000  # numbers: 80 MB
+    memory.give(memory.take(size))
+    assert resident() - before > 80_000_000
+    memory.give(memory.take(2 * size))
+    assert 160_000_000 < resident() - before < 200_000_000  # one piece, not two
+    assert memory.take(size).numel() >= 2 * size  # reused
+    del memory
+    assert resident() - before < 10_000_000
+
+
+def test_packed_weights_are_freed_when_asked_and_packed_again_when_needed():
+    model = model_of("pre-norm").eval()
+    first = model.packed()
+    assert model.packed() is first
+    model.release()
+    assert "_packed" not in model.__dict__
+    assert model.packed() is not first

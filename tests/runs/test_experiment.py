@@ -1,11 +1,13 @@
 """A run as a whole: it keeps its minutes, is continued when given more, never gets worse, and can be foreseen."""
 
+import gc
 import json
 import math
 import shutil
 import subprocess
 import sys
 import time
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -464,3 +466,18 @@ print(before - anonymous())
 def test_memory_that_was_freed_goes_back_to_the_kernel_when_asked():
     result = subprocess.run([sys.executable, "-c", RELEASES], capture_output=True, text=True, check=True)
     assert int(result.stdout) > 150
+
+
+def test_cycles_are_collected_before_memory_goes_back():
+    class Node:
+        pass
+
+    node = Node()
+    node.itself, seen = node, weakref.ref(node)
+    gc.disable()
+    try:
+        del node
+        machine.release_memory()
+        assert seen() is None
+    finally:
+        gc.enable()

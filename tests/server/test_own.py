@@ -160,7 +160,9 @@ def test_completions_of_language_models_only(app):
     answer = ask(app, "POST", "/v1/completions", given)
     assert answer.json["choices"][0]["text"] == " and then and then and then"
     assert answer.json["choices"][0]["finish_reason"] == "length"
+    assert answer.json["usage"] == {"prompt_tokens": 1, "completion_tokens": 3, "total_tokens": 4}
     stopped = ask(app, "POST", "/v1/completions", given | {"stop": " then", "echo": True})
+    assert stopped.json["usage"] == {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
     assert stopped.json["choices"][0] == {"text": "Once and", "index": 0, "logprobs": None, "finish_reason": "stop"}
     assert ask(app, "POST", "/v1/completions", given | {"model": "en-de"}).status == 404
     assert ask(app, "POST", "/v1/completions", given | {"max_tokens": 10_000}).status == 400
@@ -168,8 +170,13 @@ def test_completions_of_language_models_only(app):
     pieces = [json.loads(line[6:]) for line in stream.text.split("\n") if line.startswith("data: {")]
     assert "".join(piece["choices"][0]["text"] for piece in pieces) == " and then and then and then"
     assert stream.text.endswith("data: [DONE]\n\n")
+    told = ask(app, "POST", "/v1/completions", given | {"stream": True, "stream_options": {"include_usage": True}})
+    last = json.loads(told.text.split("\n\n")[-3].removeprefix("data: "))
+    assert (last["choices"], last["usage"]["total_tokens"]) == ([], 4)
     chat = {"model": "en-de", "messages": [{"role": "system", "content": "x"}, {"role": "user", "content": "a dog"}]}
-    assert ask(app, "POST", "/v1/chat/completions", chat).json["choices"][0]["message"]["content"] == "A DOG"
+    spoken = ask(app, "POST", "/v1/chat/completions", chat).json
+    assert spoken["choices"][0]["message"]["content"] == "A DOG"
+    assert spoken["usage"] == {"prompt_tokens": 2, "completion_tokens": 2, "total_tokens": 4}
     assert ask(pretend_server()[1], "POST", "/v1/chat/completions", chat).status == 404
 
 
@@ -274,7 +281,8 @@ def test_metrics_are_in_the_text_format_of_prometheus(app):
         elif not line.startswith("#"):
             assert re.fullmatch(r'[a-z_]+(\{[a-z_]+="[^"]*"(,[a-z_]+="[^"]*")*\})? [0-9.e+-]+', line), line
     assert 'jumok_requests_total{api="libretranslate",code="200"}' in page
-    assert {"jumok_request_seconds", "jumok_cancelled_total", "jumok_stage_seconds"} <= names
+    assert {"jumok_request_seconds", "jumok_stopped_total", "jumok_stage_seconds"} <= names
+    assert [name for name in names if "cancelled" in name] == ["jumok_requests_cancelled_total"]
 
 
 def test_the_openapi_description_names_every_route_and_what_it_takes(app):

@@ -15,7 +15,7 @@ import pytest
 
 from jumok.service import supervisor
 from jumok.service.admission import Limits
-from jumok.service.errors import EngineLost, ModelRefused, Overloaded, Poisoned, ServiceError
+from jumok.service.errors import DeadlineExceeded, EngineLost, ModelRefused, Overloaded, Poisoned, ServiceError
 from jumok.service.suspects import HOUR, Suspects
 from tests.service.conftest import asks, is_alive, run, sentences, serve, soon
 
@@ -85,6 +85,37 @@ def test_an_engine_that_hangs_is_killed_and_replaced(micro, monkeypatch):
             assert not is_alive(first.pid)
 
     run(work())
+
+
+def test_a_search_that_never_ends_is_killed_some_seconds_after_its_deadline(micro, monkeypatch, kept):
+    monkeypatch.setattr("jumok.service.process.MODULE", "tests.support.looping_engine")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    silence, own = supervisor.SILENCE["native"], 1.5
+    assert silence == 5.0  # the guide says so
+
+    async def work():
+        async with serve(micro, options={"threads": 2, "limits": UNLIMITED}) as service:
+            first, began = service.native.current, time.monotonic()
+            with pytest.raises(DeadlineExceeded):
+                await service.translate("micro", asks(["loop a b"]), deadline=soon(own))
+            assert time.monotonic() - began < own + 1.0  # nobody waits for the watchdog
+            [answer] = await service.translate("micro", asks(["a b c"]), deadline=soon())  # by the other thread
+            assert answer.translation.source == "a b c"
+            assert service.native.current is first
+            await until(lambda: service.native.current is not first)
+            seconds = time.monotonic() - began - own
+            assert silence < seconds < silence + 15.0  # two beats, and what a busy machine adds
+            await service.translate("micro", asks(["d e f"]), deadline=soon())  # by the next process
+            assert not is_alive(first.pid)
+            return seconds
+
+    seconds = run(work())
+    kept(
+        "S1",
+        "a search that never ends: its process is replaced",
+        count=1,
+        figures=f"{seconds:.1f} s after its deadline",
+    )
 
 
 def test_a_sentence_that_kills_the_engine_twice_is_refused_and_its_neighbours_are_not(micro):

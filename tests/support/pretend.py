@@ -77,6 +77,8 @@ class PretendService:
         await self._work()
         if verb == "generate":
             return " and then" * arguments["length"]
+        if verb == "count":
+            return [len(text.split()) for text in arguments["texts"]]
         if verb == "score":
             return [
                 Translation(s, t, -1.0, -2.0) for s, t in zip(arguments["sources"], arguments["targets"], strict=True)

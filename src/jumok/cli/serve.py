@@ -57,6 +57,7 @@ def serve(
     length_penalty: LengthPenalty = None,
     shortlist: Shortlist = False,
     threads: Annotated[int | None, option("N", "help.serve_threads")] = None,
+    torch_idle: Annotated[float | None, option("MINUTES", "help.serve_torch_idle")] = None,
     deadline: Annotated[float | None, option("SECONDS", "help.serve_deadline")] = None,
     grace: Annotated[float | None, option("SECONDS", "help.serve_grace")] = None,
     drain: Annotated[float | None, option("SECONDS", "help.serve_drain")] = None,
@@ -72,8 +73,8 @@ def serve(
         port=port, state=find_state(state) if state or config is None else None, keys=keys,
         without_keys=without_keys or None, allow_host=allow_host, allow_origin=allow_origin, trust_proxy=trust_proxy,
         root_path=root_path, public_url=public_url, certificate=certificate, private_key=private_key, beam=beam,
-        length_penalty=length_penalty, shortlist=shortlist or None, threads=threads, deadline_seconds=deadline,
-        grace=grace, drain=drain, openai=openai or None, log=log,
+        length_penalty=length_penalty, shortlist=shortlist or None, threads=threads, torch_idle_minutes=torch_idle,
+        deadline_seconds=deadline, grace=grace, drain=drain, openai=openai or None, log=log,
     )  # fmt: skip
     if settings.state is None:
         settings = settings.change(state=find_state(None))

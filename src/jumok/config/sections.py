@@ -87,6 +87,14 @@ class DataConfig(Section):
     ratio: Annotated[float, Field(ge=1.0, le=1_000.0)] = 9.0  # largest ratio of the two lengths in subwords
     tokens_per_batch: Annotated[int, Field(ge=16, le=10**7)] = 4_096  # most tokens per side of a batch, with padding
 
+    @model_validator(mode="after")
+    def check_shares(self) -> Self:
+        """Refuse shares that only some corpora have."""
+        without = [number for number, corpus in enumerate(self.corpora, start=1) if corpus.share is None]
+        if without and len(without) < len(self.corpora):
+            raise ValueError(messages.text("config.share_missing", number=without[0]))
+        return self
+
 
 class VocabularyConfig(Section):
     """Subwords, trained on the corpus itself."""

@@ -78,6 +78,11 @@ class TorchEngine(TorchForcing):
         """Rules about the text of outputs."""
         return self.stepwise.texts
 
+    def release(self) -> None:
+        """Free what was packed from the present weights, for a model that goes on learning."""
+        if isinstance(self.fast, FastTransformer):
+            self.fast.release()
+
     def decode(
         self,
         sources: Sequence[Ids],

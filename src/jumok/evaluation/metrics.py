@@ -102,7 +102,15 @@ class Tally:
     def score(self) -> Score:
         """The score of all sentences so far, equal to sacreBLEU's."""
         result = self.metric._compute_score_from_stats(list(self.counts))
+        forget_sentences(getattr(self.metric, "tokenizer", None))
         return Score(result.name, float(result.score), str(self.metric.get_signature()))
+
+
+def forget_sentences(tokenizer: Any) -> None:
+    """Empty the caches of a tokenizer of sacreBLEU: they hold 65,536 sentences, and no translation comes again."""
+    while tokenizer is not None:
+        getattr(type(tokenizer).__call__, "cache_clear", lambda: None)()
+        tokenizer = getattr(tokenizer, "_post_tokenizer", None)
 
 
 def cut_blocks(hypotheses: Sequence[str], sets: Sequence[Sequence[str]]) -> Iterator[tuple[Any, list[Any]]]:

@@ -99,9 +99,14 @@ class FastTransformer(Fast, transformer.Transformer):
         current = versions(self.parameters())
         packed: tuple[Versions, Packed] | None = self.__dict__.get("_packed")
         if packed is None or packed[0] != current:
+            self.release()  # before the new weights are packed, so that both are never in memory
             symbols = len(self.source.weight), len(self.matrix)
             packed = self.__dict__["_packed"] = current, Packed(ops.kernels(), self.config, symbols, ops.Arrays(self))
         return packed[1]
+
+    def release(self) -> None:
+        """Free the packed weights."""
+        self.__dict__.pop("_packed", None)
 
     def start(self, source: Tensor) -> Steps:  # type: ignore[override]
         from jumok.kernels.stepping import start  # only a search with rules goes step by step

@@ -10,6 +10,7 @@ Not here the output layer (output.py), translating (pack.py, stepping.py).
 from __future__ import annotations
 
 import ctypes
+import mmap
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,23 +25,38 @@ from jumok.models.base import PAD
 from jumok.models.transformer import Transformer
 from jumok.nn.dropout import Dropout
 
+FLOAT_BYTES = 4
+
 
 class Memory:
-    """What forward passes keep for their backward pass, reused by later ones: malloc would return it to the system.
+    """What forward passes keep for their backward pass, reused by later ones.
 
-    A pass takes the largest piece that is free and gives it back; one without a backward pass keeps its piece.
+    A pass takes the largest piece that is free and gives it back; one without a backward pass keeps its piece.  Pieces
+    are pages of their own: in the heap of malloc, each one that is replaced by a larger one would leave a hole.
     """
 
     def __init__(self) -> None:
         self.free: list[Tensor] = []
 
-    def take(self, size: int, like: Tensor) -> Tensor:
-        piece = self.free.pop() if self.free else like.new_empty(0)
-        return piece if piece.numel() >= size else like.new_empty(size + size // 8)
+    def take(self, size: int) -> Tensor:
+        """A piece of at least so many numbers, of any value."""
+        piece = self.free.pop() if self.free else None
+        return piece if piece is not None and piece.numel() >= size else new_pages(size + size // 8)
 
     def give(self, piece: Tensor) -> None:
         self.free.append(piece)
         self.free.sort(key=Tensor.numel)
+
+
+def new_pages(size: int) -> Tensor:
+    """So many zeros in pages of their own, which go back to the system with them.
+
+    All pages are resident from the beginning, so memory does not grow when later batches fill more of them.
+    """
+    if not hasattr(mmap, "MAP_ANONYMOUS"):
+        return torch.zeros(size)
+    pages = mmap.mmap(-1, max(1, size) * FLOAT_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return torch.frombuffer(pages, dtype=torch.float32).zero_()
 
 
 class Whole:
@@ -121,7 +137,7 @@ class Pass(torch.autograd.Function):
         task = job.task
         assert table is not None
         task.weights = job.array(POINTER, ops.at(*parameters))
-        ctx.memory = whole.memory.take(lib.jk_pass_size(ctypes.byref(task)), table.detach())
+        ctx.memory = whole.memory.take(lib.jk_pass_size(ctypes.byref(task)))
         hidden = table.new_empty(*target.shape, task.d_model)
         lib.jk_pass_forward(*ops.at(hidden, ctx.memory), ctypes.byref(task))
         ctx.save_for_backward(*parameters)

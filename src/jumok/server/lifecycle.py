@@ -38,7 +38,10 @@ def make_service(settings: Settings) -> Service:
     from jumok.service.admission import Limits
 
     limits = Limits(cache=int(settings.cache_megabytes * 1_000_000))
-    options = ServiceOptions(threads=settings.threads or 0, shortlist=settings.shortlist, limits=limits)
+    options = ServiceOptions(
+        threads=settings.threads or 0, shortlist=settings.shortlist, limits=limits,
+        torch_idle=60 * settings.torch_idle_minutes,
+    )  # fmt: skip
     entries = {name: f"{name}={folder}" if name else folder for name, folder in settings.models.items()}
     plain = [entry for name, entry in entries.items() if name not in settings.follow]
     followed = [entries[name] for name in settings.follow]

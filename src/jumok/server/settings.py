@@ -74,6 +74,7 @@ class Settings(BaseModel):
     length_penalty: float | None = Field(default=None, ge=0, le=10)
     shortlist: bool = False
     threads: int | None = Field(default=None, ge=1, le=1_024)
+    torch_idle_minutes: float = Field(default=10.0, ge=0, le=100_000)  # until the process with torch ends; 0 is never
     cache_megabytes: float = Field(default=16.0, ge=0, le=100_000)
     grace: float = Field(default=2.0, ge=0, le=3_600)  # seconds of listening after SIGTERM
     drain: Seconds = 10.0  # seconds for what was accepted

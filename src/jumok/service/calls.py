@@ -121,6 +121,12 @@ def _attention(translator: Translator, given: dict[str, Any], stopped: Any, repo
     return pack_attention(translator.attention(**given, **({} if options is None else vars(options))))
 
 
+def _count(translator: Translator, given: dict[str, Any], stopped: Any, report: Any) -> Any:
+    """Return the number of subwords of each text: of sources, or of targets."""
+    side = translator.vocabularies.source if given["side"] == "source" else translator.vocabularies.target
+    return [len(side.encode(text)) if text else 0 for text in given["texts"]]
+
+
 def _fill(translator: Translator, given: dict[str, Any], stopped: Any, report: Any) -> Any:
     return [[[word.text, word.probability] for word in words] for words in translator.fill(**given)]
 
@@ -134,9 +140,10 @@ RUN: dict[str, Callable[[Translator, dict[str, Any], Callable[[], bool], Callabl
     "align": _align,
     "graph": _graph,
     "attention": _attention,
+    "count": _count,
     "fill": _fill,
 }
-PUBLIC = ("align", "alternatives", "attention", "fill", "generate", "graph", "score")  # verbs of `Service.call`
+PUBLIC = ("align", "alternatives", "attention", "count", "fill", "generate", "graph", "score")  # of `Service.call`
 
 
 def check_verb(verb: str) -> None:

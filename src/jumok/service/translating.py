@@ -97,7 +97,7 @@ def describe(translator: Translator) -> dict[str, Any]:
         "text": bundle.recipe.data.text is not None,
         "engine": None if fast is None else fast.description,
         "features": [] if fast is None else sorted(fast.supported),
-        "calls": [] if fast is None else sorted(name for name in NATIVE_CALLS if hasattr(fast, name)),
+        "calls": [] if fast is None else ["count", *(name for name in NATIVE_CALLS if hasattr(fast, name))],
         "options": [usual.beam, usual.length_penalty, usual.extra_length],
         "most": LONGEST_SOURCE,
     }
@@ -221,7 +221,7 @@ def _translate_rows(
                 replies[rows[row]], decoded[number] = ["stopped"], [NOTHING]
         hypotheses.append(decoded)
         best |= zip(group.rows, decoded, strict=True)
-    for row, translation in enumerate(translator._finish(block, hypotheses)):
+    for row, translation in enumerate(translator.finish(block, hypotheses)):
         text, ended, tokens = texts[rows[row]], True, 0
         if row in best:
             chosen = best[row][0] if block.is_bare else block.choose(row, best[row])[0]

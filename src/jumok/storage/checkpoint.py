@@ -346,26 +346,6 @@ def with_model(saved: bundle.Bundle) -> Loaded:
     return Loaded(**{field.name: getattr(saved, field.name) for field in fields(saved)}, model=model.eval())
 
 
-def average_run(path: str | Path, *, last: int, out: Path | None = None) -> Path:
-    """Make a model from the mean of a run's last complete checkpoints, in RUN/model unless `out` is given."""
-    run = RunFolder(path)
-    refused: list[JumokError] = []
-    checkpoints = run.last(last, due=True, refused=refused) or run.last(last)
-    if not checkpoints:
-        raise refused[0] if refused else ModelFileError("storage.no_checkpoint", folder=run.checkpoints)
-    recipe = run.recipe()
-    vocabularies = Vocabularies.load(run.path, breaks=recipe.vocabulary.breaks)
-    expected = weights(build(recipe.model, len(vocabularies.source), len(vocabularies.target), device="meta"))
-    mean = average_files([checkpoint.folder / WEIGHTS for checkpoint in checkpoints], expected)
-    card = maker(recipe) | {
-        "weights": f"mean of the checkpoints {', '.join(str(checkpoint.step) for checkpoint in reversed(checkpoints))}",
-        "vocabulary": vocabularies.digest,
-    }
-    folder = out or run.bundle
-    export(folder, mean, recipe, vocabularies, card)
-    return folder
-
-
 def maker(recipe: Recipe) -> dict[str, Any]:
     """The first entries of a card: the recipe, its languages if they are known, the date and the version."""
     today = datetime.now(UTC).strftime("%Y-%m-%d")

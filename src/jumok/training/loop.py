@@ -76,11 +76,16 @@ def train(
     outside = clock() - progress.counts.seconds  # the clock less the seconds of this loop
     saved_step, saved_at = progress.counts.step, clock()
     duration = 0.0  # of the last update; a checkpoint that falls due during the next one is saved before it
+    validating = hooks.save_seconds / 2  # duration of the last validation, likewise; that of the first is not known
     pace.start(progress)
     try:
         while True:
             if progress.unvalidated and pace.is_due(progress):
+                if saved_step != progress.counts.step and clock() + validating - saved_at >= hooks.save_seconds:
+                    save_between(progress, hooks)
+                began = clock()
                 validate(progress, pace, hooks)
+                validating = clock() - began
                 saved_step, saved_at = progress.counts.step, progress.counts.wall
             if (reason := find_end(pace, progress, hooks.stop)) is not None:
                 break

@@ -88,6 +88,7 @@ class Scorer:
             translations = self.engine.decode(sources, GREEDY, limits=[limits[index] for index in batch])
             for index, hypotheses in zip(batch, translations, strict=True):
                 texts[index] = self.vocabularies.target.decode(hypotheses[0].body)
+        self.engine.release()
         scores = {"loss": loss / tokens, "perplexity": metrics.perplexity(loss, tokens)}
         scores |= self.compare(texts, [self.pairs[row].target for row in rows])
         return scores | self._compare_by_group(rows, texts), texts

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from jumok.config.recipe import Recipe
+from jumok.config.sections import DataConfig, VocabularyConfig
 from jumok.data import resolve
 from jumok.data.corpora import Corpus, Pair
 from jumok.data.store import Store
@@ -69,14 +70,31 @@ class Prepared:
 
 def make_request(recipe: Recipe, given: Vocabularies | Vocabulary | None = None) -> dict[str, Any]:
     """All settings that a preparation depends on, as plain values; `given` are vocabularies that are not learned."""
-    data = resolve.redact_addresses(recipe.data).model_dump(mode="json", exclude={"tokens_per_batch", "prepared"})
     return {
         "format": FORMAT,
         "seed": recipe.seed,
-        "data": data,
-        "vocabulary": recipe.vocabulary.model_dump(mode="json", exclude={"sampling"}),
+        **_list_settings(resolve.redact_addresses(recipe.data), recipe.vocabulary),
         "given": None if given is None else given.digest,
     }
+
+
+def _list_settings(data: DataConfig, vocabulary: VocabularyConfig) -> dict[str, Any]:
+    return {
+        "data": data.model_dump(mode="json", exclude={"tokens_per_batch", "prepared"}),
+        "vocabulary": vocabulary.model_dump(mode="json", exclude={"sampling"}),
+    }
+
+
+def is_same_request(stored: Any, asked: dict[str, Any]) -> bool:
+    """Whether a stored request is the one asked for; settings that did not exist when it was stored have defaults."""
+    if stored == asked:
+        return True
+    try:
+        data = DataConfig.model_validate(stored["data"])
+        vocabulary = VocabularyConfig.model_validate(stored["vocabulary"])
+    except (ValueError, TypeError, KeyError):
+        return False
+    return bool(stored | _list_settings(data, vocabulary) == asked)
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
@@ -136,7 +154,7 @@ def find(
         return None
     paths = [path for corpus in trained for path in corpus.files]
     same = _are_unchanged(summary.get("files", []), paths) and _are_unchanged(summary.get("beside", []), others)
-    if not same or summary.get("request") != make_request(recipe, given):
+    if not same or not is_same_request(summary.get("request"), make_request(recipe, given)):
         return None
     return load(folder, breaks=recipe.vocabulary.breaks)
 

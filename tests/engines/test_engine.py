@@ -235,8 +235,13 @@ def test_a_source_that_is_too_long_is_refused_and_one_that_just_fits_is_not(micr
         with pytest.raises(DataError, match="5,000 subwords"):
             engine.score([([270] * 5_000, [9])])
         assert 0 < len(engine.decode([[270] * 2_048], replace(options, beam=1))[0][0].ids) <= 2_049
-    with pytest.raises(DataError, match="in text 3"):
-        list(jumok.load(micro).lines(["a", "b", "a b " * 3_000, "c"]))
+
+
+@pytest.mark.parametrize("engine", ["native", "torch", "ctranslate2"])
+@pytest.mark.parametrize("chunk", [1, 2, 9])
+def test_a_text_that_is_too_long_is_named_by_its_number_among_all_texts(micro, engine, chunk):
+    with pytest.raises(DataError, match="in text 4"):
+        list(jumok.load(micro, engine=engine).lines(["a", "", "b", "a b " * 3_000, "c"], chunk=chunk))
 
 
 def test_weights_that_do_not_fit_are_refused_by_our_own_engine(own_micro):

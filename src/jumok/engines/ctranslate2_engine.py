@@ -124,7 +124,9 @@ class CTranslate2Engine:
         `details` are the log-probabilities of the tokens, for which the hypotheses are scored again.  Without them
         greedy search gives no scores at all: they are nan.  There is no sampling, so `numbers` are for errors alone.
         """
-        return self.submit(sources, options, constraints=constraints, details=details, progress=progress)()
+        return self.submit(
+            sources, options, constraints=constraints, numbers=numbers, details=details, progress=progress
+        )()
 
     def submit(
         self,

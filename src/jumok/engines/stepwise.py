@@ -63,10 +63,10 @@ class StepwiseSearch:
         state = self._start(part.sources)
         if options.sample:
             return self._sample(state, part, options)
-        if options.groups > 1 and not any(bound.require for bound in part.constraints):
+        phrases = [bound.require for bound in part.constraints]
+        if options.groups > 1 and not any(phrases):
             return self._search_diversely(state, part, options)
         rules = self._make_rules(options, part.constraints, part.rule)
-        phrases = [bound.require for bound in part.constraints]
         if not any(phrases):
             return beam(self.model.step, state, part.limits, options, rules=rules.list_all(), device=self.device)
         return search_with_phrases(

@@ -208,7 +208,7 @@ def make_server(settings: Settings, app: Any) -> Any:
     import uvicorn
 
     from jumok.server.accepting import Acceptor
-    from jumok.server.logs import silence_uvicorn
+    from jumok.server.logs import silence_libraries
     from jumok.server.protocol import Guard
 
     class Server(uvicorn.Server):
@@ -237,7 +237,7 @@ def make_server(settings: Settings, app: Any) -> Any:
     config.load()
     if settings.certificate is not None:
         config.ssl = make_tls(settings)
-    silence_uvicorn()
+    silence_libraries()
     return Server(config)
 
 

@@ -30,7 +30,7 @@ import numpy as np
 from jumok.data.lexicon import Lexicon
 from jumok.data.markov import Jumps, find_posteriors, is_small
 from jumok.evaluation.alignment import Links
-from jumok.text.boundaries import words_of
+from jumok.text.boundaries import units_of
 
 UNSURE, OVERLOOKED = 1e-2, 5e-3  # added to every attention weight, without jumps and with: a head may overlook a word
 UNLISTED, RARE = 1e-4, 1e-7  # added to every probability: a lexicon does not list rare translations
@@ -58,7 +58,9 @@ def link(
     target_pieces: Sequence[str],
     evidence: Evidence | None = None,
 ) -> Links:
-    """Return links (source word, target word), words counted from 0 by spaces; every word that has letters has one.
+    """Return links (source word, target word), counted from 0; every word that has letters has one.
+
+    Words are the units of text/boundaries.py: words between spaces, characters in a text without spaces.
 
     `weights` (T, S) is attention over subword pieces, which may include </s>.  Without evidence attention alone
     decides.
@@ -101,10 +103,11 @@ def _normalise(attention: np.ndarray, evidence: Evidence | None, used: np.ndarra
 
 def _gather(pieces: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the words (W,) of pieces, and as 0 or 1 (pieces, W) which count for each and which belong to it."""
-    words = np.array(words_of(pieces), dtype=int)
+    units = np.array(units_of(pieces), dtype=int).reshape(-1, 2)
     spoken = np.array([any(map(str.isalnum, piece)) for piece in pieces], dtype=bool)
-    numbers = np.unique(words[words >= 0])
-    belongs = words[:, None] == numbers[None, :]  # (pieces, W)
+    numbers = np.arange(units.max(initial=0))
+    belongs = (units[:, :1] <= numbers) & (numbers < units[:, 1:])  # (pieces, W)
+    numbers, belongs = numbers[belongs.any(axis=0)], belongs[:, belongs.any(axis=0)]
     has_letters = (belongs & spoken[:, None]).any(axis=0)  # (W,)
     sums = np.where(has_letters[None, :], belongs & spoken[:, None], belongs).astype(np.float64)
     return numbers, sums, belongs.astype(np.float64)

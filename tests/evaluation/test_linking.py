@@ -138,3 +138,16 @@ def test_chances_of_two_sentences_are_looked_up_by_their_subwords():
     assert found.backward.tolist() == [[0.5, 0.0], [0.0, 1.0], [0.0, 0.0]]
     assert find_evidence(None, [1], [1]) is None
     assert find_evidence(Lexicon(forward.begins, forward.others, np.array([1])), [1], [1]) is None
+
+
+def test_characters_of_a_text_without_spaces_are_linked_with_their_subword_and_punctuation_is_not():
+    source, target = ["▁he", "▁swim", "s", "."], ["▁彼は", "泳", "ぐ", "。"]
+    weights = np.array([[1.0, 0.0, 0.0, 0.0], [0.0, 0.5, 0.5, 0.0], [0.0, 0.4, 0.6, 0.0], [0.0, 0.0, 0.1, 0.9]])
+    assert link(weights, source, target) == {(0, 0), (0, 1), (1, 2), (1, 3)}
+    assert link(weights.T, target, source) == {(0, 0), (1, 0), (2, 1), (3, 1)}
+
+
+def test_the_bytes_of_one_character_are_linked_together():
+    target = ["▁水", "<0xE6>", "<0xB3>", "<0xB3>", "に"]
+    weights = np.array([[1.0, 0.0], [0.3, 0.7], [0.3, 0.7], [0.3, 0.7], [1.0, 0.0]])
+    assert link(weights, ["▁in", "▁swimming"], target) == {(0, 0), (1, 1), (0, 2)}

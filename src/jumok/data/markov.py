@@ -26,7 +26,7 @@ import numpy as np
 FAR = 12  # longer jumps are as likely as jumps of this length
 CLASSES = 250  # most subwords whose jumps are counted for each of them
 OFTEN = 100  # how often such a subword occurs
-USUAL = 50.0  # jumps of the usual kind that are added to those of each class
+USUAL = 10.0  # jumps of the usual kind that are added to those of each class
 PRIOR = 0.5  # how often the table at the start is counted with each state
 FLOOR = 1e-7  # added to every probability: a table does not list rare translations
 PADDED = 4  # observed sentences are padded to multiples of this length, so that many have the same shape

@@ -23,6 +23,7 @@ Shapes   T target pieces · S source pieces · W words of one side · L layers �
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ import numpy as np
 from jumok.data.lexicon import Lexicon
 from jumok.data.markov import Jumps, find_posteriors, is_small
 from jumok.evaluation.alignment import Links
-from jumok.text.boundaries import units_of
+from jumok.text.boundaries import is_unspaced, units_of
 
 UNSURE, OVERLOOKED = 1e-2, 5e-3  # added to every attention weight, without jumps and with: a head may overlook a word
 UNLISTED, RARE = 1e-4, 1e-7  # added to every probability: a lexicon does not list rare translations
@@ -69,7 +70,7 @@ def link(
         raise ValueError(f"weights are {weights.shape}, pieces are ({len(target_pieces)}, {len(source_pieces)})")
     sources, source_sums, _ = _gather(source_pieces)
     targets, target_sums, all_targets = _gather(target_pieces)
-    if not len(sources) or not len(targets):
+    if not sources or not targets:
         return set()
     attention = np.asarray(weights, dtype=np.float64)  # (T, S)
     if evidence is not None and evidence.reading is not None:
@@ -81,7 +82,8 @@ def link(
         from_targets = target_sums
     forward = (target_sums / target_sums.sum(axis=0)).T @ to_source @ source_sums  # (targets, sources)
     backward = from_targets.T @ to_target @ (source_sums / source_sums.sum(axis=0))  # (targets, sources)
-    return {(int(sources[s]), int(targets[t])) for s, t in _merge(forward, backward)}
+    links = _merge(forward, backward)
+    return {pair for s, t in links for pair in product(sources[s], targets[t])}
 
 
 def _read(attention: np.ndarray, evidence: Evidence, reading: Reading) -> tuple[np.ndarray, np.ndarray]:
@@ -101,16 +103,32 @@ def _normalise(attention: np.ndarray, evidence: Evidence | None, used: np.ndarra
     return to_source, to_target
 
 
-def _gather(pieces: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the words (W,) of pieces, and as 0 or 1 (pieces, W) which count for each and which belong to it."""
-    units = np.array(units_of(pieces), dtype=int).reshape(-1, 2)
+class Gathered(NamedTuple):
+    """The words of one side, W in number, and the pieces of each as 0 or 1 (pieces, W)."""
+
+    units: list[range]  # what each word is in a link: itself, or the characters of a subword in a text without spaces
+    counting: np.ndarray  # pieces that count for a word: those with letters or digits, where it has any
+    belonging: np.ndarray  # all pieces of a word
+
+
+def _gather(pieces: Sequence[str]) -> Gathered:
+    """Return the words of pieces; in a text without spaces each subword is one, with the punctuation after it."""
     spoken = np.array([any(map(str.isalnum, piece)) for piece in pieces], dtype=bool)
-    numbers = np.arange(units.max(initial=0))
-    belongs = (units[:, :1] <= numbers) & (numbers < units[:, 1:])  # (pieces, W)
-    numbers, belongs = numbers[belongs.any(axis=0)], belongs[:, belongs.any(axis=0)]
-    has_letters = (belongs & spoken[:, None]).any(axis=0)  # (W,)
-    sums = np.where(has_letters[None, :], belongs & spoken[:, None], belongs).astype(np.float64)
-    return numbers, sums, belongs.astype(np.float64)
+    units, words = list[range](), np.full(len(pieces), -1)
+    ranges = units_of(pieces)
+    by_piece = any(stop - start > 1 for start, stop in ranges) or is_unspaced("".join(pieces))
+    for piece, (start, stop) in enumerate(ranges):
+        if start == stop:
+            continue
+        if not units or (start >= units[-1].stop and (not by_piece or spoken[piece])):
+            units.append(range(start, stop))
+        elif not by_piece or spoken[piece]:
+            units[-1] = range(units[-1].start, max(units[-1].stop, stop))
+        words[piece] = len(units) - 1
+    belonging = words[:, None] == np.arange(len(units))  # (pieces, W)
+    has_letters = (belonging & spoken[:, None]).any(axis=0)  # (W,)
+    counting = np.where(has_letters[None, :], belonging & spoken[:, None], belonging)
+    return Gathered(units, counting.astype(np.float64), belonging.astype(np.float64))
 
 
 def _merge(forward: np.ndarray, backward: np.ndarray) -> set[tuple[int, int]]:

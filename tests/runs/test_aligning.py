@@ -16,7 +16,7 @@ from jumok.data.made import phrasebook
 from jumok.data.store import Filters, build
 from jumok.errors import ModelFileError
 from jumok.evaluation.alignment import alignment_error_rate
-from jumok.evaluation.linking import find_chances, link
+from jumok.evaluation.linking import find_evidence, link
 from jumok.models.base import Attention
 from jumok.runs.aligning import choose_head
 from jumok.runs.averaging import average_run
@@ -52,7 +52,7 @@ class Planted:
         generator = torch.Generator().manual_seed(int(source.sum()))
         rows, columns = target.shape[1], source.shape[1]
         cross = torch.rand(1, 3, 4, rows, columns, generator=generator).softmax(dim=-1)
-        given = find_chances(self.table, source[0, :-1].tolist(), target[0, 1:].tolist())
+        given = find_evidence(self.table, source[0, :-1].tolist(), target[0, 1:].tolist())
         assert given is not None
         weights = torch.from_numpy(given[0] * given[1] + 1e-6)
         cross[0, *self.planted, : rows - 1, : columns - 1] = (weights / weights.sum(dim=-1, keepdim=True)).float()
@@ -90,7 +90,7 @@ def test_a_lexicon_alone_aligns_most_words_of_the_phrasebook(phrases):
         sides = vocabularies.source.encode(phrase.english), vocabularies.target.encode(phrase.korean)
         pieces = [vocabularies.source.pieces(ids) for ids in sides]
         blind = np.full((len(sides[1]), len(sides[0])), 1.0 / len(sides[0]))
-        links.append(link(blind, *pieces, find_chances(table, *sides)))
+        links.append(link(blind, *pieces, find_evidence(table, *sides)))
         gold.append(set(phrase.alignment))
     assert alignment_error_rate(links, gold) < 0.26
 

@@ -129,11 +129,10 @@ class LongestFirst(Batches):
     """The batches of a run, beginning with the one with the longest sentences, which needs the most memory."""
 
     def walk(self, position: Position) -> Iterator[tuple[Position, Batch]]:
-        plan = self.window_plan(0, 0)
-        lengths = self.store.target.lengths(0, len(self.store))  # all of them: a probe has few
-        longest = max(range(len(plan)), key=lambda number: int(lengths[plan[number]].max()))
+        plan, begins = self.window_plan(0, 0), self.store.target.begins
+        longest = max(plan, key=lambda rows: int((begins[rows + 1] - begins[rows]).max()))
         for _ in range(machine.cores()):  # one for each worker
-            yield position, self.read(plan[longest], 0)
+            yield position, self.read(longest, 0)
         yield from super().walk(position)
 
 
@@ -218,7 +217,11 @@ def take_first(trial: Trial, corpus: Corpus, number: int, most: int, scratch: Pa
 
 def prepare_some(recipe: Recipe, trial: Trial, folder: RunFolder, run: RunFolder, context: Context) -> Prepared:
     """Prepare the first pairs of the text as a run would, with fewer subwords if these pairs do not have enough."""
-    trained, valid = ([], []) if recipe.data.prepared is not None else resolve.resolve_all(recipe.data, recipe.seed)
+    if recipe.data.prepared is not None:
+        made = preparation.try_prepared(recipe, folder, context.report)
+        trial.count = trial.tried = int(made.summary["pairs"])
+        return made
+    trained, valid = resolve.resolve_all(recipe.data, recipe.seed)
     each = max(1, PAIRS // max(1, len(trained)))
     trained = [take_first(trial, corpus, number, each, folder.path) for number, corpus in enumerate(trained)]
     valid = [replace(corpus, read=partial(islice, corpus.read(), PAIRS)) for corpus in valid]

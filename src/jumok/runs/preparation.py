@@ -31,6 +31,7 @@ from jumok.text.vocabulary import Vocabularies, Vocabulary
 __all__ = [
     "Prepared",
     "add_shortlist",
+    "complete",
     "find_vocabulary",
     "held_out_share",
     "learn_shortlist",
@@ -111,6 +112,13 @@ def prepare(
         made = pipeline.prepare(
             recipe, trained, validating, run.data / FOLDER, report=report, vocabularies=vocabularies, stop=stop
         )
+    return complete(recipe, run, made, report=report, stop=stop, write=write)
+
+
+def complete(
+    recipe: Recipe, run: RunFolder, made: Prepared, *, report: Report, stop: Stop = NEVER, write: bool = True
+) -> Prepared:
+    """Report what was prepared, save the vocabularies in the folder of a run, and learn the shortlist."""
     if write:
         run.begin(recipe)
         made.vocabularies.save(run.path)

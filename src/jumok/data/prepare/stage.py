@@ -63,6 +63,21 @@ class Stage:
         finally:
             steps.close()
 
+    def count_up(self, steps: Generator[int, None, T], size: int, *, before: int = 0) -> Generator[int, None, T]:
+        """The same steps, each a part of `size` in all; `before` was done before them."""
+        done = before
+        try:
+            while True:
+                part = next(steps)
+                done += part
+                self(done / max(1, size), done)
+                yield part
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        finally:
+            steps.close()
+
     def skip(self, share: float) -> None:
         """Note that an earlier attempt has done this share."""
         self.skipped = share

@@ -4,7 +4,10 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bench.corpus import Maker
 from jumok.data.prepare import folder, parts, pipeline, work
@@ -108,3 +111,54 @@ def test_checking_what_was_encoded_before_can_be_stopped_and_says_how_far_it_is(
     run(recipe, tmp_path / "p", report=last)
     assert last.stages().count("checking") > PAIRS // 100
     assert pipeline.work_folder(tmp_path / "p").exists() is False
+
+
+# ---------------------------------------------------------------------- memory and work
+
+
+@given(st.lists(st.integers(0, 50), max_size=60), st.integers(1, 100), st.integers(1, 10))
+def test_blocks_end_at_so_many_lines_or_characters_and_leave_nothing_out(lengths, characters, lines):
+    texts = ["a" * length for length in lengths]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(work, "LINES", lines)
+        patch.setattr(work, "CHARACTERS", characters)
+        found = list(work.divide(texts, texts))
+    assert [text for part in found for text in texts[part]] == texts
+    for part in found:
+        assert 1 <= part.stop - part.start <= lines
+        assert 2 * sum(lengths[part.start : part.stop - 1]) < characters, "only the last line may exceed them"
+
+
+def test_where_blocks_end_changes_no_byte_of_what_is_prepared(made, tmp_path, monkeypatch):
+    (tmp_path / "excluded.txt").write_bytes(b"\n".join(Path(made[0]).read_bytes().split(b"\n")[50:90]))
+    recipe = small(*made, **{"data.exclude": (str(tmp_path / "excluded.txt"),)})
+    run(recipe, tmp_path / "p")
+    monkeypatch.setattr(work, "CHARACTERS", 700)
+    run(recipe, tmp_path / "q")
+    assert bytes_of(tmp_path / "p") == bytes_of(tmp_path / "q")
+
+
+def test_a_block_of_long_lines_is_no_larger_than_one_of_short_lines(tmp_path, monkeypatch):
+    sizes: list[int] = []
+    plain = work.sift
+    monkeypatch.setattr(work, "sift", lambda a, b, *more: sizes.append(len(a) + len(b)) or plain(a, b, *more))
+    for name in ("en", "xx"):
+        lines = (f"{n} " + " ".join(f"{name}{n * k % 977}" for k in range(150)) for n in range(3_000))
+        (tmp_path / f"a.{name}").write_text("".join(f"{line}\n" for line in lines))
+    run(small(str(tmp_path / "a.en"), str(tmp_path / "a.xx"), **{"data.longest": 1_000}), tmp_path / "p")
+    assert max(sizes) < work.CHARACTERS + 10_000
+    assert sum(sizes) > 4 * work.CHARACTERS
+
+
+@given(st.lists(st.integers(0, 30)), st.lists(st.integers(0, 30)))
+def test_values_are_found_among_ordered_ones_as_numpy_finds_them(values, others):
+    ordered = np.unique(np.array(others, np.uint64))
+    asked = np.array(values, np.uint64)
+    assert np.array_equal(work.is_among(asked, ordered), np.isin(asked, ordered))
+
+
+def test_excluded_sentences_are_not_sorted_again_for_every_block(made, tmp_path, monkeypatch):
+    (tmp_path / "excluded.txt").write_bytes(b"\n".join(Path(made[0]).read_bytes().split(b"\n")[50:90]))
+    monkeypatch.setattr(np, "isin", lambda *_: pytest.fail("this sorts both"))
+    found = run(small(*made, **{"data.exclude": (str(tmp_path / "excluded.txt"),)}), tmp_path / "p")
+    assert found.summary["left_out"]["in a validation or test file"] >= 40

@@ -688,5 +688,5 @@ def test_a_text_that_was_only_touched_is_not_prepared_anew(tmp_path):
     os.utime(text)
     events: list[str] = []
     again = run(recipe, tmp_path / "p", report=lambda event, **_: events.append(event))
-    assert events == []
+    assert set(events) == {"progress"}, "it is compared, not prepared"
     assert again.digest == first.digest

@@ -7,12 +7,13 @@ Not here: corpora that jumok generates (generated.py), and the corpora that a re
 """
 
 import hashlib
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from jumok.config.sections import DataConfig
 from jumok.data import passages
@@ -20,6 +21,8 @@ from jumok.errors import DataError, UsageError
 from jumok.text.lines import digest as digest_files
 from jumok.text.lines import is_table, read_lines, read_pairs, read_table
 from jumok.text.tables import Columns, has_header, is_columnar, row_parser
+
+T = TypeVar("T")
 
 
 class Pair(NamedTuple):
@@ -45,6 +48,14 @@ class Tail:
         if self._start is None:
             self._start = passages.count_head(self.lines() if lines is None else lines)
         return self._start
+
+    def read_past(self, read: Callable[[], T]) -> T:
+        """The result of `read` as if the text had no tail, whose start is not looked for."""
+        known, self._start = self._start, sys.maxsize
+        try:
+            return read()
+        finally:
+            self._start = known
 
 
 @dataclass(frozen=True)

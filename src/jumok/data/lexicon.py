@@ -227,13 +227,18 @@ class Likely(NamedTuple):
 
 def sample(store: Store, *, most: int | None = None) -> np.ndarray:
     """Evenly spaced rows of the store, few enough that they have at most `most` links, by default `LINKS`."""
+    every = -(-count_links(store) // (LINKS if most is None else most))
+    return np.arange(0, len(store), every)
+
+
+def count_links(store: Store) -> int:
+    """The number of links of all pairs of a store."""
     links = 0
     for start in range(0, len(store), SUMMED):
         stop = min(len(store), start + SUMMED)
         source, target = (side.lengths(start, stop) for side in (store.source, store.target))
         links += int(((source + 1) * target).sum())
-    every = -(-links // (LINKS if most is None else most))
-    return np.arange(0, len(store), every)
+    return links
 
 
 def flatten(side: StoredSide, rows: np.ndarray) -> Flat:

@@ -1,4 +1,4 @@
-"""The data section of a recipe: the corpora that it names, their size, and the settings that suit them.
+"""The data section of a recipe: the corpora that it names, and the settings that suit them.
 
     trained, validating = resolve_all(recipe.data, recipe.seed)
 
@@ -17,13 +17,11 @@ from typing import Any
 from jumok.config.sections import CorpusConfig, DataConfig
 from jumok.data import generated
 from jumok.data.corpora import Corpus, Tail, from_inputs, from_text, require_both
-from jumok.errors import JumokError, UsageError
+from jumok.errors import UsageError
 from jumok.text import addresses, sources
 from jumok.text.addresses import is_address, local_name, redact
-from jumok.text.files import PACKED, blocks, must_be_file
-from jumok.text.tables import Columns, is_columnar, parse_columns
+from jumok.text.tables import Columns, parse_columns
 
-SAMPLED = 1 << 20  # bytes of a file from which the length of its lines is estimated
 PACKING = 3.0  # typical bytes of text per compressed byte
 
 # Changes to a recipe that suit a kind of corpus; settings chosen by the user win over them.
@@ -173,34 +171,3 @@ def refuse_addresses(data: DataConfig, *, where: str) -> None:
     """Refuse the data section of a model if it names an address: the model may come from a stranger."""
     for section in (data, *data.corpora):
         addresses.refuse_addresses(section, where=where)
-
-
-def estimate_pairs(data: DataConfig) -> int:
-    """An estimate of the number of pairs, from the sizes of the files and their first lines; 0 if unknown."""
-    if data.corpus is not None:
-        return data.pairs
-    try:
-        trained, _ = resolve_all(data, seed=1)
-        return sum(_estimate(corpus) for corpus in trained)
-    except (JumokError, OSError):  # reported when the text is read
-        return 0
-
-
-def _estimate(corpus: Corpus) -> int:
-    if corpus.is_text or corpus.addresses:
-        return 0
-    total = 0
-    for paths in corpus.inputs:
-        for path in paths:
-            must_be_file(path)  # reading from a pipe would block, and lose what was read
-        if is_columnar(paths[0]):
-            from jumok.text.columnar import units
-
-            total += sum(unit.rows for unit in units(paths[0]))
-            continue
-        path = min(paths, key=os.path.getsize)
-        content = next(blocks(path, SAMPLED), b"")
-        packed = PACKING if path.lower().endswith(tuple(PACKED)) else 1.0
-        size = os.path.getsize(path) * packed if len(content) >= SAMPLED else len(content)
-        total += round(content.count(b"\n") * size / max(1, len(content)))
-    return total

@@ -14,12 +14,13 @@ from jumok import machine
 from jumok.config import presets
 from jumok.config.recipe import Recipe
 from jumok.config.sections import DataConfig
-from jumok.data import resolve
+from jumok.data import resolve, sizes
 from jumok.data.languages import find_languages
 from jumok.data.prepare import folder
 from jumok.errors import UnknownName, UsageError
 from jumok.storage import bundle, checkpoint
 from jumok.storage.bundle import Bundle
+from jumok.storage.checkpoint import RunFolder
 from jumok.text.languages import canonical
 
 if TYPE_CHECKING:
@@ -52,12 +53,10 @@ def choose(
     data: Any = {name: value for name, value in options.items() if name in DATA}
     automatic, changes = recipe == presets.AUTO, options.get("changes") or {}
     if automatic:
-        asked = {"source": source, "target": target, **data}
-        plain = model is None and begin is None and data.get("text") is None and data.get("prepared") is None
-        recipe = presets.recommend(_count(asked), minutes, machine.cores()) if plain else "tiny"
+        recipe, _ = recommend({"source": source, "target": target, "minutes": minutes, "begin": begin, **options})
     chosen = presets.get(recipe) if isinstance(recipe, str) else recipe
-    if automatic and not {"vocabulary.size", "vocabulary.at_most"} & changes.keys():
-        chosen = chosen.change({"vocabulary.at_most": True})  # a small text may have fewer subwords
+    if automatic:
+        changes = _allow_fewer({"changes": changes, **data})
     if model is not None and model != chosen.model.kind:
         chosen = chosen.change({"model.kind": model, "name": f"{chosen.name}-{model}"})
     saved = None if begin is None else bundle.read(begin)
@@ -93,38 +92,56 @@ def _pass_on_languages(saved: Bundle, recipe: Recipe) -> dict[str, Any]:
     return {f"languages.{side}": tag for side, tag in pairs if getattr(recipe.languages, side) is None}
 
 
-def _count(asked: dict[str, Any]) -> int:
-    """The approximate number of pairs of the training text; 0 if it is unknown."""
-    given = {
-        name: str(value) if isinstance(value, Path) else value for name, value in asked.items() if value is not None
-    }
+def recommend(asked: dict[str, Any], *, fetched: Path = Path("fetched")) -> tuple[str, int]:
+    """The name of the recipe that fits these options of `choose`, and the approximate number of pairs, 0 if unknown.
+
+    Files at addresses are looked at in the folder `fetched`, if they are there.
+    """
+    if any(asked.get(name) is not None for name in ("model", "begin", "text")):
+        return "tiny", 0
+    given = {name: asked.get(name) for name in (*TEXTS, "source", "target", "corpus", "columns", "pairs")}
+    given = {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
     try:
-        return resolve.estimate_pairs(DataConfig.model_validate(given))
+        section = DataConfig.model_validate({name: value for name, value in given.items() if value is not None})
+        pairs = sizes.estimate_pairs(section, fetched=fetched)
     except ValueError:  # raised by pydantic; `choose` reports it later
-        return 0
+        pairs = 0
+    return presets.recommend(pairs, asked.get("minutes"), machine.cores()), pairs
 
 
 def settle(out: str | Path | None, choices: dict[str, Any]) -> tuple[dict[str, Any], Path | None, str]:
     """Settle the recipe "auto": the options with its recipe, the folder, and a line that says why.
 
-    A folder that holds a run keeps the recipe of that run.  Without a folder, a run on the same text in the folder of
-    any recipe is continued.  Options with another recipe come back as they are.
+    A folder that holds a run keeps the recipe of that run, and no text is looked at.  Without a folder, a run on the
+    same text in the folder of any recipe is continued.  Options with another recipe come back as they are.
     """
     if choices.get("recipe", presets.AUTO) != presets.AUTO:
         return choices, None if out is None else Path(out), ""
-    fresh = choose(**choices)
     folders = [Path("runs") / name for name in presets.NAMED] if out is None else [Path(out)]
+    named: list[Any] | None = None
     for path in folders:
         if (path / "recipe.toml").is_file() and bundle.checkpoints(path):
             saved = bundle.saved_recipe(path)
-            if out is not None or _texts(saved.data) == _texts(resolve.redact_addresses(fresh.data)):
+            if out is None and named is None:
+                named = _texts(resolve.redact_addresses(choose(**choices | {"recipe": "tiny"}).data))
+            if out is not None or _texts(saved.data) == named:
                 return choices | {"recipe": saved}, path, f"Recipe {saved.name}: that of the run in {path}"
-    pairs = _count({name: choices.get(name) for name in (*TEXTS, "source", "target", "corpus", "columns")})
+    fetched = Path("fetched") if out is None else RunFolder(out).data / "fetched"
+    name, pairs = recommend(choices, fetched=fetched)
+    settled = choices | {"recipe": name, "changes": _allow_fewer(choices)}
+    minutes = choose(**settled).training.minutes
     about = f"about {pairs:,} pairs, " if pairs else ""
-    minutes = fresh.training.minutes
     time = f"{minutes:g} minutes, " if minutes is not None else ""
-    why = f"Recipe {fresh.name}: chosen for {about}{time}{machine.cores()} cores (--recipe NAME takes another)"
-    return choices | {"recipe": presets.AUTO}, None if out is None else Path(out), why
+    why = f"Recipe {name}: chosen for {about}{time}{machine.cores()} cores (--recipe NAME takes another)"
+    return settled, None if out is None else Path(out), why
+
+
+def _allow_fewer(choices: dict[str, Any]) -> dict[str, Any]:
+    """The changes to a recipe that was chosen automatically: a small text may have fewer subwords."""
+    changes = dict(choices.get("changes") or {})
+    if choices.get("prepared") is not None or {"vocabulary.size", "vocabulary.at_most"} & changes.keys():
+        return changes
+    return {"vocabulary.at_most": True, **changes}
 
 
 def _texts(data: DataConfig) -> list[Any]:

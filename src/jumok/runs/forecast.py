@@ -4,7 +4,7 @@
     print("\\n".join(plan.lines()))
 
 The probe is the beginning of a real run in a temporary folder: it reads the text for a few seconds, learns the
-vocabulary from its first pairs (or takes that of the run), makes real updates, beginning with the longest sentences,
+vocabulary from some of its pairs (or takes that of the run), makes real updates, beginning with the longest sentences,
 and validates on a few pairs.  training/budget.py computes the rest.
 """
 
@@ -15,34 +15,27 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from jumok import machine
 from jumok.config.recipe import Recipe
-from jumok.data import corpora, resolve, stdin
+from jumok.data import stdin
 from jumok.data.batches import Batch, Batches, Position
-from jumok.data.corpora import Corpus
-from jumok.data.prepare.folder import Prepared
-from jumok.errors import UsageError
+from jumok.data.prepare import pipeline
 from jumok.events import Event, Silence
-from jumok.runs import preparation
 from jumok.runs.checkpointing import Keeper, make_keeper
 from jumok.runs.context import Context
 from jumok.runs.experiment import drive, hooks_of
 from jumok.runs.pacing import WRITING, count_work
+from jumok.runs.rehearsal import Rehearsal, rehearse
 from jumok.runs.trainee import Trainee, assemble
 from jumok.stopping import NEVER, Stop
 from jumok.storage.checkpoint import RunFolder
-from jumok.text.files import PACKED
-from jumok.text.lines import write_lines
 from jumok.training.budget import SHARE, ByCount, Costs, Limits, allot, limits_of, ration
 from jumok.training.progress import Progress
 
-PAIRS = 30_000  # pairs that the probe prepares and trains on
-READING, UPDATING = 5.0, 8.0  # seconds
+UPDATING = 8.0  # seconds
 LEAST, MOST = 3, 60  # updates
 WORK = 6e10  # most parameters times tokens in a batch of the probe: a few seconds
 LONG = 7 * 86_400.0  # seconds from which on the recipe is called too big
@@ -50,7 +43,6 @@ FEW_EPOCHS, MANY_UPDATES = 3.0, 3_000  # fewer epochs are too few, unless there 
 GOOD_EPOCHS = 10.0
 SMALLER = {"big": "base", "base": "small", "small": "tiny"}
 GB = 1e9
-BOUNDED = 5.0  # most times the duration in the probe: vocabulary and shortlist are learned from bounded samples
 
 
 @dataclass(frozen=True)
@@ -75,7 +67,9 @@ class Plan:
     memory: int  # used by the probe
     expected_memory: int
     available_memory: int
-    disk: int
+    disk: int  # of the checkpoints
+    preparing: int  # of the preparation, most of it until it is finished
+    fetched: int  # of the files from addresses
     available_disk: int
     load: float  # load average of the machine when the probe began
 
@@ -91,7 +85,8 @@ class Plan:
             "validations": f"{self.validations}, {spell(self.validation)} each on {self.validation_pairs:,} pairs",
             "memory": f"{self.memory / GB:.1f} GB in the probe, about {self.expected_memory / GB:.1f} GB expected, "
             f"{self.available_memory / GB:.1f} GB free",
-            "disk": f"{self.disk / GB:.2f} GB for checkpoints, {self.available_disk / GB:.0f} GB free",
+            "disk": f"{self.disk / GB:.2f} GB for checkpoints, {self.preparing / GB:.2f} GB meanwhile for preparing, "
+            f"{self.fetched / GB:.2f} GB fetched, {self.available_disk / GB:.0f} GB free",
         }
         return [f"{name:<12} {value}" for name, value in rows.items()] + self.verdict()
 
@@ -118,6 +113,11 @@ class Plan:
             )
         if self.disk > self.available_disk:
             problems.append("The checkpoints do not fit on this disk. Try: another --out, or --set training.average=1")
+        elif self.preparing > self.available_disk:
+            problems.append(
+                f"Preparing needs about {self.preparing / GB:.1f} GB of disk, {self.available_disk / GB:.1f} GB are free. "
+                "Try: another --out, or jumok data prepare on another disk"
+            )
         problems = problems or ["This recipe fits this machine and time."]
         if self.load > machine.cores() + 0.5:
             busy = f"load {self.load:.1f} on {machine.cores()} cores"
@@ -129,11 +129,10 @@ class LongestFirst(Batches):
     """The batches of a run, beginning with the one with the longest sentences, which needs the most memory."""
 
     def walk(self, position: Position) -> Iterator[tuple[Position, Batch]]:
-        plan = self.window_plan(0, 0)
-        lengths = self.store.target.lengths(0, len(self.store))  # all of them: a probe has few
-        longest = max(range(len(plan)), key=lambda number: int(lengths[plan[number]].max()))
+        plan, begins = self.window_plan(0, 0), self.store.target.begins
+        longest = max(plan, key=lambda rows: int((begins[rows + 1] - begins[rows]).max()))
         for _ in range(machine.cores()):  # one for each worker
-            yield position, self.read(plan[longest], 0)
+            yield position, self.read(longest, 0)
         yield from super().walk(position)
 
 
@@ -141,12 +140,8 @@ class LongestFirst(Batches):
 class Trial:
     """Measurements of the first seconds of a run."""
 
-    clock: Callable[[], float]
+    rehearsal: Rehearsal
     steps: list[tuple[float, int]] = field(default_factory=list)  # seconds and target tokens of each update
-    stages: dict[str, float] = field(default_factory=dict)  # when each stage of the preparation began
-    count: int = 0  # pairs of the text
-    counted: bool = True  # whether the text was read to its end
-    tried: int = 0  # pairs of the probe
     idle: int = 0  # bytes of memory before the first update
     smaller: float = 1.0  # a batch of the probe over one of the run
     portion: float = 1.0  # an update of the probe over one of the run
@@ -154,27 +149,11 @@ class Trial:
     def record(self, event: Event) -> None:
         if event["event"] == "step":
             self.steps.append((event["seconds"], event["tokens"]))
-        if event["event"] == "stage":
-            self.stages[event["text"].partition(" ")[0]] = self.clock()
-        if event["event"] == "corpus":
-            self.stages["corpus"] = self.clock()
+        self.rehearsal.record(event)
 
     def enough(self) -> bool:
         done, seconds = len(self.steps), self.steps[-1][0] if self.steps else 0.0
         return done >= MOST or seconds > (UPDATING if done >= LEAST else 1.5 * UPDATING)
-
-    def startup(self, before: float, end: float) -> float:
-        """Seconds until the first update of the real run, estimated from the stages of the probe's preparation.
-
-        Since the beginning of the probe, reading began after `before` seconds, and the model was ready after `end`.
-        """
-        read, learn = self.stages.get("Reading", before), self.stages.get("Learning", before)
-        encode, joined = self.stages.get("Encoding", end), self.stages.get("corpus", end)
-        learn = min(learn, encode) if learn > before else encode  # a vocabulary that exists is not learned
-        growth = self.count / max(1, self.tried)
-        linear = ((learn - read) + (joined - encode)) * growth / machine.cores()
-        bounded = (encode - learn) * min(growth**0.6, BOUNDED) + (end - joined) * min(growth, BOUNDED)
-        return float(before + max(0.0, linear) + bounded)
 
     def speed(self) -> tuple[float, float]:
         """Seconds and target tokens of a real update; the first ones are slow and count only if there are no others."""
@@ -189,48 +168,6 @@ class Trial:
         peak, weights = machine.peak_memory(), 4 * parameters
         working = max(0, peak - self.idle - 3 * weights)  # gradients and both moments do not depend on the batch
         return peak, round(peak + working * (1 / self.smaller - 1) + 3 * weights)  # candidates for the finished model
-
-
-def take_first(trial: Trial, corpus: Corpus, number: int, most: int, scratch: Path) -> Corpus:
-    """The first pairs of a corpus, in separate files; all pairs are counted, or estimated from the bytes read."""
-    pairs: list[tuple[str, str]] = []
-    deadline, size, count = time.monotonic() + READING, 0, 0
-    for count, pair in enumerate(corpus, start=1):
-        size += len(pair.source.encode()) + len(pair.target.encode()) + 2
-        if len(pairs) < most:
-            pairs.append((pair.source, pair.target))
-        if count % 1_000 == 0 and time.monotonic() > deadline:
-            trial.counted = False
-            break
-    else:
-        size = 0
-    packed = any(path.endswith(tuple(PACKED)) for path in corpus.files)
-    whole = sum(os.path.getsize(path) for path in corpus.files) * (resolve.PACKING if packed else 1.0)
-    trial.count += count if not size else max(count, round(count * whole / size))
-    trial.tried += len(pairs)
-    if not corpus.inputs or corpus.is_text:
-        return replace(corpus, read=lambda: iter(pairs), identity=f"{corpus.name} probe", inputs=())
-    names = [scratch / f"probe-{number}.{side}" for side in ("source", "target")]
-    for name, side in zip(names, zip(*pairs, strict=True), strict=True):
-        write_lines(name, (text.replace("\n", " ") for text in side))
-    return replace(corpora.from_files(*names), name=corpus.name, share=corpus.share)
-
-
-def prepare_some(recipe: Recipe, trial: Trial, folder: RunFolder, run: RunFolder, context: Context) -> Prepared:
-    """Prepare the first pairs of the text as a run would, with fewer subwords if these pairs do not have enough."""
-    trained, valid = ([], []) if recipe.data.prepared is not None else resolve.resolve_all(recipe.data, recipe.seed)
-    each = max(1, PAIRS // max(1, len(trained)))
-    trained = [take_first(trial, corpus, number, each, folder.path) for number, corpus in enumerate(trained)]
-    valid = [replace(corpus, read=partial(islice, corpus.read(), PAIRS)) for corpus in valid]
-    known = preparation.find_vocabulary(recipe, run)
-    for size in (recipe.vocabulary.size >> halvings for halvings in range(8)):
-        try:
-            smaller = recipe.change({"vocabulary.size": size})
-            return preparation.prepare(smaller, folder, trained, valid, report=context.report, vocabularies=known)
-        except UsageError:
-            if trial.tried == trial.count or size == recipe.vocabulary.size >> 7:
-                raise
-    raise AssertionError("the last size has returned or raised")
 
 
 def shrink(trainee: Trainee, trial: Trial) -> Trainee:
@@ -259,18 +196,19 @@ def probe(
         data = stdin.replace_stdin(recipe.data, Path(scratch) / "data")
         NEVER.finish(stdin.copy_stdin(recipe.data, data))
         recipe, folder = recipe.model_copy(update={"data": data}), RunFolder(Path(scratch))
-        trial = Trial(clock=lambda: time.monotonic() - began)
+        trial = Trial(Rehearsal(lambda: clock() - began))
         context = Context.of(folder, sinks=[trial.record], began=began, device=device)
         with closing(context.report):
             reading = clock()
-            trainee = shrink(assemble(recipe, prepare_some(recipe, trial, folder, run, context), context), trial)
+            prepared = rehearse(recipe, trial.rehearsal, folder, run, context.report)
+            trainee = shrink(assemble(recipe, prepared, context), trial)
             ready = clock()
             trial.idle = machine.peak_memory()
             trying = replace(context, stop=Stop(trial.enough))
             hooks = hooks_of(trainee, trying, Silence(), validate=lambda _: {"loss": 0.0}, save=lambda _: None)
             drive(trainee, ByCount(Limits(steps=10**9), trainee.schedule), Progress(), trying, hooks)
             pair = trainee.scorer.measure_seconds()
-        startup = trial.startup(reading - began, ready - began)
+        startup = trial.rehearsal.estimate(reading - began, ready - began)
         keeper = make_keeper(trainee, folder, context, Silence())
         return make_plan(trial, trainee, keeper, run, pair=pair, startup=startup, load=load)
 
@@ -281,7 +219,7 @@ def make_plan(
     """The plan that follows from the measurements of a probe."""
     training = trainee.recipe.training
     (update, tokens), (memory, expected_memory) = trial.speed(), trial.memory(trainee.parameters)
-    share = trial.count / max(1, trial.tried)  # pairs of the text per pair of the probe
+    rehearsal, share = trial.rehearsal, trial.rehearsal.growth  # pairs of the text per pair of the probe
     source, target = (round(side * share) for side in trainee.prepared.store.tokens())
     costs = Costs(pair=pair, checkpoint=keeper.size() / WRITING, update=update)
     passes = (target + trainee.prepared.store.count * share) / tokens  # updates in an epoch
@@ -291,11 +229,12 @@ def make_plan(
     work = divide(limits, costs, training.minutes, startup, count_work(trainee))
     existing = next(folder for folder in (run.path.absolute(), *run.path.absolute().parents) if folder.exists())
     return Plan(
-        recipe=trainee.recipe.name, minutes=training.minutes, pairs=trial.count, counted=trial.counted,
+        recipe=trainee.recipe.name, minutes=training.minutes, pairs=rehearsal.count, counted=rehearsal.counted,
         subwords=(source, target), parameters=trainee.parameters, tokens_per_second=tokens / update, update=update,
         epochs=work["updates"] / passes, startup=startup, memory=memory,
         expected_memory=expected_memory, available_memory=machine.available_memory(),
-        disk=keeper.disk().need, available_disk=shutil.disk_usage(existing).free,
+        disk=keeper.disk().need, preparing=round(pipeline.DISK * rehearsal.text), fetched=rehearsal.fetched,
+        available_disk=shutil.disk_usage(existing).free,
         load=load, **work,
     )  # fmt: skip
 

@@ -32,6 +32,7 @@ from jumok.text.vocabulary import Vocabularies, Vocabulary
 __all__ = [
     "Prepared",
     "add_shortlist",
+    "complete",
     "find_vocabulary",
     "held_out_share",
     "learn_shortlist",
@@ -40,16 +41,23 @@ __all__ = [
     "prepare",
     "prepare_folder",
     "read_stored",
+    "try_prepared",
 ]
 Report = Callable[..., None]  # called with the name and the fields of an event
 FOLDER = "prepared"  # name in the data folder of a run
 SHORTLIST_PAIRS = 1_000_000  # most pairs that a shortlist is learned from
 
 
-def learn_shortlist(made: Prepared, stop: Stop = NEVER, report: Report = lambda *_, **__: None) -> Path:
-    """The file of the target subwords of each source subword, learned once and saved in the prepared folder."""
+def learn_shortlist(
+    made: Prepared, stop: Stop = NEVER, report: Report = lambda *_, **__: None, *, into: Path | None = None
+) -> Path:
+    """The file of the target subwords of each source subword, learned once and saved in the prepared folder.
+
+    With `into`, one that is missing is saved in that folder instead.
+    """
     path = made.folder / lexicon.FILE
     if not path.is_file():
+        path = (into or made.folder) / lexicon.FILE
         report("stage", text="Learning which words translate which, for fast translating")
         stage = Stage(report, "shortlist", "Learning which words translate which", unit="rounds")
         sizes = len(made.vocabularies.source), len(made.vocabularies.target)
@@ -105,6 +113,13 @@ def prepare(
         made = pipeline.prepare(
             recipe, trained, validating, run.data / FOLDER, report=report, vocabularies=vocabularies, stop=stop
         )
+    return complete(recipe, run, made, report=report, stop=stop, write=write)
+
+
+def complete(
+    recipe: Recipe, run: RunFolder, made: Prepared, *, report: Report, stop: Stop = NEVER, write: bool = True
+) -> Prepared:
+    """Report what was prepared, save the vocabularies in the folder of a run, and learn the shortlist."""
     if write:
         run.begin(recipe)
         made.vocabularies.save(run.path)
@@ -112,6 +127,15 @@ def prepare(
     if not needs_shortlist(recipe, made.is_text):
         return made
     return replace(made, shortlist=learn_shortlist(made, stop, report))  # now, before the minutes are divided
+
+
+def try_prepared(recipe: Recipe, run: RunFolder, report: Report) -> Prepared:
+    """The data in the folder that the recipe names, for a probe: everything that is written goes to the folder `run`."""
+    made = folder.load(Path(str(recipe.data.prepared)), breaks=recipe.vocabulary.breaks)
+    _report_corpus(made, report)
+    if not needs_shortlist(recipe, made.is_text):
+        return made
+    return replace(made, shortlist=learn_shortlist(made, report=report, into=run.path))
 
 
 def _find_older(

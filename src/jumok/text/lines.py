@@ -105,8 +105,8 @@ def digest(paths: Sequence[str | Path]) -> str:
     return NEVER.finish(hash_files(paths))
 
 
-def hash_files(paths: Sequence[str | Path]) -> Generator[None, None, str]:
-    """`digest` in steps: yields after every block, returns the digest."""
+def hash_files(paths: Sequence[str | Path]) -> Generator[int, None, str]:
+    """`digest` in steps: yields the size of every block, returns the digest."""
     sums = []
     for path in paths:
         if str(path) == "-":
@@ -116,7 +116,7 @@ def hash_files(paths: Sequence[str | Path]) -> Generator[None, None, str]:
         with explain_faults(path), open(path, "rb") as stream:
             while part := stream.read(1 << 24):
                 sums[-1].update(part)
-                yield
+                yield len(part)
     return sums[0].hexdigest() if len(sums) == 1 else hashlib.sha256(b"".join(s.digest() for s in sums)).hexdigest()
 
 

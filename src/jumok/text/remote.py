@@ -36,7 +36,7 @@ from jumok.text.addresses import (
 )
 from jumok.text.partial import Partial, Version, explain_disk_faults
 
-__all__ = ["check_address", "expand_address", "fetch", "is_address", "redact", "refuse_addresses"]
+__all__ = ["check_address", "expand_address", "fetch", "is_address", "peek", "redact", "refuse_addresses"]
 
 RANGE = 8 << 20  # bytes requested at once from a store of objects
 BLOCK = 1 << 18  # bytes read at once from a connection
@@ -95,6 +95,19 @@ def fetch_in_steps(address: str, folder: str | Path) -> Steps[Path]:
         if not partial.finished:
             yield from _complete(address, partial)
     return goal
+
+
+def peek(address: str) -> tuple[bytes, int | None]:
+    """The first bytes at an address, and the size of all if the server says it; nothing is written."""
+    check_address(address)
+    try:
+        stream = NEVER.finish(_wait(lambda: _connect(address, 0)))
+        try:
+            return NEVER.finish(_wait(lambda: _ask(address, stream.read)))[:BLOCK], stream.version.size
+        finally:
+            stream.close()
+    except Broken as broken:
+        raise DataError("text.cannot_fetch", reason=broken.reason, address=redact(address)) from None
 
 
 def _complete(address: str, partial: Partial) -> Steps[None]:

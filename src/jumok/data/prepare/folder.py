@@ -14,6 +14,7 @@ times, so that a resumed run does not have to read them.
 import json
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,12 +26,15 @@ from jumok.config.recipe import Recipe
 from jumok.config.sections import DataConfig, VocabularyConfig
 from jumok.data import resolve
 from jumok.data.corpora import Corpus, Pair
+from jumok.data.prepare.stage import Report, Stage
 from jumok.data.store import Store
-from jumok.errors import ModelFileError
+from jumok.errors import DiskError, ModelFileError
 from jumok.messages import Message
+from jumok.stopping import Stop
 from jumok.storage import bundle
 from jumok.text.files import must_be_file
 from jumok.text.lines import digest as digest_files
+from jumok.text.lines import hash_files as digest_in_steps
 from jumok.text.vocabulary import Vocabularies, Vocabulary
 
 FORMAT = 1
@@ -184,3 +188,40 @@ def _are_unchanged(entries: Sequence[dict[str, Any]], paths: Sequence[str]) -> b
             return False
         touched += [path] if status.st_mtime_ns != entry["mtime"] else []
     return all(digest_files([path]) == known[path].get("sha256") for path in touched)
+
+
+def restamp(folder: Path, paths: Sequence[str], *, stop: Stop, report: Report) -> bool:
+    """Read the files of a prepared folder that have another time than it knows; returns whether any has changed.
+
+    The times of those that have not changed are recorded, so that later runs and other processes need not read them.
+    """
+    try:
+        summary = json.loads((folder / PREPARED).read_bytes())
+        entries = [*summary["files"], *summary["beside"]]
+        touched = {entry["path"]: entry["sha256"] for entry in entries if _is_touched(entry)}
+        known = {entry["path"] for entry in entries}
+    except (OSError, ValueError, KeyError, TypeError):
+        return False  # not a prepared folder, which `find` notices
+    if not touched or known != set(paths):
+        return False
+    stamps = {path: stamp(path) for path in touched}
+    size, done = sum(now["size"] for now in stamps.values()), 0
+    stage = Stage(report, "comparing", "Comparing texts that have another time", unit="bytes")
+    for path, digest in touched.items():
+        if stop.finish(stage.count_up(digest_in_steps([path]), size, before=done)) != digest:
+            return True
+        done += stamps[path]["size"]
+    for entry in entries:
+        entry.update(stamps.get(entry["path"], {}))
+    with suppress(DiskError, OSError):  # a folder that may only be read
+        bundle.write_file(folder / PREPARED, json.dumps(summary, indent=1, ensure_ascii=False).encode())
+    return False
+
+
+def _is_touched(entry: dict[str, Any]) -> bool:
+    """Whether a file has the size that is known, but another time."""
+    try:
+        now = os.stat(entry["path"])
+    except OSError:
+        return False
+    return bool(now.st_size == entry["size"] and now.st_mtime_ns != entry["mtime"])

@@ -28,7 +28,7 @@ from jumok.data.corpora import Corpus, Pair
 from jumok.data.prepare import join, work
 from jumok.data.prepare.crew import Crew, WorkItem
 from jumok.data.prepare.decide import Decision, ReadPart
-from jumok.data.prepare.folder import FORMAT, PREPARED, VALID, Prepared, find, load, make_request, stamp
+from jumok.data.prepare.folder import FORMAT, PREPARED, VALID, Prepared, find, load, make_request, restamp, stamp
 from jumok.data.prepare.reading import Reader
 from jumok.data.prepare.sift import EMPTY, HELD_OUT, Rules
 from jumok.data.prepare.stage import Report, Stage
@@ -67,13 +67,18 @@ def prepare(
     `vocabularies` are both, or that of the source; those that are not given are learned.
     """
     others = watched_files(recipe, validating)
-    if (ready := find(target, recipe, trained, others, vocabularies)) is not None:
+    paths = [path for corpus in trained for path in corpus.files]
+    changed, seen = restamp(target, [*paths, *others], stop=stop, report=report), _time_of(target / PREPARED)
+    ready = None if changed else find(target, recipe, trained, others, vocabularies)
+    if ready is not None:
         _remove_leftovers(target)
         return ready
     preparation = Preparation(recipe, trained, validating, target, report, vocabularies, stop)
     try:
         with lock(preparation.work, "the prepared data", note=lambda text: report("note", text=text)):
-            return find(target, recipe, trained, others, vocabularies) or preparation.run(workers)
+            if not changed or _time_of(target / PREPARED) != seen:  # another process may have prepared it meanwhile
+                ready = find(target, recipe, trained, others, vocabularies)
+            return ready or preparation.run(workers)
     except OSError as error:
         reason = error.strerror or error
         raise DiskError("data.cannot_write_prepared", reason=reason, folder=target.parent) from None
@@ -279,7 +284,7 @@ class Preparation:
         if not known.is_file() or json.loads(known.read_bytes()) != identity:
             _empty(self.work / work.SHARDS)
             _write_json(known, identity)
-        complete = {p.number for p in self.read if work.read_part(self.work / work.SHARDS, p.number, verify=True)}
+        complete = self._find_encoded()
         stage.skip(len(complete) / max(1, len(self.read)))
         missing = (part for part in self.read if part.number not in complete)
         items = (
@@ -290,6 +295,17 @@ class Preparation:
         for result in crew.run(items):
             done, count = done + 1, count + result.values["pairs"]
             stage(done / len(self.read), count)
+
+    def _find_encoded(self) -> set[int]:
+        """The numbers of the parts that an earlier attempt has encoded, and whose bytes are those that it wrote."""
+        shards = self.work / work.SHARDS
+        if not any(shards.glob("*.json")):
+            return set()
+        stage, complete = Stage(self.report, "checking", "Checking what was encoded before"), set()
+        for part in self.stop.watch(stage.follow(self.read)):
+            if work.read_part(shards, part.number, verify=True) is not None:
+                complete.add(part.number)
+        return complete
 
     def _join(self, vocabularies: Vocabularies, valid: list[Pair], labels: list[int]) -> None:
         """Write the prepared folder under a temporary name and rename it."""
@@ -345,6 +361,14 @@ def held_out_share(recipe: Recipe, count: int) -> float:
 def work_folder(target: Path) -> Path:
     """The folder of the unfinished work for the prepared folder `target`."""
     return target.with_name(f"{target.name}.work")
+
+
+def _time_of(path: Path) -> int:
+    """When a file was last changed, in nanoseconds; 0 if there is none."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _write_json(path: Path, value: Any, **style: Any) -> None:

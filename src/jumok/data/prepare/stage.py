@@ -1,4 +1,4 @@
-"""Progress of a stage of preparation: an event twice a second with the share done, the count and the time left."""
+"""Progress of a stage of preparation: an event when it begins, then twice a second with share, count and time left."""
 
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -24,6 +24,9 @@ class Stage:
     skipped: float = 0.0  # share that an earlier attempt has done
     count: int = 0
 
+    def __post_init__(self) -> None:
+        self._tell(0.0, 0.0, None)
+
     def __call__(self, share: float, count: int | None = None) -> None:
         """Report the share that is done, unless the last report was a moment ago."""
         self.count = self.count if count is None else count
@@ -33,6 +36,9 @@ class Stage:
         self.reported = now
         seconds, gained = now - self.began, share - self.skipped
         left = seconds * (1.0 - share) / gained if gained > 0.005 else None
+        self._tell(share, seconds, left)
+
+    def _tell(self, share: float, seconds: float, left: float | None) -> None:
         self.report(
             "progress", stage=self.name, text=self.text, share=round(min(1.0, share), 4), count=self.count,
             unit=self.unit, seconds=round(seconds, 1), left=None if left is None else round(left, 1),
@@ -51,6 +57,21 @@ class Stage:
                 share = next(steps)
                 self(first + share * (last - first))
                 yield share
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        finally:
+            steps.close()
+
+    def count_up(self, steps: Generator[int, None, T], size: int, *, before: int = 0) -> Generator[int, None, T]:
+        """The same steps, each a part of `size` in all; `before` was done before them."""
+        done = before
+        try:
+            while True:
+                part = next(steps)
+                done += part
+                self(done / max(1, size), done)
+                yield part
         except StopIteration as end:
             result: T = end.value
             return result

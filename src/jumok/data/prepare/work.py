@@ -7,6 +7,7 @@ so that a part is complete or absent.  A result depends on the arguments and fil
 import json
 import zlib
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -23,7 +24,8 @@ from jumok.errors import DataError, DiskError
 from jumok.text.tables import Columns
 from jumok.text.vocabulary import Vocabularies, Vocabulary
 
-LINES = 1 << 13  # pairs sifted or encoded at a time
+LINES = 1 << 13  # most pairs sifted or encoded at a time
+CHARACTERS = 1 << 20  # characters of both sides at which such a block ends; its last pair may exceed them
 ROW = np.dtype(
     [("row", "<u4"), ("near", "<u8"), ("exact", "<u4"), ("characters", "<u4"), ("scripts", "u1", (2,))]
 )  # properties of a pair that passed the rules for single pairs
@@ -111,13 +113,24 @@ def read_texts(*contents: bytes, **more: Any) -> tuple[Values, Buffers]:
     return _read(*(content.decode() for content in contents), **more)
 
 
+def divide(*sides: Sequence[str]) -> Iterator[slice]:
+    """Slices of these lines that are sifted or encoded together, so that long lines need no more memory than short."""
+    ends = np.cumsum(np.sum([np.fromiter(map(len, side), np.int64, len(side)) for side in sides], axis=0))
+    start, before = 0, 0
+    while start < len(ends):
+        stop = min(start + LINES, int(np.searchsorted(ends, before + CHARACTERS)) + 1, len(ends))
+        yield slice(start, stop)
+        start, before = stop, int(ends[stop - 1])
+
+
 def _read(source: str, target: str, *, folder: str, number: int, rules: Values, share: float) -> tuple[Values, Buffers]:
     """Sift a part and write the clean text; with a `share`, list the pairs that may be held out for validation."""
     sources, targets = source.split("\n")[:-1], target.split("\n")[:-1]
     chosen, known = Rules(**rules), _load_excluded(folder)
     rows, dropped, held, texts, count = [], [], [], ([], []), 0  # type: ignore[var-annotated]
-    for start in range(0, len(sources), LINES):
-        ours, theirs = ("\n".join([*side[start : start + LINES], ""]) for side in (sources, targets))
+    for lines in divide(sources, targets):
+        start = lines.start
+        ours, theirs = ("\n".join([*side[lines], ""]) for side in (sources, targets))
         block = sift(ours, theirs, chosen, known)
         row = np.empty(len(block.rows), ROW)
         row["row"], row["near"], row["exact"] = block.rows + start, block.near, block.exact
@@ -167,10 +180,18 @@ def _load_excluded(folder: str) -> Any:
         return None
 
     def excluded(source: ExaminedSide, target: ExaminedSide) -> np.ndarray:
-        known = np.isin(mix_pair(source, target), both)
-        return known | np.isin(source.near, either) | np.isin(target.near, either)
+        known = is_among(mix_pair(source, target), both)
+        return known | is_among(source.near, either) | is_among(target.near, either)
 
     return excluded
+
+
+def is_among(values: np.ndarray, ordered: np.ndarray) -> np.ndarray:
+    """Whether each value is one of those in `ordered`, which are in ascending order."""
+    if not len(ordered):
+        return np.zeros(len(values), bool)
+    found: np.ndarray = ordered[np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)] == values
+    return found
 
 
 # ------------------------------------------------------------------ clean text to ids
@@ -197,11 +218,11 @@ def encode(
     dtype = id_type(vocabularies)
     ids: tuple[list[bytes], list[bytes]] = ([], [])
     lengths, dropped = [], []
-    for start in range(0, len(chosen), LINES):
-        block = chosen[start : start + LINES]
-        encoded = []
-        for text, side in zip(texts, (vocabularies.source, vocabularies.target), strict=True):
-            encoded.append(_encode_lines(side, [text[row] for row in block.tolist()]))
+    fit_texts = [[text[row] for row in chosen.tolist()] for text in texts]
+    for part in divide(*fit_texts):
+        block = chosen[part]
+        sides = zip(fit_texts, (vocabularies.source, vocabularies.target), strict=True)
+        encoded = [_encode_lines(vocabulary, text[part]) for text, vocabulary in sides]
         sizes = [np.fromiter(map(len, side), np.uint32, len(side)) for side in encoded]
         reasons = rules.reasons(*sizes)
         good, bad = np.flatnonzero(reasons == 0), np.flatnonzero(reasons)

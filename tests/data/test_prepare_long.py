@@ -1,0 +1,164 @@
+"""Preparations that take long: every stage can be stopped, says how far it is, and reads nothing twice."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.corpus import Maker
+from jumok.data.prepare import folder, parts, pipeline, work
+from jumok.stopping import Stop, Stopped
+from tests.data.test_prepare import bytes_of, run, small
+
+PAIRS = 2_000
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> tuple[str, str]:
+    """Two parallel files."""
+    place = tmp_path_factory.mktemp("corpus")
+    for name, lines in zip(("a.en", "a.xx"), Maker(words=2_000).chunk(0, PAIRS), strict=True):
+        (place / name).write_bytes(b"\n".join(lines) + b"\n")
+    return str(place / "a.en"), str(place / "a.xx")
+
+
+class Told(list):
+    """A report that remembers the events, and a stop that is asked for after the first one of a stage."""
+
+    def __call__(self, event: str, **values: object) -> None:
+        self.append({"event": event, **values})
+
+    def stages(self) -> list[str]:
+        return [one["stage"] for one in self if one["event"] == "progress"]
+
+    def stop_at(self, stage: str) -> Stop:
+        return Stop(lambda: stage in self.stages())
+
+
+# ---------------------------------------------------------------------- texts that were touched
+
+
+@pytest.fixture
+def touched(made, tmp_path, monkeypatch) -> tuple[object, Path, list[str]]:
+    """A recipe, its prepared folder, and the files that are hashed from now on; one of its texts has another time."""
+    copies = [tmp_path / Path(path).name for path in made]
+    for copy, path in zip(copies, made, strict=True):
+        copy.write_bytes(Path(path).read_bytes())
+    recipe = small(*map(str, copies))
+    run(recipe, tmp_path / "p")
+    hashed: list[str] = []
+    plain = folder.digest_in_steps
+    monkeypatch.setattr(folder, "digest_in_steps", lambda paths: hashed.append(paths[0]) or plain(paths))
+    monkeypatch.setattr(folder, "digest_files", lambda paths: pytest.fail("read without a look at the stop"))
+    os.utime(copies[0], (1.0, 1.0))
+    return recipe, tmp_path / "p", hashed
+
+
+def test_a_touched_text_is_compared_once_and_its_new_time_is_remembered(touched, monkeypatch):
+    monkeypatch.setattr("jumok.data.prepare.stage.EVERY", 0.0)
+    recipe, place, hashed = touched
+    before = bytes_of(place)
+    told = Told()
+    run(recipe, place, report=told)
+    assert len(hashed) == 1
+    assert [one["share"] for one in told if one.get("stage") == "comparing"] == [0.0, 1.0]
+    after = bytes_of(place)
+    assert before.pop("prepared.json") != after.pop("prepared.json")
+    assert before == after
+    run(recipe, place)
+    assert len(hashed) == 1, "not at every start, and not by every process"
+
+
+def test_comparing_a_touched_text_can_be_stopped(touched):
+    recipe, place, _ = touched
+    told, before = Told(), bytes_of(place)
+    with pytest.raises(Stopped):
+        run(recipe, place, report=told, stop=told.stop_at("comparing"))
+    assert bytes_of(place) == before
+
+
+def test_a_text_that_changed_but_kept_its_size_is_prepared_anew(touched):
+    recipe, place, hashed = touched
+    path = Path(recipe.data.source)
+    text = path.read_bytes()
+    path.write_bytes(text[:100].swapcase() + text[100:])
+    first = json.loads((place / "prepared.json").read_bytes())["digest"]
+    assert run(recipe, place).digest != first
+    assert len(hashed) == 1
+
+
+# ---------------------------------------------------------------------- what was encoded before
+
+
+def test_checking_what_was_encoded_before_can_be_stopped_and_says_how_far_it_is(made, tmp_path, monkeypatch):
+    monkeypatch.setattr(parts, "PAIRS", 100)
+    recipe, told = small(*made), Told()
+    with pytest.raises(Stopped):
+        run(recipe, tmp_path / "p", report=told, stop=told.stop_at("joining"))
+    read: list[int] = []
+    plain = work.read_part
+    monkeypatch.setattr(work, "read_part", lambda *a, **b: read.append(a[0].name) or plain(*a, **b))
+    again = Told()
+    with pytest.raises(Stopped):
+        run(recipe, tmp_path / "p", report=again, stop=again.stop_at("checking"))
+    assert read.count(work.SHARDS) <= 1
+    monkeypatch.setattr("jumok.data.prepare.stage.EVERY", 0.0)
+    last = Told()
+    run(recipe, tmp_path / "p", report=last)
+    assert last.stages().count("checking") > PAIRS // 100
+    assert pipeline.work_folder(tmp_path / "p").exists() is False
+
+
+# ---------------------------------------------------------------------- memory and work
+
+
+@given(st.lists(st.integers(0, 50), max_size=60), st.integers(1, 100), st.integers(1, 10))
+def test_blocks_end_at_so_many_lines_or_characters_and_leave_nothing_out(lengths, characters, lines):
+    texts = ["a" * length for length in lengths]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(work, "LINES", lines)
+        patch.setattr(work, "CHARACTERS", characters)
+        found = list(work.divide(texts, texts))
+    assert [text for part in found for text in texts[part]] == texts
+    for part in found:
+        assert 1 <= part.stop - part.start <= lines
+        assert 2 * sum(lengths[part.start : part.stop - 1]) < characters, "only the last line may exceed them"
+
+
+def test_where_blocks_end_changes_no_byte_of_what_is_prepared(made, tmp_path, monkeypatch):
+    (tmp_path / "excluded.txt").write_bytes(b"\n".join(Path(made[0]).read_bytes().split(b"\n")[50:90]))
+    recipe = small(*made, **{"data.exclude": (str(tmp_path / "excluded.txt"),)})
+    run(recipe, tmp_path / "p")
+    monkeypatch.setattr(work, "CHARACTERS", 700)
+    run(recipe, tmp_path / "q")
+    assert bytes_of(tmp_path / "p") == bytes_of(tmp_path / "q")
+
+
+def test_a_block_of_long_lines_is_no_larger_than_one_of_short_lines(tmp_path, monkeypatch):
+    sizes: list[int] = []
+    plain = work.sift
+    monkeypatch.setattr(work, "sift", lambda a, b, *more: sizes.append(len(a) + len(b)) or plain(a, b, *more))
+    for name in ("en", "xx"):
+        lines = (f"{n} " + " ".join(f"{name}{n * k % 977}" for k in range(150)) for n in range(3_000))
+        (tmp_path / f"a.{name}").write_text("".join(f"{line}\n" for line in lines))
+    run(small(str(tmp_path / "a.en"), str(tmp_path / "a.xx"), **{"data.longest": 1_000}), tmp_path / "p")
+    assert max(sizes) < work.CHARACTERS + 10_000
+    assert sum(sizes) > 4 * work.CHARACTERS
+
+
+@given(st.lists(st.integers(0, 30)), st.lists(st.integers(0, 30)))
+def test_values_are_found_among_ordered_ones_as_numpy_finds_them(values, others):
+    ordered = np.unique(np.array(others, np.uint64))
+    asked = np.array(values, np.uint64)
+    assert np.array_equal(work.is_among(asked, ordered), np.isin(asked, ordered))
+
+
+def test_excluded_sentences_are_not_sorted_again_for_every_block(made, tmp_path, monkeypatch):
+    (tmp_path / "excluded.txt").write_bytes(b"\n".join(Path(made[0]).read_bytes().split(b"\n")[50:90]))
+    monkeypatch.setattr(np, "isin", lambda *_: pytest.fail("this sorts both"))
+    found = run(small(*made, **{"data.exclude": (str(tmp_path / "excluded.txt"),)}), tmp_path / "p")
+    assert found.summary["left_out"]["in a validation or test file"] >= 40

@@ -31,11 +31,19 @@ LETTERS = {"source": "S", "encoder": "S", "target": "T", "decoder": "T", "output
 
 
 class Departure(NamedTuple):
-    """How a type of block departs from the paper: the text, and the formulas here and in the paper."""
+    """How a type of block departs from the paper: the text, its formula, and what the paper has instead.
+
+    Where it is not the block itself that departs but its place, `here` shows the place.
+    """
 
     key: str
     formula: str
     paper: str
+    here: str = ""
+
+
+PRE_NORM = Departure("pre", "norm", "post-norm", "pre-norm")
+PRE_ADD = Departure("pre", "add", "post-norm", "pre-norm")
 
 
 def word(key: str, language: str, **values: Any) -> str:
@@ -67,7 +75,8 @@ def draw(model: Any, language: str = "en") -> dict[str, Any]:
             "formula": FORMULAS[departure.formula if departure else _usual(name)],
             "code": None if where is None else where._asdict(),
             "departs": word(f"departs.{departure.key}", language) if departure else None,
-            "paper": FORMULAS[departure.paper] if departure and departure.paper else None,
+            "here": FORMULAS[departure.here] if departure and departure.here else None,
+            "paper": FORMULAS[departure.paper] if departure else None,
         }
     total = sum(parameter.numel() for parameter in model.parameters())
     return {"kind": model.config.kind, "shape": model.config.shape if hasattr(model.config, "shape") else "",
@@ -121,7 +130,7 @@ def find_departures(model: Any) -> dict[str, Departure]:
     if config.kind == "transformer":
         _compare_with_paper(config, found)
     elif config.kind == "gpt":
-        found = {"norm": Departure("pre", "pre-norm", "post-norm"), "add": Departure("pre", "pre-norm", "post-norm"),
+        found = {"norm": PRE_NORM, "add": PRE_ADD,
                  "masked": Departure("no_encoder", "masked", "masked"),
                  "feed_forward": Departure("gelu", "feed-forward-gelu", "feed-forward")}  # fmt: skip
         if config.positions != "sinusoidal":
@@ -158,8 +167,8 @@ def _compare_with_paper(config: Any, found: dict[str, Departure]) -> None:
     if not config.residual:
         found["add"] = Departure("no_residual", "add", "add")
     if config.norm_place == "pre":
-        found["norm"] = Departure("pre", "pre-norm", "post-norm")
-        found.setdefault("add", Departure("pre", "pre-norm", "post-norm"))
+        found["norm"] = PRE_NORM
+        found.setdefault("add", PRE_ADD)
     if config.norm != "layer":
         formula = "norm-rms" if config.norm == "rms" else "norm"
         found["norm"] = Departure("no_norm" if config.norm == "none" else config.norm, formula, "norm")

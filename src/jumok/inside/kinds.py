@@ -134,6 +134,6 @@ def _list_code(layer: Any) -> list[Where]:
     """The lines of the sum, the norm and the feed-forward network that a layer has."""
     return [
         ("add", type(layer.attention_path).forward, "return"),
-        ("norm", type(layer.attention_path.norm).forward, "return"),
+        ("norm", type(layer.attention_path.norm), "class "),
         ("feed_forward", type(layer.feed_forward).forward, "self.outer"),
     ]

@@ -38,7 +38,7 @@ def find_code(parts: Parts) -> dict[str, Code]:
     found = {
         "embedding": find_line(Embedding.forward, "F.embedding"),
         "positions": find_line(Embedding.forward, "self.join"),
-        "attention": find_line(attention.attend, "softmax"),
+        "attention": find_line(attention.attend, "scores.softmax"),
         "masked": find_line(attention.attend, "masked_fill"),
         "cross": find_line(attention.CrossAttention.forward, "self.mix"),
         "softmax": find_line(search.forbid, "normalizer"),

@@ -68,6 +68,11 @@ class Reader:
         dropped: Tensor = embedding.dropout(x)
         return dropped
 
+    def find_vectors(self, name: str) -> Tensor:
+        """The recorded vectors (B, T, D) that the first layer was given: with positions, if they are added."""
+        added = self.blocks.get(f"{name}.positions")
+        return self.blocks[f"{name}.embedding"]["scaled"] if added is None else added["output"]
+
     # -- attention
 
     def attend_to_itself(

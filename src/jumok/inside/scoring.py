@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from jumok.data.corpora import Pair
 from jumok.errors import UsageError
 from jumok.evaluation.significance import find_interval, resample
 from jumok.inside.edits import NOTHING, Edits, divide, shuffle
-from jumok.inside.subject import Subject, translate
+from jumok.inside.subject import Subject, go_on, translate
 
 PAIRS = 500  # of the validation set, from its beginning
 SAME = "no difference"
@@ -54,8 +54,11 @@ class Cost:
         }  # fmt: skip
 
 
-def score(subject: Subject, pairs: Sequence[Pair], edits: Edits) -> Cost:
-    """Translate pairs with and without edits; compare both with the references."""
+def score(subject: Subject, pairs: Sequence[Pair], edits: Edits, check: Callable[[], None] = go_on) -> Cost:
+    """Translate pairs with and without edits; compare both with the references.
+
+    `check` is called now and then and may raise an exception to stop the work.
+    """
     if edits.rows:
         raise UsageError("inside.rows_are_of_one_sentence")
     began = time.monotonic()
@@ -66,7 +69,7 @@ def score(subject: Subject, pairs: Sequence[Pair], edits: Edits) -> Cost:
         begins = vocabulary.source.begins()
         edited = [shuffle(divide(ids, begins), edits.shuffle + row) for row, ids in enumerate(sources)]
     before, after = (
-        vocabulary.target.decode_all([hypothesis.body for hypothesis in translate(subject, ids, some)])
+        vocabulary.target.decode_all([hypothesis.body for hypothesis in translate(subject, ids, some, check)])
         for ids, some in ((sources, NOTHING), (edited, edits))
     )
     resampled = resample([after, before], references)

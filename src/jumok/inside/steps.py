@@ -14,6 +14,7 @@ from torch import Tensor
 
 from jumok.decoding.hypothesis import NEVER
 from jumok.errors import UsageError
+from jumok.inside.arrays import round_number
 from jumok.inside.edits import NOTHING, Edits
 from jumok.inside.passes import Edited
 from jumok.inside.subject import Subject, find_model, limit_threads, read_source
@@ -51,15 +52,16 @@ def list_steps(
     output = describe_tokens(vocabulary, [*target, END])
     steps = []
     with limit_threads(), torch.inference_mode():
-        for number, probabilities, words in _walk(subject, read_source(subject, text, edits), target, edits, at, count):
+        source = [] if subject.recipe.data.text is not None else read_source(subject, text, edits)
+        for number, probabilities, words in _walk(subject, source, target, edits, at, count):
             top = probabilities.topk(min(count, len(probabilities)))
             pieces = describe_tokens(vocabulary, top.indices.tolist())
             chances = zip(pieces, top.values.tolist(), strict=True)
             steps.append({
                 "at": number,
                 "in": fed[number],
-                "out": output[number] | {"probability": float(probabilities[output[number]["id"]])},
-                "pieces": [piece | {"probability": chance} for piece, chance in chances],
+                "out": output[number] | {"probability": round_number(float(probabilities[output[number]["id"]]))},
+                "pieces": [piece | {"probability": round_number(chance)} for piece, chance in chances],
                 "words": [word._asdict() for word in words],
             })  # fmt: skip
     return steps

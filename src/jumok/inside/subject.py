@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,7 +27,8 @@ from jumok.inside.passes import Edited
 from jumok.models.base import END, START
 from jumok.text.vocabulary import Vocabularies
 
-ROWS = 256  # sentences that are translated together
+ROWS = 256  # sentences that are read together
+AT_ONCE = 128  # sentences that the kernels translate between two checks
 LONGER, EXTRA = 1.5, 10  # how much longer than its source the output of an edited model may become: times, plus
 
 
@@ -83,35 +84,51 @@ def limit_threads() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
+def go_on() -> None:
+    """Check nothing."""
+
+
 @torch.inference_mode()
-def translate(subject: Subject, sources: Sequence[Sequence[int]], edits: Edits = NOTHING) -> list[Hypothesis]:
+def translate(
+    subject: Subject, sources: Sequence[Sequence[int]], edits: Edits = NOTHING, check: Callable[[], None] = go_on
+) -> list[Hypothesis]:
     """Greedy translations of ids (without END) by the model with edits.
 
     Without edits, and where heads alone are off, the kernels translate; otherwise every step is a reading, whose
-    output is at most half longer than the source, plus ten: a broken model may never end.
+    output is at most half longer than the source, plus ten: a broken model may never end.  `check` is called now and
+    then and may raise an exception to stop the work.
     """
     model, options = find_model(subject), SearchOptions(beam=1, extra_length=subject.recipe.decoding.extra_length)
     if not hasattr(model, "start"):
         raise UsageError("inside.says_nothing", kind=subject.recipe.model.kind)
     inner = Edits(heads=edits.heads, layers=edits.layers, off=edits.off, rows=edits.rows)  # shuffling is done before
     if not inner or surgery.is_weights(inner):
+        results = []
         with surgery.change(model, inner):
-            return [hypotheses[0] for hypotheses in subject.engine.decode(sources, options)]
+            for first in range(0, len(sources), AT_ONCE):
+                check()
+                results += subject.engine.decode(sources[first : first + AT_ONCE], options)
+        return [hypotheses[0] for hypotheses in results]
     with limit_threads():
-        return _translate_in_batches(Edited(model, inner), sources, options)
+        return _translate_in_batches(Edited(model, inner), sources, options, check)
 
 
 def _translate_in_batches(
-    edited: Edited, sources: Sequence[Sequence[int]], options: SearchOptions
+    edited: Edited, sources: Sequence[Sequence[int]], options: SearchOptions, check: Callable[[], None]
 ) -> list[Hypothesis]:
     """Greedy translations, sentences of similar length together."""
     results: dict[int, Hypothesis] = {}
+
+    def step(token: Tensor, state: Any) -> tuple[Tensor, Any]:
+        check()
+        return edited.step(token, state)
+
     order = sorted(range(len(sources)), key=lambda row: -len(sources[row]))
     for first in range(0, len(order), ROWS):
         rows = order[first : first + ROWS]
         state = edited.start(pad([list(sources[row]) for row in rows], after=END))
         limits = [min(len(sources[row]) + options.extra_length, limit_length(len(sources[row]))) for row in rows]
-        results |= zip(rows, greedy(edited.step, state, limits, options), strict=True)
+        results |= zip(rows, greedy(step, state, limits, options), strict=True)
     return [results[row] for row in range(len(sources))]
 
 

@@ -21,6 +21,7 @@ from jumok.inside.arrays import pack, round_number
 from jumok.inside.edits import NOTHING, Edits
 from jumok.inside.kinds import find_parts
 from jumok.inside.passes import Reading, read
+from jumok.inside.steps import list_steps
 from jumok.inside.subject import Subject, find_model, limit_threads, read_source, translate
 from jumok.inside.tokens import describe_tokens, list_words
 from jumok.models.base import END, MASK, START
@@ -65,7 +66,9 @@ def read_sentence(subject: Subject, text: str, translation: str | None = None, e
         target = subject.vocabularies.target.encode_parts(text.split("<mask>"), MASK)
         source, pair = [], (torch.tensor([[END]]), torch.tensor([target]))
     else:
-        if translation is None:
+        if subject.recipe.data.text is not None:  # a language model: the text is what it reads
+            source, target, given = [], subject.vocabularies.target.encode(text), False
+        elif translation is None:
             target = list(translate(subject, [source], edits)[0].body)
         else:
             target = subject.vocabularies.target.encode(translation)
@@ -151,6 +154,29 @@ def _pack_maps(reading: Reading, layer: int | None) -> dict[str, Any]:
             "weights": pack(weights[chosen]),
         }  # fmt: skip
     return maps
+
+
+def steps(
+    subject: Subject,
+    text: str,
+    translation: str | None = None,
+    edits: Edits = NOTHING,
+    *,
+    at: int | None = None,
+    count: int = 5,
+) -> dict[str, Any]:
+    """Return the steps of a translation, the one given or the model's own."""
+    vocabulary = subject.vocabularies.target
+    if subject.recipe.data.text is not None:
+        target = vocabulary.encode(text)
+    elif translation is None:
+        target = list(translate(subject, [read_source(subject, text, edits)], edits)[0].body)
+    else:
+        target = vocabulary.encode(translation)
+    if len(target) > LONGEST:
+        raise UsageError("inside.too_long", tokens=len(target), most=LONGEST)
+    listed = list_steps(subject, text, target, edits, at=at, count=count)
+    return {"translation": vocabulary.decode(target), "of": len(target) + 1, "steps": listed}
 
 
 # ------------------------------------------------------------------------------------------------- one block

@@ -51,11 +51,19 @@ function Bar({ current }: { current: string }) {
           <button type="button" lang="ko" aria-pressed={language.value === "ko"} onClick={() => chooseLanguage("ko")}>한국어</button>
           <button type="button" lang="en" aria-pressed={language.value === "en"} onClick={() => chooseLanguage("en")}>EN</button>
         </div>
-        <button type="button" class="plain" onClick={() => chooseTheme(theme.value === "dark" ? "light" : "dark")}>
-          {theme.value === "dark" ? w.light : w.dark}
-        </button>
+        <button type="button" class="plain theme" title={theme.value === "dark" ? w.light : w.dark} aria-label={theme.value === "dark" ? w.light : w.dark}
+          onClick={() => chooseTheme(theme.value === "dark" ? "light" : "dark")}><Sun /></button>
       </div>
     </header>
+  );
+}
+
+function Sun() {
+  return (
+    <svg viewBox="0 0 20 20" width="18" height="18" aria-hidden="true">
+      <circle cx="10" cy="10" r="7.2" fill="none" stroke="currentColor" stroke-width="1.6" />
+      <path d="M10 2.8a7.2 7.2 0 0 1 0 14.4z" fill="currentColor" />
+    </svg>
   );
 }
 

@@ -14,6 +14,7 @@ from jumok.server import (
     own,
     page,
     streaming,
+    studio,
 )
 from jumok.server.routes import Route
 
@@ -22,6 +23,6 @@ def list_routes() -> list[Route]:
     """Return all routes, in the order of the description."""
     routes = [
         *libretranslate.ROUTES, *deepl.ROUTES, *deepl_glossaries.ROUTES, *deepl_documents.ROUTES, *immersive.ROUTES,
-        *google.ROUTES, *own.ROUTES, *streaming.ROUTES, *completions.ROUTES, *page.ROUTES,
+        *google.ROUTES, *own.ROUTES, *streaming.ROUTES, *studio.ROUTES, *completions.ROUTES, *page.ROUTES,
     ]  # fmt: skip
     return [*routes, *operations.make_routes(routes)]

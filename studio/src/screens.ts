@@ -2,6 +2,7 @@
 // line here.
 
 import type { ComponentType } from "preact";
+import { search } from "./screens/search";
 import { translate } from "./screens/translate";
 
 export interface Screen {
@@ -10,4 +11,4 @@ export interface Screen {
   readonly view: ComponentType;
 }
 
-export const screens: readonly Screen[] = [translate];
+export const screens: readonly Screen[] = [translate, search];

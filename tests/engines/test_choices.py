@@ -4,9 +4,10 @@ from math import exp
 
 import pytest
 
-from jumok.engines.choices import find_choices, list_places
+from jumok.decoding.hypothesis import NEVER
+from jumok.engines.choices import LONGEST, SPARE, find_choices, list_places
 from jumok.errors import DataError
-from jumok.text.vocabulary import Vocabulary
+from jumok.text.vocabulary import END, Vocabulary
 from jumok.translator import Translator
 
 
@@ -35,15 +36,38 @@ def test_there_is_a_list_for_every_word_with_the_word_itself_in_it(model, text):
         assert len({one.text for one in some}) == len(some)
 
 
-def test_a_probability_is_the_one_that_scoring_the_words_gives(model):
-    """Independent of the search: the whole translation is scored twice, with and without the word."""
-    text = "a b c"
-    _, choices = choose(model, text)
-    for word in choices[0]:
-        if word.text:
-            [scored] = model.score([text], [word.text])
-            ids = model.vocabularies.target.encode(word.text)
-            assert word.probability == pytest.approx(exp(sum(scored.token_scores[: len(ids)])), rel=1e-3, abs=1e-7)
+def score_next(model, source, before):
+    """The log-probability of every token after a beginning, by teacher forcing alone."""
+    allowed = [token for token in range(len(model.vocabularies.target)) if token not in NEVER and token != END]
+    scored = model.engines.forcing.score([(source, [*before, token]) for token in allowed])
+    chances = {token: one.token_scores[len(before)] for token, one in zip(allowed, scored, strict=True)}
+    [ended] = model.engines.forcing.score([(source, before)])
+    return chances | {END: ended.token_scores[len(before)]}
+
+
+def reference(model, source, count):
+    """The likeliest first words, found without any search."""
+    target, words = model.vocabularies.target, dict[str, float]()
+    begins = target.begins()
+    first = score_next(model, source, [])
+    for token in sorted(first, key=lambda one: -first[one])[: count + SPARE]:
+        ids, total = [token], first[token]
+        while ids[-1] != END and len(ids) <= LONGEST:
+            chances = score_next(model, source, ids)
+            best = max(chances, key=chances.__getitem__)
+            if best == END or begins[best]:
+                break
+            ids, total = [*ids, best], total + chances[best]
+        text = target.decode([one for one in ids if one != END])
+        words[text] = words.get(text, 0.0) + exp(total)
+    return sorted(words.items(), key=lambda pair: -pair[1])[:count]
+
+
+def test_words_and_probabilities_are_those_of_scoring_every_token(model):
+    _, choices = choose(model, "a b c")
+    expected = reference(model, model.vocabularies.source.encode("a b c"), 5)
+    assert [word.text for word in choices[0]] == [text for text, _ in expected]
+    assert [word.probability for word in choices[0]] == pytest.approx([chance for _, chance in expected], rel=1e-4)
 
 
 def test_both_engines_choose_alike(model):
@@ -58,7 +82,9 @@ def test_both_engines_choose_alike(model):
 
 def test_places_are_the_words_between_spaces():
     words = ["저는", "커피", "두", "잔을", "마셨어요."]
-    vocabulary = Vocabulary.train([" ".join(words)] * 30 + ["잔 을 커피를 마셔요 저 는"] * 30, size=300, kind="unigram")
+    vocabulary = Vocabulary.train(
+        [" ".join(words)] * 30 + ["잔 을 커피를 마셔요 저 는"] * 30, size=300, kind="unigram", at_most=True
+    )
     ids = vocabulary.encode(" ".join(words))
     assert [vocabulary.decode(ids[start:stop]) for start, stop in list_places(vocabulary, ids)] == words
 

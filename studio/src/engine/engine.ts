@@ -76,19 +76,18 @@ export interface Node {
   readonly step: number;
   readonly token: number;
   readonly piece: string;
-  readonly text: string;
-  readonly gain: number;
+  readonly text: string; // of all tokens so far
+  readonly gain: number; // log-probability of the token
   readonly log_probability: number;
   readonly fate: "living" | "ended" | "pruned";
   readonly rank: number; // among the candidates of its step, from 1
-  readonly margin: number | null; // by how much it missed the last one that the beam continued
+  readonly margin: number | null; // log-probability above that of the last candidate that was continued
+  readonly score: number | null; // of a hypothesis that ended
   readonly reason: string | null; // why it died
 }
 
 export interface Graph {
   readonly nodes: readonly Node[];
-  readonly prefix: readonly string[];
-  readonly best: number | null; // the node whose translation is the answer
 }
 
 export interface Engine {
@@ -103,5 +102,5 @@ export interface Engine {
   /** Where words are that the training text did not have, as [start, end] in the text; null if the model cannot say. */
   unknown(model: string, text: string, signal?: AbortSignal): Promise<readonly (readonly [number, number])[] | null>;
   segments(model: string, text: string, signal?: AbortSignal): Promise<Segments>;
-  graph(ask: { model: string; text: string; prefix?: string } & Search, signal?: AbortSignal): Promise<Graph>;
+  graph(ask: { model: string; text: string; tokens?: readonly string[] } & Search, signal?: AbortSignal): Promise<Graph>;
 }

@@ -20,6 +20,21 @@ export async function request<T>(path: string, body?: unknown, signal?: AbortSig
   return (await answer.json()) as T;
 }
 
+const PATIENCE = 12; // tries while an engine starts, which the first request that needs it has to wait for
+
+/** Ask until the engine has started: 429 and 503 say "later". */
+export async function patiently<T>(ask: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await ask();
+    } catch (error) {
+      if (!(error instanceof Refused) || (error.status !== 503 && error.status !== 429) || tries >= PATIENCE) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 1_000));
+      signal?.throwIfAborted();
+    }
+  }
+}
+
 export function root(): string {
   return document.body.dataset.root ?? "";
 }
@@ -133,6 +148,6 @@ export const remote: Engine = {
   },
 
   graph(ask, signal) {
-    return request<Graph>("/v1/graph", ask, signal);
+    return patiently(() => request<Graph>("/v1/graph", ask, signal), signal);
   },
 };

@@ -16,7 +16,7 @@ from jumok.text.symbols import END
 Fate = Literal["living", "ended", "pruned"]
 Reason = Literal[
     "crowded_out",  # other candidates of the step were likelier, and the beam was full
-    "ended_too_low",  # it would have ended the sentence, which only the first candidates may: as many as the beam is wide
+    "ended_too_low",  # it would have ended the sentence, which only candidates within the beam width may
     "no_heirs",  # it was continued, but none of its continuations was among the candidates of the next step
     "bounded",  # the search stopped: it could not have beaten the hypotheses that had ended, however it went on
 ]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
@@ -14,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 from jumok.config.search import SearchOptions
 from jumok.documents.guards import find_faults
 from jumok.errors import UnknownName
+from jumok.service.admission import SENTENCE, count_units
 from jumok.service.values import (
+    WARM_TEXT,
     pack_attention,
     pack_options,
     pack_translation,
@@ -153,6 +156,58 @@ def _fill(translator: Translator, given: dict[str, Any], stopped: Any, report: A
     return [[[word.text, word.probability] for word in words] for words in translator.fill(**given)]
 
 
+def _warm(translator: Translator, given: dict[str, Any], stopped: Any, report: Any) -> Any:
+    began = time.monotonic()
+    if hasattr(translator.model, "start"):
+        from jumok.inside.views import overview
+
+        overview(translator, WARM_TEXT)
+    return {"ready": True, "seconds": round(time.monotonic() - began, 3)}
+
+
+def _inside(translator: Translator, given: dict[str, Any], stopped: Any, report: Any) -> Any:
+    from jumok.inside.views import overview
+
+    return overview(translator, **_read_edits(given))
+
+
+def _block(translator: Translator, given: dict[str, Any], stopped: Any, report: Any) -> Any:
+    from jumok.inside.views import block
+
+    return block(translator, **_read_edits(given))
+
+
+def _steps(translator: Translator, given: dict[str, Any], stopped: Any, report: Any) -> Any:
+    from jumok.inside.views import steps
+
+    return steps(translator, **_read_edits(given))
+
+
+def _break(translator: Translator, given: dict[str, Any], stopped: Any, report: Any) -> Any:
+    from jumok.inside.breaking import compare
+
+    return compare(translator, **_read_edits(given))
+
+
+def _cost(translator: Translator, given: dict[str, Any], stopped: Callable[[], bool], report: Any) -> Any:
+    from jumok.inside.scoring import score
+    from jumok.inside.subject import read_validation
+
+    def check() -> None:
+        if stopped():
+            raise Stopped
+
+    edits, pairs = _read_edits(given)["edits"], read_validation(translator)
+    return {"of": len(pairs)} | score(translator, pairs[: given["pairs"]], edits, check).to_json()
+
+
+def _read_edits(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call with its edits as their value."""
+    from jumok.inside.edits import Edits
+
+    return given | {"edits": Edits.of(given.get("edits") or {})}
+
+
 RUN: dict[str, Callable[[Translator, dict[str, Any], Callable[[], bool], Callable[[str], None]], Any]] = {
     "translate": _translate,
     "stream": _stream,
@@ -165,8 +220,37 @@ RUN: dict[str, Callable[[Translator, dict[str, Any], Callable[[], bool], Callabl
     "graph": _graph,
     "attention": _attention,
     "fill": _fill,
+    "warm": _warm,
+    "inside": _inside,
+    "block": _block,
+    "steps": _steps,
+    "break": _break,
+    "cost": _cost,
 }
-PUBLIC = ("align", "alternatives", "attention", "choices", "fill", "generate", "graph", "score", "unknown")
+PUBLIC = (
+    "align", "alternatives", "attention", "block", "break", "choices", "cost", "fill", "generate", "graph", "inside",
+    "score", "steps", "unknown", "warm",
+)  # fmt: skip  # verbs of `Service.call`
+EFFORT = {"break": 6, "steps": 8}  # how many times the work of a translation a call is, where it is more
+PAIR = 2 * (60 + SENTENCE)  # units of a pair that is scored with and without edits
+
+
+def count_work(verb: str, arguments: Arguments) -> int:
+    """Return the units of work of a call (admission.py); 0 where it tells nothing about the speed."""
+    if verb == "warm":
+        return 0
+    if verb == "cost":
+        return PAIR * int(arguments["pairs"])
+    return EFFORT.get(verb, 1) * count_units(_list_texts(arguments))
+
+
+def _list_texts(arguments: Arguments) -> list[str]:
+    """Return the strings among the arguments of a call."""
+    texts = []
+    for value in arguments.values():
+        several = value if isinstance(value, list) else [value]
+        texts += [one for one in several if isinstance(one, str)]
+    return texts
 
 
 def check_verb(verb: str) -> None:

@@ -2,6 +2,8 @@
 // line here.
 
 import type { ComponentType } from "preact";
+import { breakIt } from "./screens/break";
+import { inside } from "./screens/inside";
 import { search } from "./screens/search";
 import { translate } from "./screens/translate";
 
@@ -11,4 +13,4 @@ export interface Screen {
   readonly view: ComponentType;
 }
 
-export const screens: readonly Screen[] = [translate, search];
+export const screens: readonly Screen[] = [translate, inside, breakIt, search];

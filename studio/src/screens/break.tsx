@@ -116,7 +116,7 @@ function View() {
       {of && (
         <div class="two-columns">
           <div class="switches">
-            {of.switches.map((one) => <SwitchView key={one.id} one={one} of={of} />)}
+            {[...of.switches].sort((one, other) => orderOf(one) - orderOf(other)).map((one) => <SwitchView key={one.id} one={one} of={of} />)}
           </div>
           <div class="outcome">
             <div class="row spread"><span class="quiet small">{isWhole.value ? w.nothing : ""}</span>
@@ -128,6 +128,11 @@ function View() {
       )}
     </div>
   );
+}
+
+/** Switches of one click first. */
+function orderOf(one: Switch): number {
+  return PLAIN.includes(one.id) ? 0 : one.id === "shuffle" ? 1 : 2;
 }
 
 function withoutRows(): string {

@@ -15,7 +15,7 @@ from tests.support.running import Running
 
 ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "src" / "jumok" / "server" / "studio"
-PATIENCE = 15_000  # milliseconds for anything to appear; the machine may be busy
+PATIENCE = 30_000  # milliseconds for anything to appear; the machine may be busy
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -49,6 +49,7 @@ def browser(bundle):
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     if found is None:
         pytest.skip("there is no chromium: apt-get install chromium")
+    playwright.expect.set_options(timeout=PATIENCE)
     with playwright.sync_playwright() as driver:
         started = driver.chromium.launch(
             executable_path=found, args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]

@@ -143,9 +143,10 @@ class StepwiseSearch:
         uniforms = torch.from_numpy(np.stack(rows)).to(self.device)
         return sample_by(uniforms, temperature=options.temperature, top_k=options.top_k, top_p=options.top_p)
 
-    def watch(self, source: Ids, options: SearchOptions, watch: Callable[[Expansion], None]) -> None:
-        """Search one sentence and pass every step to `watch`."""
-        rules, limits = self._make_rules(options, [UNCONSTRAINED]).list_all(), [len(source) + options.extra_length]
+    def watch(self, source: Ids, options: SearchOptions, watch: Callable[[Expansion], None], prefix: Ids = ()) -> None:
+        """Search one sentence, whose translation begins with a prefix, and pass every step to `watch`."""
+        rules = self._make_rules(options, [TokenConstraints(prefix=tuple(prefix))]).list_all()
+        limits = [max(len(source), len(prefix)) + options.extra_length]
         beam(self.model.step, self._start([source]), limits, options, rules=rules, watch=watch, device=self.device)
 
     def stream(self, source: Ids, options: SearchOptions, *, prefix: Ids, never: Sequence[int]) -> Iterator[int]:

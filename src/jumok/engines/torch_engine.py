@@ -201,10 +201,10 @@ class TorchEngine(TorchForcing):
             ranked.append(sorted(scored, key=lambda h: -h.score)[: options.n_best])
         return ranked
 
-    def watch(self, source: Ids, options: SearchOptions, watch: Callable[[Expansion], None]) -> None:
-        """Search one sentence and pass every step to `watch`."""
+    def watch(self, source: Ids, options: SearchOptions, watch: Callable[[Expansion], None], prefix: Ids = ()) -> None:
+        """Search one sentence, whose translation begins with a prefix, and pass every step to `watch`."""
         check_lengths([source])
-        self.stepwise.watch(source, options, watch)
+        self.stepwise.watch(source, options, watch, prefix)
 
     def stream(
         self, source: Ids, options: SearchOptions, *, prefix: Ids = (), never: Sequence[int] = NEVER

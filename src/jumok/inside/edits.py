@@ -136,9 +136,7 @@ class Sizes:
         for kind, layer, head in sorted({*edits.heads, *((row.kind, row.layer, row.head) for row in edits.rows)}):
             layers, heads = self.heads.get(kind, (0, 0))
             if not (0 <= layer < layers and 0 <= head < heads):
-                raise UsageError(
-                    "inside.no_such_head", kind=kind, layer=layer, head=head, layers=layers, heads=heads
-                )
+                raise UsageError("inside.no_such_head", kind=kind, layer=layer, head=head, layers=layers, heads=heads)
         for stack, layer in sorted(edits.layers):
             if not 0 <= layer < self.layers.get(stack, 0):
                 raise UsageError("inside.no_such_layer", stack=stack, layer=layer, layers=self.layers.get(stack, 0))

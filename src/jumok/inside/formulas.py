@@ -1,6 +1,6 @@
 """Formulas of the blocks of figure 1 as MathML, which browsers draw themselves.
 
-    FORMULAS["attention"]        # softmax(Q Kᵀ / √d_k) V, equation 1 of the paper
+FORMULAS["attention"]        # softmax(Q Kᵀ / √d_k) V, equation 1 of the paper
 """
 
 from __future__ import annotations

@@ -20,7 +20,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from jumok.inside.edits import NOTHING, Edits
-from jumok.nn.attention import Attention, CrossAttention, Mask, Score, SelfAttention, merge_heads, scaled_dot, split_heads
+from jumok.nn.attention import (
+    Attention,
+    CrossAttention,
+    Mask,
+    Score,
+    SelfAttention,
+    merge_heads,
+    scaled_dot,
+    split_heads,
+)
 from jumok.nn.cache import Cache
 from jumok.nn.embedding import Embedding
 from jumok.nn.layers import FeedForward, LayerNorm, NoNorm, PostNorm, PreNorm, Residual
@@ -170,9 +179,7 @@ class Reader:
 
     # -- the rest of a layer
 
-    def pass_around(
-        self, name: str, path: Residual, x: Tensor, sublayer: Sublayer, mask: Mask | None = None
-    ) -> Tensor:
+    def pass_around(self, name: str, path: Residual, x: Tensor, sublayer: Sublayer, mask: Mask | None = None) -> Tensor:
         """Norm, sub-layer, dropout and residual sum, in the order of the path."""
         before = isinstance(path, PreNorm | PreNormAlone)
         adds = isinstance(path, PreNorm | PostNorm) and "residual" not in self.edits.off

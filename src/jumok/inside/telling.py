@@ -96,7 +96,9 @@ def _explain(kind: dict[str, Any], language: str) -> str:
     if kind["code"]:
         code = kind["code"]
         where = f"{code['file']}:{code['line']}"
-        parts.append(f"<p class='code'>{word('walk.code', language)} {safe(where)} <code>{safe(code['text'])}</code></p>")
+        parts.append(
+            f"<p class='code'>{word('walk.code', language)} {safe(where)} <code>{safe(code['text'])}</code></p>"
+        )
     if kind["departs"]:
         papers = word("walk.papers", language)
         parts.append(f"<div class='departs'>{safe(kind['departs'])}<p>{safe(papers)}</p>{kind['paper']}</div>")

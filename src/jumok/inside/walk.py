@@ -312,4 +312,3 @@ def _tell_output(subject: Subject, text: str, look: Look, edits: Edits) -> list[
 
 def _percent(chance: float | None) -> str:
     return "–" if chance is None else f"{chance:.1%}"
-

@@ -15,6 +15,7 @@ from jumok.server import (
     own,
     page,
     streaming,
+    studio,
 )
 from jumok.server.routes import Route
 
@@ -23,6 +24,7 @@ def list_routes() -> list[Route]:
     """Return all routes, in the order of the description."""
     routes = [
         *libretranslate.ROUTES, *deepl.ROUTES, *deepl_glossaries.ROUTES, *deepl_documents.ROUTES, *immersive.ROUTES,
-        *google.ROUTES, *own.ROUTES, *inside.ROUTES, *streaming.ROUTES, *completions.ROUTES, *page.ROUTES,
+        *google.ROUTES, *own.ROUTES, *inside.ROUTES, *streaming.ROUTES, *studio.ROUTES, *completions.ROUTES,
+        *page.ROUTES,
     ]  # fmt: skip
     return [*routes, *operations.make_routes(routes)]

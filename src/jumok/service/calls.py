@@ -8,6 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jumok.config.search import SearchOptions
@@ -24,6 +26,7 @@ from jumok.service.values import (
     unpack_options,
     unpack_translation,
 )
+from jumok.text.known import FILE, KnownWords
 from jumok.translation import Contents, Translation, Word
 
 if TYPE_CHECKING:
@@ -104,6 +107,31 @@ def _generate(translator: Translator, given: dict[str, Any], stopped: Callable[[
 
 def _alternatives(translator: Translator, given: dict[str, Any], stopped: Any, report: Any) -> Any:
     return [pack_translation(one, given["text"]) for one in translator.alternatives(**given)]
+
+
+def _choices(translator: Translator, given: dict[str, Any], stopped: Any, report: Any) -> Any:
+    from jumok.engines.choices import find_choices
+
+    vocabularies = translator.vocabularies
+    target = vocabularies.target.find_ids(given["tokens"])
+    engine: Any = translator.engines.forcing  # native or torch: both take prefixes
+    words = find_choices(
+        engine.decode, vocabularies.target, vocabularies.source.encode(given["text"]), target, given["count"]
+    )
+    return [[[word.text, word.probability] for word in some] for some in words]
+
+
+def _unknown(translator: Translator, given: dict[str, Any], stopped: Any, report: Any) -> Any:
+    known = _read_known_words(translator.folder)
+    return None if known is None else [known.find_unknown(text) for text in given["texts"]]
+
+
+@cache
+def _read_known_words(folder: Path) -> KnownWords | None:
+    """Return the words that a model has read; None where it does not say.  A process never sees another version."""
+    from jumok.storage.bundle import manifest
+
+    return KnownWords((folder / FILE).read_bytes()) if FILE in manifest(folder) else None
 
 
 def _score(translator: Translator, given: dict[str, Any], stopped: Any, report: Any) -> Any:
@@ -191,6 +219,8 @@ RUN: dict[str, Callable[[Translator, dict[str, Any], Callable[[], bool], Callabl
     "stream": _stream,
     "generate": _generate,
     "alternatives": _alternatives,
+    "choices": _choices,
+    "unknown": _unknown,
     "score": _score,
     "align": _align,
     "graph": _graph,
@@ -205,8 +235,8 @@ RUN: dict[str, Callable[[Translator, dict[str, Any], Callable[[], bool], Callabl
     "cost": _cost,
 }
 PUBLIC = (
-    "align", "alternatives", "attention", "block", "break", "cost", "count", "fill", "generate", "graph", "inside",
-    "score", "steps", "warm",
+    "align", "alternatives", "attention", "block", "break", "choices", "cost", "count", "fill", "generate", "graph",
+    "inside", "score", "steps", "unknown", "warm",
 )  # fmt: skip  # verbs of `Service.call`
 EFFORT = {"break": 6, "steps": 8}  # how many times the work of a translation a call is, where it is more
 PAIR = 2 * (60 + SENTENCE)  # units of a pair that is scored with and without edits
@@ -244,6 +274,6 @@ def unpack_result(verb: str, result: Any, arguments: Arguments) -> Any:
         return [tuple((link[0], link[1]) for link in links) for links in result]
     if verb == "attention":
         return unpack_attention(result)
-    if verb == "fill":
+    if verb in ("choices", "fill"):
         return [[Word(*word) for word in words] for words in result]
     return result

@@ -105,6 +105,16 @@ def load(folder: Path, *, breaks: bool = False) -> Prepared:
     return Prepared(folder, summary, vocabularies, Store(folder), valid, [int(row.get("corpus", 0)) for row in rows])
 
 
+def read_valid(folder: Path) -> list[Pair]:
+    """The pairs that validate, of a prepared folder or a run."""
+    folder = folder if (folder / VALID).is_file() else folder / "data" / "prepared"
+    try:
+        rows = [json.loads(line) for line in (folder / VALID).read_bytes().split(b"\n") if line]
+        return [Pair(str(row["source"]), str(row["target"]), number) for number, row in enumerate(rows, start=1)]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelFileError("data.not_prepared", reason=error, folder=folder) from None
+
+
 def list_dropped(folder: Path) -> Iterator[tuple[tuple[str, ...], int, str]]:
     """Files, line (from 1) and reason of every pair that does not train, in the order of the text."""
     summary, dropped = read_summary(folder), np.memmap(folder / "dropped", LISTED, mode="r")

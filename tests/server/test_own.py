@@ -246,7 +246,8 @@ def test_a_head_request_and_a_trailing_slash_are_understood(app):
     assert ask(app, "GET", "/v2/nothing").json == {"message": "there is nothing at this address"}
 
 
-def test_the_page_is_in_two_languages_and_loads_nothing_from_elsewhere(app):
+def test_the_small_page_is_in_two_languages_and_loads_nothing_from_elsewhere():
+    _, app = pretend_server(studio=False)
     english = ask(app, "GET", "/")
     korean = ask(app, "GET", "/", headers={"accept-language": "ko"})
     assert 'lang="en"' in english.text

@@ -18,7 +18,7 @@ from typer.models import CommandInfo, TyperInfo
 
 import jumok
 from jumok import messages
-from jumok.cli import failures, looking_back, serve, verbs
+from jumok.cli import failures, looking_back, serve, studio, verbs
 from jumok.cli.models import model_app
 from jumok.cli.options import (
     SETTINGS,
@@ -83,6 +83,7 @@ app.add_typer(data_app, name="data")
 app.add_typer(model_app, name="model")
 app.command(**verb("help.serve"))(serve.serve)
 app.add_typer(serve.key_app, name="serve key")
+app.command(**verb("help.studio"))(studio.studio)
 
 
 def show_version(requested: bool) -> None:

@@ -61,6 +61,7 @@ def serve(
     grace: Annotated[float | None, option("SECONDS", "help.serve_grace")] = None,
     drain: Annotated[float | None, option("SECONDS", "help.serve_drain")] = None,
     openai: Annotated[bool, flag("--openai", "help.serve_openai")] = False,
+    without_studio: Annotated[bool, flag("--without-studio", "help.serve_without_studio")] = False,
     log: Annotated[str | None, option("FORM", "help.serve_log")] = None,
     check: Annotated[bool, flag("--check", "help.serve_check")] = False,
     as_json: Json = False,
@@ -74,6 +75,7 @@ def serve(
         root_path=root_path, public_url=public_url, certificate=certificate, private_key=private_key, beam=beam,
         length_penalty=length_penalty, shortlist=shortlist or None, threads=threads, deadline_seconds=deadline,
         grace=grace, drain=drain, openai=openai or None, log=log,
+        studio=False if without_studio else None,
     )  # fmt: skip
     if settings.state is None:
         settings = settings.change(state=find_state(None))

@@ -69,6 +69,7 @@ class Settings(BaseModel):
     keys: Path | None = None  # by default keys.json in the folder of the state
     without_keys: bool = False  # whether to listen beyond loopback although there are no keys
     suggestions: bool = True
+    studio: bool = True  # whether / is the studio; else a page of two boxes
     openai: bool = False  # whether /v1/chat/completions is offered for translation models
     beam: int | None = Field(default=None, ge=1, le=1_000)
     length_penalty: float | None = Field(default=None, ge=0, le=10)

@@ -1,0 +1,35 @@
+"""Every screen, in both themes and languages: no violation that axe finds, nothing wider than the window."""
+
+import pytest
+
+from tests.studio.conftest import opened
+
+SCREENS = {  # place -> what is there when the screen is ready
+    "translate?text=a+b+c": "output",
+}
+
+
+def find_violations(page, node_modules):
+    """What axe finds, as text."""
+    page.evaluate((node_modules / "axe-core" / "axe.min.js").read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+    return [f"{one['id']}: {node['html'][:200]} {node['failureSummary']}" for one in found for node in one["nodes"]]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("language", ["en", "ko"])
+@pytest.mark.parametrize("place", SCREENS)
+def test_axe_finds_no_violation(browser, served, node_modules, place, language, theme):
+    with opened(browser, served, f"#/{place}&lang={language}&theme={theme}") as page:
+        page.locator(SCREENS[place]).first.wait_for()
+        page.wait_for_timeout(300)
+        assert find_violations(page, node_modules) == []
+
+
+@pytest.mark.parametrize("width", [1400, 900, 400])
+@pytest.mark.parametrize("place", SCREENS)
+def test_nothing_is_wider_than_the_window(browser, served, place, width):
+    with opened(browser, served, f"#/{place}", width=width) as page:
+        page.locator(SCREENS[place]).first.wait_for()
+        page.wait_for_timeout(300)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -1,6 +1,7 @@
 """Snapshots: which steps have one, and that neither interruptions nor snapshots themselves change a run."""
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -60,7 +61,7 @@ def test_snapshots_are_few_and_spaced_by_the_logarithm_of_the_step(most):
         assert most == 1 or now[0] == 1
         before = now
     if 3 <= most <= len(grid) // 2:
-        gaps = [math.log(later / earlier) for earlier, later in zip(before, before[1:], strict=False)]
+        gaps = [math.log(later / earlier) for earlier, later in pairwise(before)]
         assert max(gaps) <= 4.01 * math.log(LAST) / most
     assert choose(LAST, 0) == ()
 

@@ -19,6 +19,7 @@ import re
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,8 @@ class Reading:
         if size < self.place:
             return False
         file.seek(self.place - len(self.tail))
-        return bool(file.read(len(self.tail)) == self.tail)
+        tail: bytes = file.read(len(self.tail))
+        return tail == self.tail
 
     def advance(self, content: bytes) -> None:
         self.place += len(content)
@@ -165,7 +167,7 @@ class Index:
     def _add_rows(pyramid: Pyramid, steps: Any, values: Any, places: Any) -> None:
         """Add rows; where steps go back without a notice, the series begins again there."""
         begins = [0, *(np.flatnonzero(np.diff(steps) <= 0) + 1), len(steps)]
-        for begin, end in zip(begins, begins[1:], strict=False):
+        for begin, end in pairwise(begins):
             if begin:
                 pyramid.cut(int(steps[begin]) - 1)
             pyramid.add(steps[begin:end], values[begin:end], places[begin:end])

@@ -47,9 +47,9 @@ def save(index: Index, path: Path) -> None:
 def load(run: Path, path: Path) -> Index:
     """Return the index of a run as it was saved; an empty one if there is none that can be read."""
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
             return _read(run, {name: arrays[name] for name in arrays.files})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile):
+    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile):
         return Index(run)
 
 

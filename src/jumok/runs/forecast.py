@@ -117,7 +117,7 @@ class Plan:
                 f"Try: {instead}, or a smaller --set data.tokens_per_batch=…"
             )
         if self.disk > self.available_disk:
-            problems.append("The checkpoints do not fit on this disk. Try: another --out, or --set training.snapshots=0")
+            problems.append("The checkpoints do not fit on this disk. Try: another --out or --set training.snapshots=0")
         problems = problems or ["This recipe fits this machine and time."]
         if self.load > machine.cores() + 0.5:
             busy = f"load {self.load:.1f} on {machine.cores()} cores"

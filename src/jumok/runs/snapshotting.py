@@ -27,7 +27,7 @@ class Snapshots:
     failed: bool = field(default=False, init=False)
 
     def take(self, step: int) -> None:
-        """Save the weights after an update, if this step has a snapshot; a full disk costs the snapshot, not the run."""
+        """Save the weights after an update if this step has a snapshot; a full disk costs the snapshot alone."""
         if not self.most or not snapshots.is_candidate(step):
             return
         try:

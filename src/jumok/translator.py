@@ -281,16 +281,24 @@ class Translator:
         hypotheses = forcing.alternatives(source, list_beginnings(self.vocabularies.target, prefix), count, chosen)
         return [self._render(text, source, hypothesis, Contents()) for hypothesis in hypotheses]
 
-    def graph(self, text: str, **keywords: Unpack[SearchKeywords]) -> list[dict[str, Any]]:
-        """Return the search as data: every continuation that the beam considered, its parent and what became of it."""
+    def graph(self, text: str, tokens: Sequence[str] = (), **keywords: Unpack[SearchKeywords]) -> list[dict[str, Any]]:
+        """Return the search as data: every continuation that the beam considered, its parent, and why it died.
+
+        The translation begins with `tokens`, pieces of the vocabulary.
+        """
         from jumok.decoding.graph import Graph
 
         source, graph, options = self.vocabularies.source.encode(text), Graph(), self.options(**keywords)
         if source:
-            self.engine.watch(source, options, graph.grow)
+            self.engine.watch(source, options, graph.grow, self.vocabularies.target.find_ids(tokens))
         nodes = graph.sentences.get(0, [])
         pieces = self.vocabularies.target.pieces([node.token for node in nodes])
-        return [node._asdict() | {"piece": piece} for node, piece in zip(nodes, pieces, strict=True)]
+        verdicts = graph.explain(0, options.length_penalty)
+        texts = self.vocabularies.target.decode_all([graph.path(0, number) for number in range(len(nodes))])
+        return [
+            node._asdict() | verdict._asdict() | {"piece": piece, "text": said}
+            for node, verdict, piece, said in zip(nodes, verdicts, pieces, texts, strict=True)
+        ]
 
     def stream(
         self, text: str, *, options: SearchOptions | None = None, **keywords: Unpack[SearchKeywords]

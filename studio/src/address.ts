@@ -12,7 +12,8 @@ export interface Place {
 }
 
 export function parse(hash: string): Place {
-  const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
+  const whole = hash.replace(/^#\/?/, ""), mark = whole.indexOf("?");
+  const [path, query] = mark < 0 ? [whole, ""] : [whole.slice(0, mark), whole.slice(mark + 1)];
   return { screen: path || "translate", values: Object.fromEntries(new URLSearchParams(query)) };
 }
 

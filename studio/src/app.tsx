@@ -1,6 +1,8 @@
 // The frame of all screens: the bar, and the screen that the address names.
 
 import { go, link, screen, set } from "./address";
+import { ClassMenu, Join } from "./class-dialog";
+import { role } from "./classroom";
 import { useKey } from "./engine/remote";
 import { chooseLanguage, chooseTheme, inBoth, language, theme } from "./preferences";
 import { screens } from "./screens";
@@ -20,7 +22,7 @@ export function App() {
       <main id="main" tabIndex={-1}>
         <h1 class="hidden">{current.title.value}</h1>
         <Failure />
-        {models.value === null ? <p class="quiet">{failure.value === null ? w.loading : ""}</p>
+        {role.value === "guest" ? <Join /> : models.value === null ? <p class="quiet">{failure.value === null ? w.loading : ""}</p>
           : model.value === null ? <p>{w.noModels}</p> : <current.view />}
       </main>
     </>
@@ -47,15 +49,24 @@ function Bar({ current }: { current: string }) {
       </nav>
       <div class="tools">
         <ModelMenu />
+        <ClassMenu />
         <div class="switch" role="group" aria-label={w.language}>
           <button type="button" lang="ko" aria-pressed={language.value === "ko"} onClick={() => chooseLanguage("ko")}>한국어</button>
           <button type="button" lang="en" aria-pressed={language.value === "en"} onClick={() => chooseLanguage("en")}>EN</button>
         </div>
-        <button type="button" class="plain" onClick={() => chooseTheme(theme.value === "dark" ? "light" : "dark")}>
-          {theme.value === "dark" ? w.light : w.dark}
-        </button>
+        <button type="button" class="plain theme" title={theme.value === "dark" ? w.light : w.dark} aria-label={theme.value === "dark" ? w.light : w.dark}
+          onClick={() => chooseTheme(theme.value === "dark" ? "light" : "dark")}><Sun /></button>
       </div>
     </header>
+  );
+}
+
+function Sun() {
+  return (
+    <svg viewBox="0 0 20 20" width="18" height="18" aria-hidden="true">
+      <circle cx="10" cy="10" r="7.2" fill="none" stroke="currentColor" stroke-width="1.6" />
+      <path d="M10 2.8a7.2 7.2 0 0 1 0 14.4z" fill="currentColor" />
+    </svg>
   );
 }
 

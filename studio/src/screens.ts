@@ -2,6 +2,10 @@
 // line here.
 
 import type { ComponentType } from "preact";
+import { errors } from "./screens/errors";
+import { lab } from "./screens/lab";
+import { search } from "./screens/search";
+import { training } from "./screens/training";
 import { translate } from "./screens/translate";
 
 export interface Screen {
@@ -10,4 +14,4 @@ export interface Screen {
   readonly view: ComponentType;
 }
 
-export const screens: readonly Screen[] = [translate];
+export const screens: readonly Screen[] = [translate, search, training, lab, errors];

@@ -6,14 +6,17 @@ import os
 import sys
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # searching for plugins takes longer than a translation
 
 from jumok.cli.options import File, Json, ModelPath, argument, option
 from jumok.cli.terminal import dumps
 from jumok.cli.translate import clean_arguments, counting, load_translator
-from jumok.errors import UnknownName
+from jumok.errors import UnknownName, UsageError
+
+if TYPE_CHECKING:
+    from jumok.data.corpora import Pair
 
 
 def film(
@@ -42,13 +45,12 @@ def errors(
     as_json: Json = False,
 ) -> None:
     from jumok.data.corpora import read_test_set
-    from jumok.data.prepare.folder import read_valid
     from jumok.evaluation.faults import ORDERS, find_faults, sort
 
     if by not in ORDERS:
         raise UnknownName("cli.unknown_order", by, ORDERS)
     given = source is not None or target is not None
-    some = list(islice(read_test_set(source, target, None) if given else read_valid(Path(model)), pairs))
+    some = list(islice(read_test_set(source, target, None) if given else read_validation(Path(model)), pairs))
     with counting() as progress:
         found = sort(find_faults(load_translator(model), some, progress=progress), by)
     for fault in found[: most or None]:
@@ -57,3 +59,13 @@ def errors(
             continue
         print(f"chrF {fault.chrf:5.1f}  length {fault.ratio:.2f}  probability {fault.probability:.2f}")
         print(f"  {fault.source}\n  {fault.text}\n  {fault.reference}\n")
+
+
+def read_validation(run: Path) -> list[Pair]:
+    """Return the pairs that a run validates on."""
+    from jumok.data.prepare.folder import number_pairs, read_valid
+
+    try:
+        return number_pairs(read_valid(run / "data" / "prepared"))
+    except (OSError, ValueError, KeyError, TypeError):
+        raise UsageError("cli.no_validation_set", folder=run) from None

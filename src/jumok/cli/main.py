@@ -18,7 +18,7 @@ from typer.models import CommandInfo, TyperInfo
 
 import jumok
 from jumok import messages
-from jumok.cli import failures, looking_back, serve, studio, verbs
+from jumok.cli import failures, inside, looking_back, serve, studio, verbs
 from jumok.cli.models import model_app
 from jumok.cli.options import (
     SETTINGS,
@@ -276,6 +276,7 @@ def look(
         print(f"written: {html}", file=sys.stderr)
 
 
+app.command(**verb("help.inside"))(inside.inside)
 app.command(**verb("help.film"))(looking_back.film)
 app.command(**verb("help.errors"))(looking_back.errors)
 app.command(**verb("help.race"))(verbs.race)

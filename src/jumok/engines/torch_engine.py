@@ -282,13 +282,15 @@ class TorchEngine(TorchForcing):
             ranked.append(sorted(scored, key=lambda h: -h.score)[: options.n_best])
         return ranked
 
-    def watch(self, source: Ids, options: SearchOptions, watch: Callable[[Expansion], None]) -> None:
-        """Search one sentence and pass every step to `watch`."""
+    def watch(self, source: Ids, options: SearchOptions, watch: Callable[[Expansion], None], prefix: Ids = ()) -> None:
+        """Search one sentence, whose translation begins with a prefix, and pass every step to `watch`."""
         check_lengths([source])
         ids = list(source)
         with torch.inference_mode():
             state = self.fast.start(pad([ids], after=END).to(self.device))
-        rules, limits = self._make_rules(options, [UNCONSTRAINED]).list_all(), [len(ids) + options.extra_length]
+        begun = TokenConstraints(prefix=tuple(prefix))
+        rules = self._make_rules(options, [begun]).list_all()
+        limits = [max(len(ids), len(prefix)) + options.extra_length]
         beam(self.fast.step, state, limits, options, rules=rules, watch=watch, device=self.device)
 
     def alternatives(

@@ -1,6 +1,6 @@
 // The engine of a server: fetch and server-sent events, of this origin only.
 
-import type { Ask, Engine, Model, Sentence } from "./engine";
+import type { Ask, Card, Engine, Graph, Model, Segments, Sentence, Word } from "./engine";
 
 /** What a server says when it does not do what was asked. */
 export class Refused extends Error {
@@ -18,6 +18,21 @@ export async function request<T>(path: string, body?: unknown, signal?: AbortSig
   });
   if (!answer.ok) throw await refusal(answer);
   return (await answer.json()) as T;
+}
+
+const PATIENCE = 12; // tries while an engine starts, which the first request that needs it has to wait for
+
+/** Ask until the engine has started: 429 and 503 say "later". */
+export async function patiently<T>(ask: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await ask();
+    } catch (error) {
+      if (!(error instanceof Refused) || (error.status !== 503 && error.status !== 429) || tries >= PATIENCE) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 1_000));
+      signal?.throwIfAborted();
+    }
+  }
 }
 
 export function root(): string {
@@ -77,16 +92,29 @@ function toBody(ask: Ask): Record<string, unknown> {
   return { ...rest, format: sentence ? "sentence" : "text", details: true, align: true };
 }
 
+/** Places counted in characters of Unicode as places in a string of JavaScript, where some characters are two. */
+function toUnits(text: string, spans: readonly (readonly [number, number])[]): [number, number][] {
+  if (!/[\ud800-\udbff]/.test(text)) return spans.map(([start, stop]) => [start, stop]);
+  const places = [0];
+  for (const character of text) places.push(places[places.length - 1]! + character.length);
+  return spans.map(([start, stop]) => [places[start] ?? text.length, places[stop] ?? text.length]);
+}
+
+interface Translations {
+  readonly translations: readonly { readonly sentences: readonly Sentence[] }[];
+}
+
 export const remote: Engine = {
   async models() {
     return (await request<{ data: Model[] }>("/v1/models")).data;
   },
 
+  card(model) {
+    return request<Card>(`/v1/models/${encodeURIComponent(model)}/card`);
+  },
+
   async translate(ask, grow, signal) {
-    if (!grow) {
-      const answer = await request<{ translations: { sentences: Sentence[] }[] }>("/v1/translate", toBody(ask), signal);
-      return answer.translations[0]?.sentences ?? [];
-    }
+    if (!grow) return (await request<Translations>("/v1/translate", toBody(ask), signal)).translations[0]?.sentences ?? [];
     const sentences: Sentence[] = [];
     for await (const [kind, data] of events("/v1/translate/stream", toBody(ask), signal)) {
       if (kind === "error") throw new Refused(503, (data as { error?: { message?: string } }).error?.message ?? "");
@@ -96,5 +124,30 @@ export const remote: Engine = {
       grow([...sentences]);
     }
     return sentences;
+  },
+
+  async translateAll(model, texts, rules, signal) {
+    const body = { model, texts, ...rules, format: "sentence", details: true };
+    const answer = await request<Translations>("/v1/translate", body, signal);
+    return answer.translations.map((one, row) => one.sentences[0] ?? { source: texts[row] ?? "", text: "" });
+  },
+
+  async choices(model, sentence, count, signal) {
+    const body = { model, text: sentence.source, tokens: sentence.tokens ?? [], count };
+    return (await request<{ choices: Word[][] }>("/v1/choices", body, signal)).choices;
+  },
+
+  async unknown(model, text, signal) {
+    const answer = await request<{ unknown: [number, number][][] | null }>("/v1/unknown", { model, texts: [text] }, signal);
+    return answer.unknown && toUnits(text, answer.unknown[0] ?? []);
+  },
+
+  async segments(model, text, signal) {
+    const answer = await request<{ segments: Segments[] }>("/v1/segments", { model, texts: [text] }, signal);
+    return answer.segments[0]!;
+  },
+
+  graph(ask, signal) {
+    return patiently(() => request<Graph>("/v1/graph", ask, signal), signal);
   },
 };

@@ -97,22 +97,22 @@ def load(folder: Path, *, breaks: bool = False) -> Prepared:
             if (folder / name).stat().st_size != entry["size"]:
                 raise ModelFileError("data.wrong_size", file=name, size=entry["size"], folder=folder)
         summary = read_summary(folder)
-        rows = [json.loads(line) for line in (folder / VALID).read_bytes().split(b"\n") if line]
+        rows = read_valid(folder)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelFileError("data.not_prepared", reason=error, folder=folder) from None
-    valid = [Pair(row["source"], row["target"], number) for number, row in enumerate(rows, start=1)]
+    valid = number_pairs(rows)
     vocabularies = Vocabularies.load(folder, breaks=breaks)
     return Prepared(folder, summary, vocabularies, Store(folder), valid, [int(row.get("corpus", 0)) for row in rows])
 
 
-def read_valid(folder: Path) -> list[Pair]:
-    """The pairs that validate, of a prepared folder or a run."""
-    folder = folder if (folder / VALID).is_file() else folder / "data" / "prepared"
-    try:
-        rows = [json.loads(line) for line in (folder / VALID).read_bytes().split(b"\n") if line]
-        return [Pair(str(row["source"]), str(row["target"]), number) for number, row in enumerate(rows, start=1)]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelFileError("data.not_prepared", reason=error, folder=folder) from None
+def read_valid(folder: Path) -> list[dict[str, Any]]:
+    """The lines of valid.jsonl: source, target and number of the corpus."""
+    return [json.loads(line) for line in (folder / VALID).read_bytes().split(b"\n") if line]
+
+
+def number_pairs(rows: Sequence[dict[str, Any]]) -> list[Pair]:
+    """Lines of valid.jsonl as pairs, numbered from 1."""
+    return [Pair(row["source"], row["target"], number) for number, row in enumerate(rows, start=1)]
 
 
 def list_dropped(folder: Path) -> Iterator[tuple[tuple[str, ...], int, str]]:

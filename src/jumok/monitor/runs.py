@@ -28,7 +28,7 @@ RUNS, TEXTS = 500, 2_000  # most that are listed
 TAIL = 65_536  # bytes at the end of a log in which the newest events are looked for
 TABLES = {".txt", ".tsv", ".jsonl"}
 MARKS = ("recipe.toml", "events.jsonl")
-INSIDE = {"checkpoints", "snapshots", "tensorboard", "model"}  # folders of a run, in which there are no texts
+INSIDE = {"checkpoints", "snapshots", "tensorboard", "model", "data"}  # folders of a run, in which there are no texts
 
 
 @dataclass(frozen=True)

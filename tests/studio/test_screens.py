@@ -6,6 +6,9 @@ from tests.studio.conftest import opened
 
 SCREENS = {  # place -> what is there when the screen is ready
     "translate?text=a+b+c": "output",
+    "training?smooth=10": ".chart canvas",
+    "lab?claim=mask": ".claims li",
+    "errors?order=long": ".controls",
 }
 
 

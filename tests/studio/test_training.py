@@ -17,7 +17,7 @@ from tests.support.logs import validation, write_run
 from tests.support.running import Running
 
 FINDINGS = Path(__file__).parents[2] / "docs" / "lab"
-STEPS = 2_500
+STEPS = 1_200
 LOSS = "document.querySelector('[aria-label=\"Training loss\"]')"
 STATE = "document.querySelector('[data-testid=state]')?.textContent"
 
@@ -111,7 +111,7 @@ def test_a_film_shows_what_every_snapshot_says(browser, server):
 @pytest.mark.slow
 def test_an_engineer_follows_a_run_that_is_killed_and_continued(browser, server, workspace, tmp_path):
     out, recipe = workspace / "runs" / "engineer", tmp_path / "recipe.toml"
-    changes = {"training.steps": STEPS, "training.validate_every": 250, "name": "engineer"}
+    changes = {"training.steps": STEPS, "training.validate_every": 150, "name": "engineer"}
     recipe.write_text(presets.tiny().change(MICRO | changes).to_toml())
     command = [sys.executable, "-m", "jumok", "train", "--recipe", str(recipe), "--out", str(out)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
@@ -144,7 +144,7 @@ def test_an_engineer_follows_a_run_that_is_killed_and_continued(browser, server,
         events = [json.loads(line) for line in (out / "events.jsonl").read_text().split("\n") if line.startswith("{")]
         begins = [event["step"] for event in events if event["event"] == "begin"]
         assert len(begins) == 2
-        assert 0 < begins[1] <= before + 250
+        assert 0 < begins[1] <= before + 150
     finally:
         process.kill()
         process.wait()

@@ -83,7 +83,7 @@ class Index:
         """Read what the files have more than before, for some time; whether all of it was read."""
         until = time.monotonic() + seconds
         done = [self._follow("losses.tsv", self.losses, until), self._follow("events.jsonl", self.events, until)]
-        read, sizes = (sum(part) for part in zip(*done, strict=True))
+        read, sizes = sum(part[0] for part in done), sum(part[1] for part in done)
         self.share = read / sizes if sizes else 1.0
         return read >= sizes
 

@@ -1,16 +1,25 @@
 // The frame of all screens: the bar, and the screen that the address names.
 
+import { effect } from "@preact/signals";
 import { go, link, screen, set } from "./address";
 import { ClassMenu, Join } from "./class-dialog";
 import { role } from "./classroom";
 import { useKey } from "./engine/remote";
 import { chooseLanguage, chooseTheme, inBoth, language, theme } from "./preferences";
 import { screens } from "./screens";
-import { failure, keyNeeded, load, model, models } from "./session";
+import { warmUp } from "./inside/data";
+import { eager, failure, keyNeeded, load, model, models } from "./session";
 import en from "./strings/en/bar";
 import ko from "./strings/ko/bar";
 
 const words = inBoth(en, ko);
+
+if (eager) {
+  effect(() => {
+    const id = model.value?.id;
+    if (id) setTimeout(warmUp, 1_500, id); // after what the first screen asks for
+  });
+}
 
 export function App() {
   const current = screens.find((one) => one.name === screen.value) ?? screens[0]!;

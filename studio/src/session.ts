@@ -29,6 +29,9 @@ export function fail(error: unknown): void {
   failure.value = error instanceof Refused ? error.message : error instanceof TypeError ? "" : String(error);
 }
 
+/** Whether the server lets the page start the engine that looks inside before anybody asks for it. */
+export const eager = document.body.dataset.warm === "1";
+
 export async function load(): Promise<void> {
   try {
     models.value = await engine.models();

@@ -26,7 +26,7 @@ def test_the_page_is_the_studio_under_a_strict_policy(served, bundle):
 
 def test_a_sentence_in_the_address_is_translated_and_the_server_never_sees_it_in_an_address(browser, served):
     with opened(browser, served, "#/translate?text=a+b+c&model=en-de") as page:
-        expect(page.locator("output")).to_have_text(re.compile(r"\w"))
+        expect(page.locator(".said")).to_have_text(re.compile(r"\w"))
     assert "a+b+c" not in served.log.read_text()
 
 

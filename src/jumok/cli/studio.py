@@ -37,6 +37,7 @@ def studio(
     settings = Settings().change(
         models=name_models(models or [], follow or []) or None, follow=name_followed(follow or []) or None, port=port,
         state=find_state(state), beam=beam, length_penalty=length_penalty, threads=threads, log="off",
+        warm=True,
         workspace=workspace or Path.cwd(), classroom=classroom or None, host=EVERYWHERE if classroom else None,
     )  # fmt: skip
 

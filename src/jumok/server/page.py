@@ -64,7 +64,9 @@ def find_version() -> str:
 async def show(call: Call) -> Answer:
     language = interface_language(call)
     if call.front.settings.studio and read_bundle():
-        values = {"language": language, "root": escape(call.front.settings.root_path), "version": find_version()}
+        settings = call.front.settings
+        values = {"language": language, "root": escape(settings.root_path), "version": find_version()}
+        values["warm"] = str(int(settings.warm))
         return answer_page("studio.html", values | {"noscript": escape(WORDS[language]["noscript"])})
     words = {name: escape(text) for name, text in WORDS[language].items()}
     return answer_page("page.html", words | {"language": language, "root": escape(call.front.settings.root_path)})

@@ -69,6 +69,7 @@ class Settings(BaseModel):
     keys: Path | None = None  # by default keys.json in the folder of the state
     without_keys: bool = False  # whether to listen beyond loopback although there are no keys
     suggestions: bool = True
+    warm: bool = False  # whether opening the studio starts the engine process with torch
     workspace: Path | None = None  # folder whose runs and texts the studio shows, and in which it starts runs
     classroom: bool = False  # whether students on the local network may join with a code
     studio: bool = True  # whether / is the studio; else a page of two boxes

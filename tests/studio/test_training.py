@@ -122,7 +122,7 @@ def test_an_engineer_follows_a_run_that_is_killed_and_continued(browser, server,
             assert time.monotonic() < until
             time.sleep(0.2)
         with opened(browser, server, "#/training") as page:
-            page.set_default_timeout(240_000)
+            page.set_default_timeout(600_000)  # the run itself takes a while on a busy machine
             choose(page, "runs/engineer")
             state = page.get_by_test_id("state")
             page.wait_for_function(f"() => {STATE} === 'running'")

@@ -2,6 +2,8 @@
 
 import { effect } from "@preact/signals";
 import { go, link, screen, set } from "./address";
+import { ClassMenu, Join } from "./class-dialog";
+import { role } from "./classroom";
 import { useKey } from "./engine/remote";
 import { chooseLanguage, chooseTheme, inBoth, language, theme } from "./preferences";
 import { screens } from "./screens";
@@ -29,7 +31,7 @@ export function App() {
       <main id="main" tabIndex={-1}>
         <h1 class="hidden">{current.title.value}</h1>
         <Failure />
-        {models.value === null ? <p class="quiet">{failure.value === null ? w.loading : ""}</p>
+        {role.value === "guest" ? <Join /> : models.value === null ? <p class="quiet">{failure.value === null ? w.loading : ""}</p>
           : model.value === null ? <p>{w.noModels}</p> : <current.view />}
       </main>
     </>
@@ -56,6 +58,7 @@ function Bar({ current }: { current: string }) {
       </nav>
       <div class="tools">
         <ModelMenu />
+        <ClassMenu />
         <div class="switch" role="group" aria-label={w.language}>
           <button type="button" lang="ko" aria-pressed={language.value === "ko"} onClick={() => chooseLanguage("ko")}>한국어</button>
           <button type="button" lang="en" aria-pressed={language.value === "en"} onClick={() => chooseLanguage("en")}>EN</button>

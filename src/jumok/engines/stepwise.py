@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from jumok.config.search import UNCONSTRAINED, SearchOptions, TokenConstraints
+from jumok.config.search import SearchOptions, TokenConstraints
 from jumok.data.batches import pad
 from jumok.decoding.constraints import search_with_phrases
 from jumok.decoding.graph import Expansion

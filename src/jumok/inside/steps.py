@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from jumok.decoding.hypothesis import NEVER
 from jumok.errors import UsageError
 from jumok.inside.arrays import round_number
 from jumok.inside.edits import NOTHING, Edits
@@ -20,6 +19,7 @@ from jumok.inside.passes import Edited
 from jumok.inside.subject import Subject, find_model, limit_threads, read_source
 from jumok.inside.tokens import describe_tokens
 from jumok.models.base import END, START
+from jumok.text.symbols import NEVER
 from jumok.text.vocabulary import Vocabulary
 
 FAN = 4  # subwords that are continued, for each word that is asked for

@@ -56,6 +56,11 @@ def canonical(text: str) -> str:
     return tag
 
 
+def is_canonical(text: str) -> bool:
+    """Return whether a text is a tag in its canonical form."""
+    return _normalize(text) == text
+
+
 def _normalize(text: str) -> str | None:
     """Return the canonical form of a tag; None if it is not one."""
     if len(text) > LONGEST or not text.isascii():

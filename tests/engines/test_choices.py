@@ -4,9 +4,9 @@ from math import exp
 
 import pytest
 
-from jumok.decoding.hypothesis import NEVER
 from jumok.engines.choices import LONGEST, SPARE, find_choices, list_places
 from jumok.errors import DataError
+from jumok.text.symbols import NEVER
 from jumok.text.vocabulary import END, Vocabulary
 from jumok.translator import Translator
 

@@ -53,4 +53,4 @@ def test_a_run_walks_no_further_than_it_did_and_never_back_up(tmp_path):
     assert counts["up"] == []
     assert counts["files"] <= 113
     assert counts["hops"] <= 460
-    assert counts["hops"] + counts["bodies"] <= 690
+    assert counts["hops"] + counts["bodies"] <= 697

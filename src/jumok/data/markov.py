@@ -67,8 +67,8 @@ class Jumps:
         if not len(self.own):
             return np.zeros(observed.shape, np.int64)
         index = np.minimum(np.searchsorted(self.own, observed), len(self.own) - 1)
-        found: np.ndarray = np.where(self.own[index] == observed, index + 1, 0)
-        return found
+        classes: np.ndarray = np.where(self.own[index] == observed, index + 1, 0)
+        return classes
 
     def begin(self, classes: np.ndarray, states: int) -> np.ndarray:
         """Return the probability (N, I) of each state for the first subword."""

@@ -71,7 +71,7 @@ def test_a_round_of_training_counts_every_pair_alone_and_padding_nothing(monkeyp
                     before[classes[0, j], place - len(hidden) + 1 + FAR] += value
         wanted = expected.reshape(size, size)
         wanted = wanted / np.maximum(wanted.sum(axis=1, keepdims=True), 1e-30)
-        trainer.run_round(trainer.chunks)
+        trainer.run_round()
         found = np.zeros((size, size))
         found[table[0] // size, table[0] % size] = trainer.probability
         assert found[1:] == pytest.approx(wanted[1:], rel=1e-4, abs=1e-6)
@@ -101,10 +101,17 @@ def test_a_word_without_a_translation_goes_where_it_has_always_gone():
 
 def test_probabilities_of_any_size_give_numbers():
     jumps = Jumps(np.array([], int), np.full((1, 25), 1e-6), np.full((1, 25), 1e-6), np.full((1, 13), 1e-6))
-    for emission in (np.zeros((6, 5)), np.full((6, 5), 1e-300), np.full((300, 40), 1e300)):
+    for emission in (np.zeros((6, 5)), np.full((6, 5), 1e-300), np.full((300, 40), 1e308)):
         posterior = find_posteriors(emission, [3] * len(emission), jumps)
         assert np.isfinite(posterior).all()
         assert posterior.sum(axis=1) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_only_the_ratio_of_probabilities_matters():
+    jumps = Jumps(np.array([], int), np.full((1, 25), 0.04), np.ones((1, 25)), np.ones((1, 13)))
+    emission = np.array([[0.1, 0.4], [0.9, 0.3]])
+    tiny = find_posteriors(emission * 1e-15, [3, 4], jumps)
+    assert tiny == pytest.approx(find_posteriors(emission, [3, 4], jumps), abs=1e-6)
 
 
 def test_long_jumps_are_counted_with_those_of_the_greatest_length():
@@ -113,3 +120,11 @@ def test_long_jumps_are_counted_with_those_of_the_greatest_length():
     assert clipped.sum() == pytest.approx(jumped.sum())
     assert clipped[0] == pytest.approx(jumped[: 30 - FAR].sum())
     assert clipped[FAR] == pytest.approx(jumped[29])
+
+
+def test_a_jump_depends_on_the_subword_before_and_on_the_one_it_leads_to():
+    before, here = np.full((3, 25), 0.04), np.ones((3, 25))
+    before[1, FAR], here[2, FAR + 1] = 0.5, 8.0
+    jumps = Jumps(np.array([5, 6]), before, here, np.ones((3, 13)))
+    weights = jumps.move(jumps.find_classes(np.array([[5, 6, 7, 5]])), 3)
+    assert weights[0].tolist() == pytest.approx(np.array([[0.04, 0.04, 0.5, 0.32, 0.04], [0.04] * 5, [0.04] * 5]))

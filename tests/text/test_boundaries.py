@@ -55,3 +55,4 @@ def test_each_byte_belongs_to_its_character():
         (0, 0),
     ]
     assert units_of(["▁水", "<0xE6>", "泳"]) == [(0, 1), (1, 2), (2, 3)]
+    assert units_of(["▁水", "<0xE6>", "<0xE6>", "泳"]) == [(0, 1), (1, 2), (2, 3), (3, 4)]

@@ -32,8 +32,7 @@ FLOOR = 1e-7  # added to every probability: a table does not list rare translati
 PADDED = 4  # observed sentences are padded to multiples of this length, so that many have the same shape
 CHUNK = 400_000  # most links that are computed at once
 LARGEST = 4_000_000  # most transitions of a pair, above which `is_small` is false
-ROUNDS = (4, 3)  # iterations on a part of the pairs, and on all
-PART = 4  # every how many-th pair is in that part
+ROUNDS = 6  # iterations of expectation-maximisation
 
 
 @dataclass(frozen=True)
@@ -68,8 +67,8 @@ class Jumps:
         if not len(self.own):
             return np.zeros(observed.shape, np.int64)
         index = np.minimum(np.searchsorted(self.own, observed), len(self.own) - 1)
-        found: np.ndarray = np.where(self.own[index] == observed, index + 1, 0)
-        return found
+        classes: np.ndarray = np.where(self.own[index] == observed, index + 1, 0)
+        return classes
 
     def begin(self, classes: np.ndarray, states: int) -> np.ndarray:
         """Return the probability (N, I) of each state for the first subword."""
@@ -207,12 +206,12 @@ class Trainer:
         links = np.minimum(np.searchsorted(self.pairs, codes), len(self.pairs) - 1).astype(np.int32)
         return Chunk(links, seen, self.jumps.find_classes(observed))
 
-    def run_round(self, chunks: Sequence[Chunk]) -> None:
-        """Do one iteration of expectation-maximisation on some of the chunks."""
+    def run_round(self) -> None:
+        """Do one iteration of expectation-maximisation."""
         expected = np.zeros(len(self.pairs))
         count = len(self.jumps.own) + 1
         before, here, first = np.zeros((count, 2 * FAR + 1)), np.zeros((count, 2 * FAR + 1)), np.zeros((count, FAR + 1))
-        for links, seen, classes in chunks:
+        for links, seen, classes in self.chunks:
             states = links.shape[2]
             emission = self.probability[links] + np.float32(FLOOR)
             emission[~seen] = 1.0  # padding says nothing: all states are as likely as before
@@ -269,11 +268,7 @@ def train(
     state · V + observed subword.
     """
     trainer = Trainer(observed, states, table, sizes)
-    part = trainer.chunks[::PART] if len(trainer.chunks) >= 4 * PART else trainer.chunks
-    work = [part] * ROUNDS[0] + [trainer.chunks] * ROUNDS[1]
-    total, done = sum(map(len, work)), 0
-    for chunks in work:
-        yield done / max(1, total)
-        trainer.run_round(chunks)
-        done += len(chunks)
+    for number in range(ROUNDS):
+        yield number / ROUNDS
+        trainer.run_round()
     return trainer.probability, trainer.jumps

@@ -1,5 +1,7 @@
 """Preparations that take long: every stage can be stopped, says how far it is, and reads nothing twice."""
 
+import hashlib
+import importlib
 import json
 import os
 from pathlib import Path
@@ -10,7 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.corpus import Maker
+from jumok.cli import display
 from jumok.data.prepare import folder, parts, pipeline, work
+from jumok.data.prepare.stage import Stage
+from jumok.runs.choose import choose
 from jumok.stopping import Stop, Stopped
 from tests.data.test_prepare import bytes_of, run, small
 
@@ -162,3 +167,102 @@ def test_excluded_sentences_are_not_sorted_again_for_every_block(made, tmp_path,
     monkeypatch.setattr(np, "isin", lambda *_: pytest.fail("this sorts both"))
     found = run(small(*made, **{"data.exclude": (str(tmp_path / "excluded.txt"),)}), tmp_path / "p")
     assert found.summary["left_out"]["in a validation or test file"] >= 40
+
+
+# ---------------------------------------------------------------------- progress
+
+
+def test_every_stage_says_its_share_its_rate_and_the_time_left(made, tmp_path, monkeypatch):
+    monkeypatch.setattr("jumok.data.prepare.stage.EVERY", 0.0)
+    monkeypatch.setattr(parts, "PAIRS", 100)
+    monkeypatch.setattr("jumok.data.prepare.validation.LINES", 10)
+    for name, path in zip(("valid.en", "valid.xx"), made, strict=True):
+        (tmp_path / name).write_bytes(b"\n".join(Path(path).read_bytes().split(b"\n")[:50]) + b"\n")
+    files = {"data.valid_source": str(tmp_path / "valid.en"), "data.valid_target": str(tmp_path / "valid.xx")}
+    told = Told()
+    run(small(*made, **files, **{"data.exclude": (str(tmp_path / "valid.en"),)}), tmp_path / "p", report=told)
+    run(small(*made), tmp_path / "q", report=told)
+    wanted = {"hashing", "validation", "excluding", "reading", "deciding", "vocabulary", "encoding", "joining"}
+    assert wanted <= set(told.stages())
+    for stage in wanted:
+        seen = [one for one in told if one.get("stage") == stage]
+        assert seen[0]["share"] == 0.0, stage
+        assert len(seen) > 1, stage
+        words = display.describe_progress(seen[-1] | {"seconds": 2.0})
+        assert "/s" in words, words
+    for stage in ("deciding", "joining"):
+        last = [one for one in told if one.get("stage") == stage][-1]
+        assert last["count"] == pytest.approx(last["share"] * PAIRS, rel=0.2), stage
+
+
+def test_the_rate_of_a_resumed_stage_does_not_count_what_was_done_before(monkeypatch):
+    moments = iter((100.0, 100.0, 101.0, 102.0, 104.0))
+    monkeypatch.setattr("jumok.data.prepare.stage.time.monotonic", lambda: next(moments))
+    told = Told()
+    stage = Stage(told, "reading", "Reading")
+    stage.skip(0.5, 1_000)
+    stage(0.75, 1_500)
+    stage(1.0, 2_000)
+    assert [one["rate"] for one in told] == [None, 0.0, 250.0, 250.0]
+    assert "250/s" in display.describe_progress(told[-1])
+
+
+# ---------------------------------------------------------------------- reading once
+
+
+@pytest.fixture
+def opened(monkeypatch) -> list[str]:
+    """The files that are read from now on, each once for every time."""
+    found: list[str] = []
+    for module, name, at in (("files", "blocks", 0), ("lines", "hash_files", 0)):
+        plain = getattr(importlib.import_module(f"jumok.text.{module}"), name)
+
+        def read(path, *more, plain=plain, **named):
+            found.append(str(path[0] if isinstance(path, list | tuple) else path))
+            return plain(path, *more, **named)
+
+        for place in ("text.files", "text.lines", "data.prepare.reading", "data.prepare.validation"):
+            owner = importlib.import_module(f"jumok.{place}")
+            if getattr(owner, name, None) is plain:
+                monkeypatch.setattr(owner, name, read)
+    return found
+
+
+def test_a_text_is_read_three_times_to_measure_to_train_and_to_validate(tmp_path, opened):
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"Line {n} of a text that is learnt itself.\n" for n in range(300)))
+    recipe = choose(text=str(text), recipe="tiny", changes={"vocabulary.size": 330, "vocabulary.at_most": True})
+    told = Told()
+    found = run(recipe, tmp_path / "p", report=told)
+    assert opened == [str(text)] * 3
+    digest = hashlib.sha256(text.read_bytes()).hexdigest()
+    assert [entry["sha256"] for entry in (*found.summary["files"], *found.summary["beside"])] == [digest] * 2
+    assert "measuring" in told.stages()
+
+
+def test_looking_for_the_end_of_a_text_and_skipping_to_it_can_be_stopped(tmp_path, monkeypatch):
+    monkeypatch.setattr("jumok.data.prepare.validation.LINES", 10)
+    monkeypatch.setattr("jumok.data.prepare.pipeline.LINES", 10)
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"Line {n} of a text that is learnt itself.\n" for n in range(300)))
+    recipe = choose(text=str(text), recipe="tiny", changes={"vocabulary.size": 330, "vocabulary.at_most": True})
+    for stage in ("measuring", "validation"):
+        told = Told()
+        with pytest.raises(Stopped):
+            run(recipe, tmp_path / "p", report=told, stop=told.stop_at(stage))
+        assert told.stages()[-1] == stage
+
+
+def test_a_parquet_file_is_hashed_while_it_is_read(made, tmp_path):
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install jumok[parquet]")
+    from pyarrow import parquet
+
+    sides = [Path(path).read_text(encoding="utf-8").split("\n")[:500] for path in made]
+    table = arrow.table({"source": sides[0], "target": sides[1]})
+    parquet.write_table(table, tmp_path / "a.parquet", row_group_size=100)
+    found = run(
+        small("", "").change({"data.source": None, "data.target": None, "data.table": str(tmp_path / "a.parquet")}),
+        tmp_path / "p",
+    )
+    digest = hashlib.sha256((tmp_path / "a.parquet").read_bytes()).hexdigest()
+    assert found.summary["files"][0]["sha256"] == digest

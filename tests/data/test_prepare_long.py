@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from bench.corpus import Maker
 from jumok.cli import display
+from jumok.data import corpora
 from jumok.data.prepare import folder, parts, pipeline, work
 from jumok.data.prepare.stage import Stage
+from jumok.data.quality import survey
 from jumok.runs.choose import choose
 from jumok.stopping import Stop, Stopped
 from tests.data.test_prepare import bytes_of, run, small
@@ -266,3 +268,37 @@ def test_a_parquet_file_is_hashed_while_it_is_read(made, tmp_path):
     )
     digest = hashlib.sha256((tmp_path / "a.parquet").read_bytes()).hexdigest()
     assert found.summary["files"][0]["sha256"] == digest
+
+
+# ---------------------------------------------------------------------- tables and temporary files
+
+
+def test_excluded_tables_are_read_by_the_columns_that_were_named(tmp_path):
+    """Columns two and three; the first says the same in every row."""
+    rows = [f"corpus of news\tan english line {chr(97 + n % 26) * (n % 7 + 1)}\tein satz {chr(97 + n % 26) * (n % 7 + 1)}" for n in range(150)]  # fmt: skip
+    (tmp_path / "all.tsv").write_text("".join(f"{row}\n" for row in rows))
+    (tmp_path / "test.tsv").write_text("".join(f"{row}\n" for row in rows[:20]))
+    recipe = small("", "").change(
+        {"data.source": None, "data.target": None, "data.table": str(tmp_path / "all.tsv"), "data.columns": "2,3",
+         "data.exclude": (str(tmp_path / "test.tsv"),), "vocabulary.size": 320, "vocabulary.at_most": True}
+    )  # fmt: skip
+    found = run(recipe, tmp_path / "p")
+    assert found.summary["left_out"]["in a validation or test file"] == 20
+
+
+def test_hashes_that_do_not_fit_in_memory_are_next_to_the_text(tmp_path, monkeypatch):
+    places: list[str | None] = []
+
+    class Watched(survey.TemporaryDirectory):
+        def __init__(self, *more, dir=None, **named):
+            places.append(dir and str(dir))
+            super().__init__(*more, dir=dir, **named)
+
+    monkeypatch.setattr(survey, "TemporaryDirectory", Watched)
+    monkeypatch.setattr(survey.Distinct, "HELD", 10)
+    for name in ("a.en", "a.xx"):
+        (tmp_path / name).write_text("".join(f"line {n % 40}\n" for n in range(50)))
+    found = survey.stats(corpora.from_files(tmp_path / "a.en", tmp_path / "a.xx"))
+    assert places == [str(tmp_path)] * 3
+    assert found.repeated == found.source.repeated == 10
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.en", "a.xx"], "and removed"

@@ -9,6 +9,7 @@ import pytest
 
 from jumok.config.sections import DataConfig
 from jumok.data import sizes
+from jumok.errors import UsageError
 from jumok.runs.choose import choose, settle
 from jumok.runs.preparation import prepare_folder
 from jumok.storage.checkpoint import RunFolder
@@ -94,3 +95,11 @@ def test_a_text_is_counted_once_and_of_many_files_some_are_read(tmp_path, monkey
     assert choose(**settled).name == "small"
     assert len(read) == sizes.FILES
     assert int(why.split("about ")[1].split(" pairs")[0].replace(",", "")) == pytest.approx(total, rel=0.01)
+
+
+def test_a_recipe_that_could_not_be_read_back_is_refused_at_the_start():
+    named = [{"source": f"corpora/a-long-name-of-a-part-{n}.en", "target": f"corpora/a-long-name-of-a-part-{n}.de"} for n in range(900)]  # fmt: skip
+    with pytest.raises(UsageError, match="900 corpora") as raised:
+        choose(corpora=named, recipe="tiny")
+    assert "glob" in raised.value.hint
+    assert len(choose(corpora=named[:300], recipe="tiny").data.corpora) == 300

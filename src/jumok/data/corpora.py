@@ -188,9 +188,10 @@ def is_held_out(source: str, share: float) -> bool:
     return int.from_bytes(digest, "big") < share * 2**64
 
 
-def read_sentences(path: str) -> Iterator[list[str]]:
-    """The sentences of a text, or of both sides of a table, thousands at a time."""
-    texts = (text for pair in read_table(path) for text in pair) if is_table(path) else read_lines(path)
+def read_sentences(path: str, *, columns: Columns | None = None) -> Iterator[list[str]]:
+    """The sentences of a text, or of both sides of a table, whose `columns` these are, thousands at a time."""
+    pairs = read_table(path, columns=columns) if is_table(path) else ()
+    texts = (text for pair in pairs for text in pair) if is_table(path) else read_lines(path)
     while chunk := list(islice(texts, 8_192)):
         yield chunk
 

@@ -12,7 +12,7 @@ import torch
 
 from jumok import machine
 from jumok.config import presets
-from jumok.config.recipe import Recipe
+from jumok.config.recipe import Recipe, refuse_large
 from jumok.config.sections import DataConfig
 from jumok.data import resolve, sizes
 from jumok.data.prepare import folder
@@ -77,7 +77,9 @@ def choose(
         if (language := options.get(f"{side}_language")) is not None:
             wanted[f"languages.{side}"] = canonical(str(language))
     wanted |= changes
-    return _as_prepared(chosen.change(wanted), wanted) if data.get("prepared") is not None else chosen.change(wanted)
+    chosen = chosen.change(wanted)
+    refuse_large(chosen)
+    return _as_prepared(chosen, wanted) if data.get("prepared") is not None else chosen
 
 
 def recommend(asked: dict[str, Any], *, fetched: Path = Path("fetched")) -> tuple[str, int]:

@@ -268,7 +268,7 @@ def add_shortlist(path: str | Path, source: str | None = None, target: str | Non
         resolve.refuse_addresses(data, where=str(saved.folder))
     trained, _ = resolve.resolve_all(data, saved.recipe.seed)
     pairs = (pair for corpus in trained for pair in islice(corpus, SHORTLIST_PAIRS // len(trained)))
-    with TemporaryDirectory() as scratch:
+    with TemporaryDirectory(prefix=".shortlist-", dir=saved.folder.parent) as scratch:
         filters = store.Filters(data.longest, data.ratio)
         built = store.build(pairs, saved.vocabularies, filters, Path(scratch), identity="shortlist")
         learned = NEVER.finish(lexicon.learn(built, saved.sizes))

@@ -41,6 +41,7 @@ from jumok.keys import key
 from jumok.stopping import NEVER, Stop
 from jumok.storage import bundle
 from jumok.text.files import PACKED
+from jumok.text.tables import parse_columns
 from jumok.text.vocabulary import Vocabularies, Vocabulary
 
 PLAN = "plan.json"
@@ -138,8 +139,9 @@ class Preparation:
         count = min(machine.cores(), WORKERS) if workers is None else workers
         self._report_disk(size)
         valid, labels = read_validation(self.validating, alone=self.is_text, report=self.report, stop=self.stop)
-        excluded = valid if self.cleaning else []
-        write_excluded(self.work, excluded, self.recipe.data.exclude, report=self.report, stop=self.stop)
+        data, excluded = self.recipe.data, valid if self.cleaning else []
+        columns = parse_columns(data.columns) if data.columns else None
+        write_excluded(self.work, excluded, data.exclude, columns=columns, report=self.report, stop=self.stop)
         with Crew(0 if small or not size else count, work.__name__, work.TABLE, self.stop) as crew:
             self._read_all(crew, size)
             decision = self._decide(valid, labels)

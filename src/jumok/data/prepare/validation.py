@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from jumok.errors import DataError
 from jumok.stopping import Stop
 from jumok.storage import bundle
 from jumok.text.lines import hash_files
+from jumok.text.tables import Columns
 
 LINES = 1_024  # lines read between two checks for a stop
 PAIRS = 100_000  # most pairs of a validation file that are used
@@ -92,8 +94,19 @@ def hash_others(paths: Sequence[str], known: dict[str, str], *, report: Report, 
     return [entry | {"sha256": known[entry["path"]]} for entry in entries]
 
 
-def write_excluded(folder: Path, pairs: Sequence[Pair], paths: Sequence[str], *, report: Report, stop: Stop) -> None:
-    """Write the hashes of what must not be trained on: these pairs, and all sentences of the files `paths`."""
+def write_excluded(
+    folder: Path,
+    pairs: Sequence[Pair],
+    paths: Sequence[str],
+    *,
+    columns: Columns | None = None,
+    report: Report,
+    stop: Stop,
+) -> None:
+    """Write the hashes of what must not be trained on: these pairs, and all sentences of the files `paths`.
+
+    `columns` are the two sides of those that are tables.
+    """
     both, either = np.empty(0, np.uint64), np.empty(0, np.uint64)
     if pairs:
         sides = [examine(parts.join_lines(side)) for side in zip(*((p.source, p.target) for p in pairs), strict=True)]
@@ -102,7 +115,8 @@ def write_excluded(folder: Path, pairs: Sequence[Pair], paths: Sequence[str], *,
     if paths:
         stage = Stage(report, "excluding", "Reading what must not be trained on", unit="sentences")
         size, done, count = max(1, parts.size_on_disk(paths)), 0, 0
-        for texts in (texts for path in paths for texts in stop.watch(corpora.read_sentences(path))):
+        sentences = partial(corpora.read_sentences, columns=columns)
+        for texts in (texts for path in paths for texts in stop.watch(sentences(path))):
             hashes.append(examine(parts.join_lines(texts)).near)
             done, count = done + sum(map(len, texts)) + len(texts), count + len(texts)
             stage(min(1.0, done / size), count)

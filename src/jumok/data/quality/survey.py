@@ -1,5 +1,6 @@
 """Statistics and faults of a corpus, for `jumok data stats` and `jumok data check`, in bounded memory."""
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,13 +26,16 @@ PAIRS = 1 << 13  # pairs counted at a time
 
 
 class Distinct:
-    """Counts repeated hashes in bounded memory: a few million are held, the others are in a temporary folder."""
+    """Counts repeated hashes in bounded memory: a few million are held, the others are in a temporary folder.
+
+    It is made in `folder`, next to the text: the temporary folder of the system may be small, or in memory.
+    """
 
     HELD = 2_000_000  # most hashes in memory
     FILES = 64  # files of the temporary folder, by the first bits of a hash
 
-    def __init__(self) -> None:
-        self.total = 0
+    def __init__(self, folder: Path | None = None) -> None:
+        self.total, self._parent = 0, folder
         self._held: list[np.ndarray] = []
         self._size = 0
         self._folder: TemporaryDirectory[str] | None = None
@@ -44,7 +48,7 @@ class Distinct:
             self._spill()
 
     def _spill(self) -> None:
-        self._folder = self._folder or TemporaryDirectory(prefix="jumok-stats-")
+        self._folder = self._folder or TemporaryDirectory(prefix=".jumok-stats-", dir=self._parent)
         hashes = np.sort(np.concatenate([np.empty(0, np.uint64), *self._held]))
         edges = np.searchsorted(hashes >> np.uint64(58), np.arange(self.FILES + 1))
         for number, (start, stop) in enumerate(pairwise(edges.tolist())):
@@ -155,7 +159,10 @@ class CorpusStats:
 
 def stats(corpus: Corpus) -> CorpusStats:
     """Count everything in one pass."""
-    counts, seen = CorpusStats(corpus.name), Distinct()
+    beside = next((Path(path).absolute().parent for path in corpus.files), None)
+    beside = beside if beside is not None and os.access(beside, os.W_OK) else None
+    sides = (SideStats(seen=Distinct(beside)) for _ in range(2))
+    counts, seen = CorpusStats(corpus.name, source=next(sides), target=next(sides)), Distinct(beside)
     pairs = iter(corpus)
     while chunk := list(islice(pairs, PAIRS)):
         counts.pairs += len(chunk)

@@ -1,8 +1,7 @@
 """Logs of a run: one JSON line per event, which displays, TensorBoard and the studio read, and one line per update.
 
 An event is a dictionary with "event" (its kind), "time" (seconds since 1970) and plain values.  Kinds: begin, stage,
-progress (of a stage: share, count, rate, seconds left), note, corpus, disk, plan, step, validation, checkpoint, stopped,
-finished.
+progress (share, count and rate of a stage), note, corpus, disk, plan, step, validation, checkpoint, stopped, finished.
 
 Logs of long runs stay small: files have the `step` events of some updates only (`is_recorded`), while sinks get all of
 them; `losses.tsv` has every update in one short line.

@@ -216,7 +216,7 @@ def test_the_rate_of_a_resumed_stage_does_not_count_what_was_done_before(monkeyp
 def opened(monkeypatch) -> list[str]:
     """The files that are read from now on, each once for every time."""
     found: list[str] = []
-    for module, name, at in (("files", "blocks", 0), ("lines", "hash_files", 0)):
+    for module, name in (("files", "blocks"), ("lines", "hash_files")):
         plain = getattr(importlib.import_module(f"jumok.text.{module}"), name)
 
         def read(path, *more, plain=plain, **named):
@@ -275,7 +275,8 @@ def test_a_parquet_file_is_hashed_while_it_is_read(made, tmp_path):
 
 def test_excluded_tables_are_read_by_the_columns_that_were_named(tmp_path):
     """Columns two and three; the first says the same in every row."""
-    rows = [f"corpus of news\tan english line {chr(97 + n % 26) * (n % 7 + 1)}\tein satz {chr(97 + n % 26) * (n % 7 + 1)}" for n in range(150)]  # fmt: skip
+    words = [chr(97 + n % 26) * (n % 7 + 1) for n in range(150)]
+    rows = [f"corpus of news\tan english line {word}\tein satz {word}" for word in words]
     (tmp_path / "all.tsv").write_text("".join(f"{row}\n" for row in rows))
     (tmp_path / "test.tsv").write_text("".join(f"{row}\n" for row in rows[:20]))
     recipe = small("", "").change(

@@ -98,7 +98,8 @@ def test_a_text_is_counted_once_and_of_many_files_some_are_read(tmp_path, monkey
 
 
 def test_a_recipe_that_could_not_be_read_back_is_refused_at_the_start():
-    named = [{"source": f"corpora/a-long-name-of-a-part-{n}.en", "target": f"corpora/a-long-name-of-a-part-{n}.de"} for n in range(900)]  # fmt: skip
+    names = [f"corpora/a-long-name-of-a-part-{number}" for number in range(900)]
+    named = [{"source": f"{name}.en", "target": f"{name}.de"} for name in names]
     with pytest.raises(UsageError, match="900 corpora") as raised:
         choose(corpora=named, recipe="tiny")
     assert "glob" in raised.value.hint

@@ -115,8 +115,8 @@ class Plan:
             problems.append("The checkpoints do not fit on this disk. Try: another --out, or --set training.average=1")
         elif self.preparing > self.available_disk:
             problems.append(
-                f"Preparing needs about {self.preparing / GB:.1f} GB of disk, {self.available_disk / GB:.1f} GB are free. "
-                "Try: another --out, or jumok data prepare on another disk"
+                f"Preparing needs about {self.preparing / GB:.1f} GB of disk, "
+                f"{self.available_disk / GB:.1f} GB are free. Try: another --out, or jumok data prepare on another disk"
             )
         problems = problems or ["This recipe fits this machine and time."]
         if self.load > machine.cores() + 0.5:

@@ -129,7 +129,7 @@ def complete(
 
 
 def try_prepared(recipe: Recipe, run: RunFolder, report: Report) -> Prepared:
-    """The data in the folder that the recipe names, for a probe: everything that is written goes to the folder `run`."""
+    """The data in the folder that the recipe names, for a probe: what is written goes to the folder `run`."""
     made = folder.load(Path(str(recipe.data.prepared)), breaks=recipe.vocabulary.breaks)
     _report_corpus(made, report)
     if not needs_shortlist(recipe, made.is_text):

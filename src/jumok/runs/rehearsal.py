@@ -220,6 +220,5 @@ def _write(pairs: list[tuple[str, str]], corpus: Corpus, number: int, scratch: P
     return replace(corpora.from_files(*names), name=corpus.name, share=corpus.share)
 
 
-
 def _read_first(read: Callable[[], Iterator[tuple[str, str]]]) -> Iterator[tuple[str, str]]:
     return islice(read(), PAIRS)

@@ -24,7 +24,7 @@ from typing import Any
 from jumok import machine
 from jumok.config.recipe import Recipe
 from jumok.data import resolve
-from jumok.data.corpora import Corpus, Pair
+from jumok.data.corpora import Corpus, Pair, Tail
 from jumok.data.prepare import join, work
 from jumok.data.prepare.crew import Crew, WorkItem
 from jumok.data.prepare.decide import Decision, ReadPart
@@ -172,11 +172,15 @@ class Preparation:
             for done, size in filter(None, self.stop.watch(resolve.fetch_all(wanted))):
                 stage(done / (size or done or 1), done)
         for tail in dict.fromkeys(corpus.tail for corpus in wanted if corpus.tail is not None):
-            stage = Stage(self.report, "measuring", "Looking for the end of the text", unit="bytes")
-            size = stamp(tail.path)["size"]
             tail.watch = lambda lines: self.stop.watch(lines, LINES)
-            with watching(tail, lambda _: stage(tail.read / max(1, size), tail.read)):
-                tail.find_start()
+            self._measure(tail)
+
+    def _measure(self, tail: Tail) -> None:
+        """Read a text to find where its tail begins."""
+        size = max(1, stamp(tail.path)["size"])
+        stage = Stage(self.report, "measuring", "Looking for the end of the text", unit="bytes")
+        with watching(tail, lambda _: stage(tail.read / size, tail.read)):
+            tail.find_start()
 
     def _begin(self) -> None:
         """Make the work folder, or use that of an earlier attempt with the same plan."""
@@ -307,7 +311,8 @@ class Preparation:
         shards = self.work / work.SHARDS
         if not any(shards.glob("*.json")):
             return set()
-        stage, complete = Stage(self.report, "checking", "Checking what was encoded before", total=self.reader.pairs), set()
+        stage = Stage(self.report, "checking", "Checking what was encoded before", total=self.reader.pairs)
+        complete = set()
         for part in self.stop.watch(stage.follow(self.read)):
             if work.read_part(shards, part.number, verify=True) is not None:
                 complete.add(part.number)

@@ -234,8 +234,8 @@ def run_in_steps(command: list[str]) -> Generator[None, None, None]:
                     break
                 except subprocess.TimeoutExpired:
                     if time.monotonic() > deadline:
-                        values = {"minutes": PATIENCE / 60}
-                        raise Unavailable(Message("kernels.compiling_takes_too_long", values)) from None
+                        late = Message("kernels.compiling_takes_too_long", {"minutes": PATIENCE / 60})
+                        raise Unavailable(late) from None
                 yield
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)

@@ -18,8 +18,8 @@ def module_command(module: str) -> tuple[list[str], dict[str, str]]:
 def die_with_parent(parent: int, *, pipe: int | None = None) -> None:
     """Make this process exit with its parent, and ignore Ctrl-C, which the parent handles.
 
-    On Linux the kernel kills it.  Elsewhere a thread waits for the end of `pipe`, a file descriptor whose other end only
-    the parent holds; the work must let other threads run.
+    On Linux the kernel kills it.  Elsewhere a thread waits for the end of `pipe`, a file descriptor whose other end is
+    held by the parent alone; the work must let other threads run.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":

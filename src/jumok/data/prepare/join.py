@@ -18,6 +18,7 @@ from jumok.data.prepare.work import DROPPED, PARTS, ROW, SHARDS, VERDICTS, load,
 from jumok.data.store import FORMAT, Filters
 
 BLOCK = 1 << 24  # bytes copied at a time
+LONG = 0.05  # share of the pairs that may be too long without a warning
 
 
 class _File:
@@ -110,3 +111,13 @@ def write_meta(folder: Path, joined: Joined, dtype: str, more: dict[str, Any]) -
 def reason_names(filters: Filters) -> dict[int, str]:
     """The reasons by their codes in the file `dropped`."""
     return dict(enumerate(REASONS)) | {100 + code: name for code, name in enumerate(filters.names())}
+
+
+def warn_of_long(filters: Filters, left_out: dict[str, int], pairs: int) -> str:
+    """A warning if many of all pairs are left out because they are long: usually the setting is wrong, not the text."""
+    reason = filters.names()[2]
+    share = left_out.get(reason, 0) / max(1, pairs)
+    if share <= LONG:
+        return ""
+    text = f"{100 * share:.0f} % of the pairs do not train because they are {reason}"
+    return f"{text}; try: --set data.longest={2 * filters.longest}"

@@ -48,7 +48,6 @@ PLAN = "plan.json"
 WORKERS = 16  # most worker processes
 DISK = 2.5  # bytes of disk that a byte of text takes during preparation
 LARGE = 1e9  # bytes of disk from which on the need is reported
-LONG = 0.05  # share of pairs that may be too long without a note
 ALONE = 2 << 20  # bytes of text below which no workers are started: starting them would take longer
 
 
@@ -319,14 +318,6 @@ class Preparation:
                 complete.add(part.number)
         return complete
 
-    def _warn_of_long(self, left_out: dict[str, int]) -> None:
-        """Note it if many pairs are left out because they are long: the setting is usually wrong, not the text."""
-        reason, longest = self.filters.names()[2], self.filters.longest
-        share = left_out.get(reason, 0) / max(1, self.reader.pairs)
-        if share > LONG:
-            text = f"{100 * share:.0f} % of the pairs do not train because they are {reason}"
-            self.report("note", text=f"{text}; try: --set data.longest={2 * longest}")
-
     def _join(self, vocabularies: Vocabularies, valid: list[Pair], labels: list[int]) -> None:
         """Write the prepared folder under a temporary name and rename it."""
         stage = Stage(self.report, "joining", "Writing the token store", total=self.reader.pairs)
@@ -336,7 +327,8 @@ class Preparation:
         joined = join.join(self.work, self.stop.watch(stage.follow(self.read)), partial)
         self.left_out.update(joined.left_out)
         self._refuse_if_empty(joined.count)
-        self._warn_of_long(joined.left_out)
+        if warning := join.warn_of_long(self.filters, joined.left_out, self.reader.pairs):
+            self.report("note", text=warning)
         spans = (joined.corpora.get(number, (0, 0)) for number in range(len(self.trained)))
         mixed = [
             {"name": corpus.name, "share": corpus.share, "first": first, "rows": rows}

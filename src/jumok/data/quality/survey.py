@@ -240,7 +240,10 @@ def check(files: Iterable[str]) -> list[Finding]:
 
 
 def _have_text(files: list[str], judge: Judge | None = None) -> Iterator[bool]:
-    """Whether each pair has text on both sides, or each line of files that are not parallel; a judge sees some pairs."""
+    """Whether each pair has text on both sides, or each line of files that are not parallel.
+
+    A judge gets some of the pairs.
+    """
     pairs: Iterator[tuple[str, str]] | None = None
     if len(files) == 2 and not any(map(is_table, files)):
         pairs = read_pairs(*files)

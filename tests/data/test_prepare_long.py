@@ -20,7 +20,7 @@ from jumok.data.prepare.stage import Stage
 from jumok.data.quality import survey
 from jumok.runs.choose import choose
 from jumok.stopping import Stop, Stopped
-from tests.data.test_prepare import bytes_of, run, small
+from tests.data.test_prepare import bytes_of, run, small, written
 
 PAIRS = 2_000
 
@@ -304,3 +304,31 @@ def test_hashes_that_do_not_fit_in_memory_are_next_to_the_text(tmp_path, monkeyp
     assert places == [str(tmp_path)] * 3
     assert found.repeated == found.source.repeated == 10
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.en", "a.xx"], "and removed"
+
+
+# ---------------------------------------------------------------------- validation pairs
+
+
+def test_a_side_of_a_validation_pair_does_not_train_unless_it_is_short(tmp_path):
+    words = [chr(97 + n) for n in range(26)]
+    train = [(f"This is sentence {word} of a text.", f"Das ist der Satz {word} eines Textes.") for word in words]
+    train += [("Thank you.", "Danke schön."), ("This is sentence a of a text.", "Hier steht etwas ganz anderes.")]
+    train += [("Something else is written here.", "Das ist der Satz b eines Textes."), ("Thank you.", "Vielen Dank.")]
+    valid = [
+        ("This is sentence a of a text.", "So lautet der Satz."),
+        ("Well, then.", "Das ist der Satz b eines Textes."),
+    ]
+    valid += [("Thank you.", "Ich danke Ihnen.")]
+    files = written(tmp_path, train)
+    validating = dict(zip(("data.valid_source", "data.valid_target"), written(tmp_path, valid, "valid"), strict=True))
+    recipe = small(*files, **{"vocabulary.size": 330, "vocabulary.at_most": True, **validating})
+    found = run(recipe, tmp_path / "p")
+    assert found.summary["left_out"] == {"in a validation or test file": 4}
+    assert [line - 1 for line in found.store.lines.tolist()] == [*range(2, 26), 26, 29]
+
+
+def test_work_that_an_earlier_version_has_begun_is_not_mixed_with_another_rule(made, tmp_path):
+    recipe, told = small(*made, **{"data.valid_source": made[0], "data.valid_target": made[1]}), Told()
+    with pytest.raises(Stopped):
+        run(recipe, tmp_path / "p", report=told, stop=told.stop_at("reading"))
+    assert json.loads((tmp_path / "p.work" / "plan.json").read_bytes())["excluding"] == "sides"

@@ -5,6 +5,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -38,6 +39,10 @@ class _File:
             while block := file.read(BLOCK):
                 self.write(block)
 
+    def release(self) -> None:
+        """Close the file, complete or not."""
+        self._file.close()
+
     def close(self) -> dict[str, Any]:
         """Write everything to the disk; returns the entry of the manifest."""
         self._file.flush()
@@ -59,7 +64,14 @@ class Joined:
 def join(work: Path, parts: Iterable[ReadPart], folder: Path) -> Joined:
     """Write the arrays of a store into `folder` from the shards in `work`."""
     names = ("source.ids", "target.ids", "source.begins", "target.begins", "lines", "dropped")
-    files = {name: _File(folder / name) for name in names}
+    with ExitStack() as stack:
+        files = {name: _File(folder / name) for name in names}
+        for file in files.values():
+            stack.callback(file.release)
+        return _join(work, parts, files)
+
+
+def _join(work: Path, parts: Iterable[ReadPart], files: dict[str, _File]) -> Joined:
     left_out: Counter[str] = Counter()
     corpora: dict[int, tuple[int, int]] = {}
     ends, count = [0, 0], 0

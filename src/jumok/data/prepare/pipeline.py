@@ -28,7 +28,18 @@ from jumok.data.corpora import Corpus, Pair, Tail
 from jumok.data.prepare import join, work
 from jumok.data.prepare.crew import Crew, WorkItem
 from jumok.data.prepare.decide import Decision, ReadPart
-from jumok.data.prepare.folder import FORMAT, PREPARED, VALID, Prepared, find, load, make_request, restamp, stamp
+from jumok.data.prepare.folder import (
+    FORMAT,
+    PREPARED,
+    VALID,
+    Prepared,
+    find,
+    load,
+    make_request,
+    restamp,
+    stamp,
+    time_of,
+)
 from jumok.data.prepare.reading import Reader
 from jumok.data.prepare.sift import EMPTY, HELD_OUT, Rules
 from jumok.data.prepare.stage import Report, Stage
@@ -68,7 +79,7 @@ def prepare(
     """
     others = watched_files(recipe, validating)
     paths = [path for corpus in trained for path in corpus.files]
-    changed, seen = restamp(target, [*paths, *others], stop=stop, report=report), _time_of(target / PREPARED)
+    changed, seen = restamp(target, [*paths, *others], stop=stop, report=report), time_of(target / PREPARED)
     ready = None if changed else find(target, recipe, trained, others, vocabularies)
     if ready is not None:
         _remove_leftovers(target)
@@ -76,7 +87,7 @@ def prepare(
     preparation = Preparation(recipe, trained, validating, target, report, vocabularies, stop)
     try:
         with lock(preparation.work, "the prepared data", note=lambda text: report("note", text=text)):
-            if not changed or _time_of(target / PREPARED) != seen:  # another process may have prepared it meanwhile
+            if not changed or time_of(target / PREPARED) != seen:  # another process may have prepared it meanwhile
                 ready = find(target, recipe, trained, others, vocabularies)
             return ready or preparation.run(workers)
     except OSError as error:
@@ -185,7 +196,8 @@ class Preparation:
     def _begin(self) -> None:
         """Make the work folder, or use that of an earlier attempt with the same plan."""
         self.files = [stamp(path) for corpus in self.trained for path in dict.fromkeys(corpus.files)]
-        plan = {"request": self.request, "files": self.files}
+        plan: dict[str, Any] = {"request": self.request, "files": self.files}
+        plan |= {"excluding": "sides"} if self.validating and self.cleaning else {}  # older work left out pairs only
         for corpus in (*self.trained, *self.validating):
             if corpus.tail is not None and (digest := corpus.tail.find_digest()) is not None:
                 self.known[corpus.tail.path] = digest
@@ -374,14 +386,6 @@ def held_out_share(recipe: Recipe, count: int) -> float:
 def work_folder(target: Path) -> Path:
     """The folder of the unfinished work for the prepared folder `target`."""
     return target.with_name(f"{target.name}.work")
-
-
-def _time_of(path: Path) -> int:
-    """When a file was last changed, in nanoseconds; 0 if there is none."""
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return 0
 
 
 def _write_json(path: Path, value: Any, **style: Any) -> None:

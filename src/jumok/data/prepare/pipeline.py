@@ -38,7 +38,6 @@ from jumok.data.prepare.folder import (
     make_request,
     restamp,
     stamp,
-    time_of,
 )
 from jumok.data.prepare.reading import Reader
 from jumok.data.prepare.sift import EMPTY, HELD_OUT, Rules
@@ -79,7 +78,7 @@ def prepare(
     """
     others = watched_files(recipe, validating)
     paths = [path for corpus in trained for path in corpus.files]
-    changed, seen = restamp(target, [*paths, *others], stop=stop, report=report), time_of(target / PREPARED)
+    changed, seen = restamp(target, [*paths, *others], stop=stop, report=report), time_of_file(target / PREPARED)
     ready = None if changed else find(target, recipe, trained, others, vocabularies)
     if ready is not None:
         _remove_leftovers(target)
@@ -87,7 +86,7 @@ def prepare(
     preparation = Preparation(recipe, trained, validating, target, report, vocabularies, stop)
     try:
         with lock(preparation.work, "the prepared data", note=lambda text: report("note", text=text)):
-            if not changed or time_of(target / PREPARED) != seen:  # another process may have prepared it meanwhile
+            if not changed or time_of_file(target / PREPARED) != seen:  # another process may have prepared it meanwhile
                 ready = find(target, recipe, trained, others, vocabularies)
             return ready or preparation.run(workers)
     except OSError as error:

@@ -207,11 +207,3 @@ def _is_touched(entry: dict[str, Any]) -> bool:
     except OSError:
         return False
     return bool(now.st_size == entry["size"] and now.st_mtime_ns != entry["mtime"])
-
-
-def time_of(path: Path) -> int:
-    """When a file was last changed, in nanoseconds; 0 if there is none."""
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return 0

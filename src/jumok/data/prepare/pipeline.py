@@ -28,17 +28,7 @@ from jumok.data.corpora import Corpus, Pair, Tail
 from jumok.data.prepare import join, work
 from jumok.data.prepare.crew import Crew, WorkItem
 from jumok.data.prepare.decide import Decision, ReadPart
-from jumok.data.prepare.folder import (
-    FORMAT,
-    PREPARED,
-    VALID,
-    Prepared,
-    find,
-    load,
-    make_request,
-    restamp,
-    stamp,
-)
+from jumok.data.prepare.folder import FORMAT, PREPARED, VALID, Prepared, find, load, make_request, restamp, stamp
 from jumok.data.prepare.reading import Reader
 from jumok.data.prepare.sift import EMPTY, HELD_OUT, Rules
 from jumok.data.prepare.stage import Report, Stage
@@ -78,17 +68,18 @@ def prepare(
     """
     others = watched_files(recipe, validating)
     paths = [path for corpus in trained for path in corpus.files]
-    changed, seen = restamp(target, [*paths, *others], stop=stop, report=report), time_of_file(target / PREPARED)
-    ready = None if changed else find(target, recipe, trained, others, vocabularies)
-    if ready is not None:
+
+    def find_ready() -> Prepared | None:
+        changed = restamp(target, [*paths, *others], stop=stop, report=report)
+        return None if changed else find(target, recipe, trained, others, vocabularies)
+
+    if (ready := find_ready()) is not None:
         _remove_leftovers(target)
         return ready
     preparation = Preparation(recipe, trained, validating, target, report, vocabularies, stop)
     try:
         with lock(preparation.work, "the prepared data", note=lambda text: report("note", text=text)):
-            if not changed or time_of_file(target / PREPARED) != seen:  # another process may have prepared it meanwhile
-                ready = find(target, recipe, trained, others, vocabularies)
-            return ready or preparation.run(workers)
+            return find_ready() or preparation.run(workers)
     except OSError as error:
         reason = error.strerror or error
         raise DiskError("data.cannot_write_prepared", reason=reason, folder=target.parent) from None

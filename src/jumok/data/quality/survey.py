@@ -155,7 +155,7 @@ class CorpusStats:
             f"{self.far:,} with one side over 3 times as long"
         )
         if self.languages is not None:
-            head.append(f"  {Message(f'data.languages_{self.languages}')}")
+            head.append(f"  {explain_languages(self.languages)[0]}")
         rows = [f"  {'':<22}{'source':>14}{'target':>14}"]
         source, target = self.source.to_json(), self.target.to_json()
         for name in ("words", "characters", "different_characters", "empty_lines", "repeated_lines"):
@@ -202,6 +202,13 @@ def make_judge(files: Sequence[str]) -> Judge | None:
     return None if pair is None else Judge(pair)
 
 
+def explain_languages(problem: Problem) -> tuple[Message, Message]:
+    """What is wrong with the languages of a corpus, and what to do."""
+    if problem == "swapped":
+        return Message("data.languages_swapped"), Message("data.languages_swapped_hint")
+    return Message("data.languages_same"), Message("data.languages_same_hint")
+
+
 def ask(judge: Judge, pairs: Sequence[tuple[str, str]]) -> None:
     """Let a judge look at some pairs of a block, evenly spread, until it has seen enough."""
     if not judge.full:
@@ -234,8 +241,8 @@ def check(files: Iterable[str]) -> list[Finding]:
         problem = str(Message("data.no_text_found"))
         findings.append(Finding(name, 0, 0, problem, attempt("ls -l", *listed), kind="no text"))
     if judge is not None and judge.problem is not None:
-        said, hint = Message(f"data.languages_{judge.problem}"), Message(f"data.languages_{judge.problem}_hint")
-        findings.append(Finding(name, 0, 0, said, hint, severity="warning", kind=f"{judge.problem} languages"))
+        said = explain_languages(judge.problem)
+        findings.append(Finding(name, 0, 0, *said, severity="warning", kind=f"{judge.problem} languages"))
     return findings
 
 

@@ -3,6 +3,7 @@
 import gzip
 import json
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -104,3 +105,14 @@ def test_a_recipe_that_could_not_be_read_back_is_refused_at_the_start():
         choose(corpora=named, recipe="tiny")
     assert "glob" in raised.value.hint
     assert len(choose(corpora=named[:300], recipe="tiny").data.corpora) == 300
+
+
+def test_a_server_that_does_not_answer_does_not_delay_a_run_for_long(tmp_path, monkeypatch):
+    pytest.importorskip("aiohttp", reason="aiohttp is not installed: pip install jumok[remote]")
+    monkeypatch.setattr("jumok.text.remote.PEEKING", 0.5)
+    with serving(Site(b"a\tb\n" * 1_000_000, pace=30.0)) as site:
+        began = time.monotonic()
+        address = site.address.replace("train.en", "train.tsv")
+        _, _, why = settle(tmp_path / "run", {"table": address})
+        assert time.monotonic() - began < 25
+    assert why.startswith("Recipe tiny: chosen for 90 minutes")

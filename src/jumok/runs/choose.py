@@ -119,10 +119,11 @@ def settle(out: str | Path | None, choices: dict[str, Any]) -> tuple[dict[str, A
     fetched = Path("fetched") if out is None else RunFolder(out).data / "fetched"
     name, pairs = recommend(choices, fetched=fetched)
     settled = choices | {"recipe": name, "changes": _allow_fewer(choices)}
-    minutes = choose(**settled).training.minutes
+    fresh = choose(**settled)
+    minutes = fresh.training.minutes
     about = f"about {pairs:,} pairs, " if pairs else ""
     time = f"{minutes:g} minutes, " if minutes is not None else ""
-    why = f"Recipe {name}: chosen for {about}{time}{machine.cores()} cores (--recipe NAME takes another)"
+    why = f"Recipe {fresh.name}: chosen for {about}{time}{machine.cores()} cores (--recipe NAME takes another)"
     return settled, None if out is None else Path(out), why
 
 

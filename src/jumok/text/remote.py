@@ -111,7 +111,7 @@ def peek(address: str) -> tuple[bytes, int | None]:
             first = Stop(lambda: time.monotonic() > deadline).finish(_wait(lambda: _ask(address, stream.read)))
             return first[:BLOCK], stream.version.size
         finally:
-            stream.close()
+            threading.Thread(target=stream.close, daemon=True).start()  # it may wait for the server, too
     except Broken as broken:
         raise DataError("text.cannot_fetch", reason=broken.reason, address=redact(address)) from None
     except Stopped:

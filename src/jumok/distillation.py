@@ -11,9 +11,12 @@ The same command continues after a kill at any moment.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import islice, tee
+from functools import partial
+from itertools import chain, islice, tee
 from math import ceil
 from pathlib import Path
 from typing import Any, Unpack
@@ -26,9 +29,11 @@ from jumok.config.sections import UNCLEANED, transformer
 from jumok.data import corpora, resolve
 from jumok.data.corpora import Corpus, Pair
 from jumok.data.prepare import folder as prepared_folder
+from jumok.data.prepare.stage import Report, Stage
 from jumok.disk.locks import lock
 from jumok.errors import ModelFileError, Resumable
 from jumok.evaluation.ngrams import chrf_matrix
+from jumok.events import Sink
 from jumok.models.transformer import Transformer
 from jumok.runs import preparation
 from jumok.runs.context import Context, ContextKeywords
@@ -38,7 +43,7 @@ from jumok.stopping import NEVER
 from jumok.storage import bundle, checkpoint
 from jumok.storage.checkpoint import Loaded, RunFolder
 from jumok.text.drafts import Draft
-from jumok.text.lines import digest, read_lines, write_lines
+from jumok.text.lines import digest, read_lines, writing
 from jumok.translation import Translation
 from jumok.translator import Translator
 
@@ -82,15 +87,19 @@ def distill(
         recipe = recipe.change({"data.corpus": None, "data.table": None, "data.source": source, "data.target": target})
     lessons = Lessons.of(recipe, teacher, folder.data)
     with lock(folder.path, "the run"):
-        for text in lessons.write(around.get("stop", NEVER)):
-            for sink in around.get("sinks", ()):
-                sink({"event": "stage", "text": text})
+        lessons.write(around.get("stop", NEVER), partial(tell, around.get("sinks", ())))
     languages = dict(zip(("languages.source", "languages.target"), teacher.languages or (), strict=False))
     return run(
         student.recipe(recipe, {**languages, **lessons.data()}), folder,
         Context.of(folder, more=student.minutes is not None, **around), vocabularies=teacher.vocabularies,
         inherit=lambda model: inherit(model, teacher.model),
     )  # fmt: skip
+
+
+def tell(sinks: Sequence[Sink], event: str, **values: Any) -> None:
+    """Pass an event to the sinks; the run of the student has not begun, so no file has it."""
+    for sink in sinks:
+        sink({"event": event, "time": round(time.time(), 3), **values})
 
 
 def student_of(path: str | Path) -> Path:
@@ -125,16 +134,18 @@ class Lessons:
     train: Corpus
     valid: Corpus | None
     share: float  # share of the training text for validation, if there is no validation text
+    count: int  # pairs of the training text, with those for validation
 
     @classmethod
     def of(cls, recipe: Recipe, teacher: Loaded, folder: Path) -> "Lessons":
         """The lessons of a recipe; data that the teacher's run has prepared are used again if they exist."""
         if recipe is teacher.recipe and (prepared := find_prepared(teacher)) is not None:
-            return cls(teacher, folder, *prepared, 0.0)
+            return cls(teacher, folder, *prepared)
         resolve.refuse_addresses(recipe.data, where=str(teacher.folder))
-        train, valid = resolve.resolve_one(recipe.data, recipe.seed)
-        share = 0.0 if valid is not None else preparation.held_out_share(recipe, sum(1 for _ in train))
-        return cls(teacher, folder, train, valid, share)
+        trained, validating = resolve.resolve_all(recipe.data, recipe.seed)
+        train, valid = join_corpora(trained), join_corpora(validating) if validating else None
+        count = sum(1 for _ in train.read())
+        return cls(teacher, folder, train, valid, 0.0 if valid else preparation.held_out_share(recipe, count), count)
 
     @property
     def table(self) -> Path:
@@ -167,47 +178,73 @@ class Lessons:
         """The pairs of the training text without those held out for validation."""
         return (pair for pair in self.train if not (self.share and corpora.is_held_out(pair.source, self.share)))
 
-    def write(self, stop: Callable[[], bool]) -> Iterator[str]:
-        """Translate the sentences that have no translation yet, and write the table; yields lines of progress."""
+    def write(self, stop: Callable[[], bool], report: Report = lambda *_, **__: None) -> None:
+        """Translate the sentences that have no translation yet, and write the table."""
         note, translations = self.folder / "lessons.json", self.folder / "lessons.txt"
-        content = json.dumps(self.about(), indent=1).encode()
+        about = self.about()
+        content = json.dumps(about, indent=1).encode()
         if note.is_file() and note.read_bytes() == content:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
-        draft = Draft.begin(translations, about=self.about(), resume=True)
+        draft = Draft.begin(translations, about=about, resume=True)
         translator = Translator(self.teacher, engine="auto")
-        yield f"The teacher translates its training text ({translator.engine_name}, {draft.lines:,} lines are done)"
-        draft.write(self._chosen(translator, draft.lines, stop))
+        done = f"{translator.engine_name}, {draft.lines:,} lines are done"
+        report("stage", text=f"The teacher translates its training text ({done})")
+        draft.write(self._chosen(translator, draft.lines, stop, report))
         draft.finish()
-        write_lines(self.table, self._rows(translations))
-        if self._writes_valid:
-            write_lines(self.held_out, (row(pair.source, pair.target) for pair in self._validating()))
+        count = self._write_table(translations)
         bundle.write_file(note, content)
-        yield f"{sum(1 for _ in self.pairs()):,} sentences, each with its reference and its lesson"
+        report("stage", text=f"{count:,} sentences, each with its reference and its lesson")
 
-    def _chosen(self, translator: Translator, done: int, stop: Callable[[], bool]) -> Iterator[str]:
+    def _chosen(self, translator: Translator, done: int, stop: Callable[[], bool], report: Report) -> Iterator[str]:
         """One line per pair: of the teacher's best translations the one most like the reference."""
         width = max(BEST, translator.recipe.decoding.beam)
+        total = max(1, round(self.count * (1.0 - self.share)))
+        stage = Stage(report, "lessons", "The teacher translates", unit="sentences")
+        stage.skip(done / total, done)
         pairs, sources = tee(islice(self.pairs(), done, None))
         translations = translator.lines((pair.source for pair in sources), beam=width, n_best=BEST, details=False)
-        for pair, translation in zip(pairs, translations, strict=True):
+        for number, (pair, translation) in enumerate(zip(pairs, translations, strict=True), start=done + 1):
             if stop():
                 raise Resumable("distillation.stopped", folder=self.folder)
             yield nearest(translation, pair.target)
+            stage(min(1.0, number / total), number)
 
-    def _rows(self, translations: Path) -> Iterator[str]:
-        for pair, line in zip(self.pairs(), read_lines(translations), strict=True):
-            yield row(pair.source, pair.target)
-            yield row(pair.source, line)
+    def _write_table(self, translations: Path) -> int:
+        """Write the pairs with their lessons, and those for validation, in one walk; returns how many have lessons."""
+        lessons, count = read_lines(translations), 0
+        with ExitStack() as files:
+            table = files.enter_context(writing(self.table))
+            held_out = files.enter_context(writing(self.held_out)) if self._writes_valid else None
+            for pair in self.train:
+                if self.share and corpora.is_held_out(pair.source, self.share):
+                    assert held_out is not None  # there is no validation text
+                    held_out(row(pair.source, pair.target))
+                    continue
+                table(row(pair.source, pair.target))
+                table(row(pair.source, next(lessons)))
+                count += 1
+            assert next(lessons, None) is None  # one for every pair
+            for pair in self.valid or ():
+                if held_out is not None:
+                    held_out(row(pair.source, pair.target))
+        return count
 
-    def _validating(self) -> Iterator[Pair]:
-        if self.valid is not None:
-            return iter(self.valid)
-        return (pair for pair in self.train if corpora.is_held_out(pair.source, self.share))
+
+def join_corpora(parts: Sequence[Corpus]) -> Corpus:
+    """Several corpora as one, in their order; a single one as it is."""
+    if len(parts) == 1:
+        return parts[0]
+    return Corpus(
+        ", ".join(part.name for part in parts), lambda: chain.from_iterable(part.read() for part in parts),
+        lambda _: corpora.hash_values(*(part.digest for part in parts)),
+    )  # fmt: skip
 
 
-def find_prepared(teacher: Loaded) -> tuple[Corpus, Corpus] | None:
-    """The pairs that a teacher was trained and validated on, from the prepared data of its run; None without them.
+def find_prepared(teacher: Loaded) -> tuple[Corpus, Corpus, float, int] | None:
+    """What a teacher was trained and validated on, from the prepared data of its run; None without them.
+
+    The corpora, the share for validation, which is none of the training pairs, and the number of these.
 
     They are clean, and the text itself is not needed.
     """
@@ -229,7 +266,8 @@ def find_prepared(teacher: Loaded) -> tuple[Corpus, Corpus] | None:
 
     valid = [(pair.source, pair.target) for pair in made.valid]
     identity = f"{made.digest}:{made.summary['train']}:{made.summary['left_out']}"
-    return Corpus(made.name, read, identity), Corpus(f"{made.name}, validation", lambda: iter(valid), made.digest)
+    validating = Corpus(f"{made.name}, validation", lambda: iter(valid), made.digest)
+    return Corpus(made.name, read, identity), validating, 0.0, len(made.store)
 
 
 def nearest(translation: Translation, reference: str) -> str:

@@ -1,7 +1,7 @@
 """Logs of a run: one JSON line per event, which displays, TensorBoard and the studio read, and one line per update.
 
 An event is a dictionary with "event" (its kind), "time" (seconds since 1970) and plain values.  Kinds: begin, stage,
-note, corpus, disk, plan, step, validation, checkpoint, stopped, finished.
+progress (share, count and rate of a stage), note, corpus, disk, plan, step, validation, checkpoint, stopped, finished.
 
 Logs of long runs stay small: files have the `step` events of some updates only (`is_recorded`), while sinks get all of
 them; `losses.tsv` has every update in one short line.
@@ -272,7 +272,9 @@ def open_board(folder: str | Path, note: Callable[[str], None]) -> TensorBoardSi
 
 
 def _is_left_out(event: Event) -> bool:
-    """Whether this is the event of an update that logs do not have."""
+    """Whether this is an event that logs do not have: that of most updates, and the progress of a validation."""
+    if event["event"] == "progress" and event.get("stage") == "validating":
+        return True
     step = event.get("step")
     return event["event"] == "step" and type(step) is int and not is_recorded(step)
 

@@ -111,12 +111,44 @@ def available_memory() -> int:
         free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
     except (OSError, ValueError, StopIteration):
         return describe().memory
-    group = Path("/sys/fs/cgroup")  # a container may have less
+    limits = [*_group_limits(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")), *_address_limit()]
+    return max(0, min([free, *limits]))
+
+
+def _group_limits(listed: Path, root: Path) -> list[int]:
+    """Bytes that are left in each control group of this process: its own and all above it; version 2 and version 1."""
     try:
-        limit, used = ((group / f"memory.{name}").read_text().strip() for name in ("max", "current"))
-        return free if limit == "max" else max(0, min(free, int(limit) - int(used)))
-    except (OSError, ValueError):
-        return free
+        lines = listed.read_text().split("\n")
+    except OSError:
+        return []
+    left = []
+    for _, controllers, path in (line.split(":", 2) for line in lines if line.count(":") >= 2):
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        base = root / "memory" if controllers else root
+        names = ("limit_in_bytes", "usage_in_bytes") if controllers else ("max", "current")
+        group = Path(path.lstrip("/"))
+        for folder in (base / group, *(base / parent for parent in group.parents)):  # a container shows its own as root
+            try:
+                limit, used = ((folder / f"memory.{name}").read_text().strip() for name in names)
+                left += [int(limit) - int(used)] if limit != "max" else []
+            except (OSError, ValueError):
+                continue
+    return left
+
+
+def _address_limit() -> list[int]:
+    """Bytes of addresses that this process may still use (`ulimit -v`), if they are limited."""
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY:
+        return []
+    try:
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return [limit]
+    return [limit - used]
 
 
 def shape_name(shape: tuple[int, int, int]) -> str:

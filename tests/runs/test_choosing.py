@@ -3,12 +3,14 @@
 import gzip
 import json
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 
 from jumok.config.sections import DataConfig
 from jumok.data import sizes
+from jumok.errors import UsageError
 from jumok.runs.choose import choose, settle
 from jumok.runs.preparation import prepare_folder
 from jumok.storage.checkpoint import RunFolder
@@ -94,3 +96,23 @@ def test_a_text_is_counted_once_and_of_many_files_some_are_read(tmp_path, monkey
     assert choose(**settled).name == "small"
     assert len(read) == sizes.FILES
     assert int(why.split("about ")[1].split(" pairs")[0].replace(",", "")) == pytest.approx(total, rel=0.01)
+
+
+def test_a_recipe_that_could_not_be_read_back_is_refused_at_the_start():
+    names = [f"corpora/a-long-name-of-a-part-{number}" for number in range(900)]
+    named = [{"source": f"{name}.en", "target": f"{name}.de"} for name in names]
+    with pytest.raises(UsageError, match="900 corpora") as raised:
+        choose(corpora=named, recipe="tiny")
+    assert "glob" in raised.value.hint
+    assert len(choose(corpora=named[:300], recipe="tiny").data.corpora) == 300
+
+
+def test_a_server_that_does_not_answer_does_not_delay_a_run_for_long(tmp_path, monkeypatch):
+    pytest.importorskip("aiohttp", reason="aiohttp is not installed: pip install jumok[remote]")
+    monkeypatch.setattr("jumok.text.remote.PEEKING", 0.5)
+    with serving(Site(b"a\tb\n" * 1_000_000, pace=30.0)) as site:
+        began = time.monotonic()
+        address = site.address.replace("train.en", "train.tsv")
+        _, _, why = settle(tmp_path / "run", {"table": address})
+        assert time.monotonic() - began < 25
+    assert why.startswith("Recipe tiny: chosen for 90 minutes")

@@ -1,6 +1,7 @@
 """A student begins as its teacher, learns from what it says, and never sees what is held out."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -122,8 +123,71 @@ def test_finished_lessons_are_not_written_again(student, micro, monkeypatch):
     monkeypatch.setattr(Lessons, "_chosen", refuse)
     before = (student / "data" / "lessons.jsonl").stat().st_mtime_ns
     teacher = checkpoint.load(micro)
-    assert list(Lessons.of(teacher.recipe, teacher, student / "data").write(lambda: False)) == []
+    told: list[str] = []
+    Lessons.of(teacher.recipe, teacher, student / "data").write(lambda: False, lambda event, **_: told.append(event))
+    assert told == []
     assert (student / "data" / "lessons.jsonl").stat().st_mtime_ns == before
+
+
+def made_of(teacher, folder, *parts):
+    """Lessons from texts, not from what the teacher's run has prepared."""
+    corpora = []
+    for number, lines in enumerate(parts):
+        for side in ("en", "xx"):
+            (folder / f"part{number}.{side}").write_text("".join(f"{line}\n" for line in lines))
+        corpora.append({"source": str(folder / f"part{number}.en"), "target": str(folder / f"part{number}.xx")})
+    changes = (
+        {"data.corpora": corpora} if len(corpora) > 1 else {f"data.{key}": path for key, path in corpora[0].items()}
+    )
+    return Lessons.of(teacher.recipe.change({"data.corpus": None, **changes}), teacher, folder / "data")
+
+
+LINES = [" ".join("abcdefgh"[(n * k) % 8] for k in range(1, 5)) + f" {chr(97 + n % 8)}" for n in range(40)]
+
+
+def test_several_corpora_are_taught_one_after_the_other(micro, tmp_path):
+    teacher = checkpoint.load(micro)
+    lessons = made_of(teacher, tmp_path, LINES[:30], LINES[30:])
+    lessons.write(lambda: False)
+    taught = [row["source"] for row in rows(lessons.table)[::2]]
+    held = [row["source"] for row in rows(lessons.held_out)]
+    assert held
+    assert sorted([*taught, *held]) == sorted(LINES)
+    assert taught == [line for line in LINES if line not in held]
+
+
+def test_a_text_is_walked_through_to_count_to_translate_and_to_write(micro, tmp_path):
+    teacher = checkpoint.load(micro)
+    lessons = made_of(teacher, tmp_path, LINES)
+    walks: list[int] = []
+
+    def read():
+        walks.append(1)
+        return iter(zip(LINES, LINES, strict=True))
+
+    object.__setattr__(lessons, "train", replace(lessons.train, read=read))
+    lessons.write(lambda: False)
+    assert len(walks) == 2, "and once before, to count"
+    assert len(rows(lessons.table)) == 2 * (len(LINES) - len(rows(lessons.held_out)))
+
+
+def test_the_teacher_says_how_far_it_is_and_counts_what_it_did_before_apart(micro, tmp_path, monkeypatch):
+    monkeypatch.setattr("jumok.data.prepare.stage.EVERY", 0.0)
+    events: list[dict] = []
+    with pytest.raises(Resumable):
+        distill(micro, Student(changes={"training.steps": 2}), out=tmp_path / "s", sinks=[events.append],
+                stop=lambda: len([one for one in events if one["event"] == "progress"]) > 50)  # fmt: skip
+    told = [one for one in events if one.get("stage") == "lessons"]
+    assert [one["count"] for one in told][:3] == [0, 0, 1]
+    assert told[-1]["share"] == pytest.approx(told[-1]["count"] / 279, abs=0.05)
+    assert told[-1]["left"] is not None
+    events.clear()
+    with pytest.raises(Resumable):
+        distill(micro, Student(changes={"training.steps": 2}), out=tmp_path / "s", sinks=[events.append],
+                stop=lambda: len([one for one in events if one["event"] == "progress"]) > 10)  # fmt: skip
+    again = [one for one in events if one.get("stage") == "lessons"]
+    assert again[1]["count"] == told[-1]["count"] or again[1]["count"] == told[-1]["count"] + 1
+    assert not again[1]["rate"], "what an earlier attempt did is no speed"
 
 
 def test_a_student_lives_beside_its_teacher_unless_told(micro):

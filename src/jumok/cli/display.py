@@ -25,10 +25,16 @@ def clock(seconds: float) -> str:
 
 
 def describe_progress(event: Event) -> str:
-    """Return the name of a stage, the share that is done, and the rate."""
-    rate = event["count"] / event["seconds"] if event["seconds"] > 0 else 0.0
-    amount = f", {event['count']:,} {event['unit']}, {rate:,.0f}/s" if event["count"] else ""
-    return f"{event['text']}: {100 * event['share']:.0f} %{amount}"
+    """Return the name of a stage, the share that is done, and the rate: of what is counted, or else of the share."""
+    share, seconds, rate = 100 * event["share"], event["seconds"], event.get("rate")
+    amount = ""
+    if event["count"] and event["unit"] == "bytes":
+        amount = f", {event['count'] / 1e6:,.0f} MB" + (f", {rate / 1e6:,.1f} MB/s" if rate else "")
+    elif event["count"]:
+        amount = f", {event['count']:,} {event['unit']}" + (f", {rate:,.0f}/s" if rate else "")
+    elif seconds > 0 and share > 0:
+        amount = f", {share / seconds:.2g} %/s"
+    return f"{event['text']}: {share:.0f} %{amount}"
 
 
 class TimeLeft(ProgressColumn):

@@ -98,10 +98,27 @@ def data_stats(
     as_json: Json = False,
 ) -> None:
     from jumok.data.corpora import from_paths
-    from jumok.data.quality.survey import stats
+    from jumok.data.quality.lengths import LengthStats, find_prepared, measure
+    from jumok.data.quality.survey import CorpusStats, stats
 
-    counts = stats(from_paths(files))
+    prepared = find_prepared(files[0]) if len(files) == 1 else None
+    counts: LengthStats | CorpusStats = stats(from_paths(files)) if prepared is None else measure(prepared)
     print(dumps(counts.to_json()) if as_json else "\n".join(counts.lines()))
+
+
+@data_app.command("ls", **verb("help.data_ls"))
+def data_ls(
+    folders: Annotated[list[str] | None, argument("help.ls_folders", "FOLDER…")] = None,
+    as_json: Json = False,
+) -> None:
+    from jumok.data.inventory import list_data
+
+    total = 0
+    for entry in list_data(folders or ["."]):
+        total += entry.size
+        print(dumps(entry.to_json()) if as_json else entry.line())
+    if not as_json:
+        print(f"{total / 1e6:>12,.1f} MB in all")
 
 
 @data_app.command("pairs", **verb("help.data_pairs"))

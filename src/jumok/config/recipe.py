@@ -86,6 +86,12 @@ class Recipe(Section):
         return tomli_w.dumps(values)
 
 
+def refuse_large(recipe: Recipe) -> None:
+    """Refuse a recipe whose file could not be read back: one that names many hundred corpora."""
+    if (size := len(recipe.to_toml().encode())) > MOST_BYTES:
+        raise UsageError("config.too_many_corpora", corpora=len(recipe.data.corpora), size=size, most=MOST_BYTES)
+
+
 def find_section(kind: str, *, origin: str = "model.kind") -> type[ModelConfig]:
     """Return the section of a recipe that describes such a model; `origin` is the file or key that named it."""
     if kind not in KINDS:

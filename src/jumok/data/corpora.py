@@ -7,8 +7,9 @@ Not here: corpora that jumok generates (generated.py), and the corpora that a re
 """
 
 import hashlib
+import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -18,6 +19,7 @@ from typing import NamedTuple, TypeVar
 from jumok.config.sections import DataConfig
 from jumok.data import passages
 from jumok.errors import DataError, UsageError
+from jumok.text.files import Tally, explain_faults
 from jumok.text.lines import digest as digest_files
 from jumok.text.lines import is_table, read_lines, read_pairs, read_table
 from jumok.text.tables import Columns, has_header, is_columnar, row_parser
@@ -34,20 +36,41 @@ class Pair(NamedTuple):
 
 
 class Tail:
-    """The end of a text, which is held out for validation; the text is read once to find its start."""
+    """The end of a text, which is held out for validation; the text is read once to find its start, and hashed.
+
+    `watch` gets the lines whenever the text is read, and returns them: it may report progress, or stop.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self.watch: Callable[[Iterator[str]], Iterator[str]] = lambda lines: lines
+        self.count = 0  # lines of the text, once it was read
+        self.read = 0  # bytes of the file that were read when the tail was looked for
         self._start: int | None = None
+        self._hashed: tuple[str, tuple[int, int]] | None = None  # digest, and the size and time of that file
 
     def lines(self) -> Iterator[str]:
-        return read_lines(self.path)
+        """The lines of the text, watched."""
+        return self.watch(read_lines(self.path))
 
-    def find_start(self, lines: Iterable[str] | None = None) -> int:
-        """The number of lines before the tail; `lines` are those of the text, for callers that watch the reading."""
+    def find_start(self) -> int:
+        """The number of lines before the tail."""
         if self._start is None:
-            self._start = passages.count_head(self.lines() if lines is None else lines)
+            tally, before = Tally(), _identify(self.path)
+            self._start = passages.count_head(self.watch(self._tell(read_lines(self.path, tally=tally), tally)))
+            self._hashed = tally.digest.hexdigest(), before
         return self._start
+
+    def _tell(self, lines: Iterator[str], tally: Tally) -> Iterator[str]:
+        """The same lines, counted."""
+        for self.count, line in enumerate(lines, start=1):
+            self.read = tally.size
+            yield line
+
+    def find_digest(self) -> str | None:
+        """The sha256 of the file if it was read and has not changed since."""
+        known = self._hashed
+        return known[0] if known is not None and known[1] == _identify(self.path) else None
 
     def read_past(self, read: Callable[[], T]) -> T:
         """The result of `read` as if the text had no tail, whose start is not looked for."""
@@ -56,6 +79,13 @@ class Tail:
             return read()
         finally:
             self._start = known
+
+
+def _identify(path: str) -> tuple[int, int]:
+    """The size and the time of a file."""
+    with explain_faults(path):
+        status = os.stat(path)
+    return status.st_size, status.st_mtime_ns
 
 
 @dataclass(frozen=True)
@@ -129,7 +159,8 @@ def from_text(
     """A text for a language model, or the lines `part` of it, in segments."""
 
     def read() -> Iterator[tuple[str, str]]:
-        return passages.read(path, data.stretch, in_halves=data.halves, part=part())
+        lines = read_lines(path) if tail is None else tail.lines()
+        return passages.read(lines, data.stretch, in_halves=data.halves, part=part())
 
     def identity(files: str) -> str:
         return hash_values(files, data.stretch, data.halves, part().start, part().stop)
@@ -157,9 +188,10 @@ def is_held_out(source: str, share: float) -> bool:
     return int.from_bytes(digest, "big") < share * 2**64
 
 
-def read_sentences(path: str) -> Iterator[list[str]]:
-    """The sentences of a text, or of both sides of a table, thousands at a time."""
-    texts = (text for pair in read_table(path) for text in pair) if is_table(path) else read_lines(path)
+def read_sentences(path: str, *, columns: Columns | None = None) -> Iterator[list[str]]:
+    """The sentences of a text, or of both sides of a table, whose `columns` these are, thousands at a time."""
+    pairs = read_table(path, columns=columns) if is_table(path) else ()
+    texts = (text for pair in pairs for text in pair) if is_table(path) else read_lines(path)
     while chunk := list(islice(texts, 8_192)):
         yield chunk
 

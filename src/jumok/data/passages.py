@@ -9,9 +9,6 @@ The end of a text is held out for validation, because a model has read what come
 from array import array
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from pathlib import Path
-
-from jumok.text.lines import read_lines
 
 TAIL = 0.1  # share of a text that is held out, at its end
 
@@ -44,11 +41,10 @@ def halve(segment: str) -> tuple[str, str]:
 
 
 def read(
-    path: str | Path, size: int, *, in_halves: bool = False, part: slice = slice(None)
+    lines: Iterable[str], size: int, *, in_halves: bool = False, part: slice = slice(None)
 ) -> Iterator[tuple[str, str]]:
-    """Pairs from the lines `part` of a file: an empty source and a segment, or the two halves of a segment."""
-    lines = islice(read_lines(path), part.start, part.stop)
-    for segment in split(lines, size):
+    """Pairs from the lines `part` of a text: an empty source and a segment, or the two halves of a segment."""
+    for segment in split(islice(lines, part.start, part.stop), size):
         yield halve(segment) if in_halves else ("", segment)
 
 

@@ -91,9 +91,8 @@ def evaluate(
 ) -> Evaluation:
     """Translate the sources and compare the translations with the references: BLEU and chrF.
 
-    `ter` adds the translation edit rate, which takes longer than both; `perplexity` adds that of the references, which
-    needs torch; `compare` adds a significance test against another system's output file.  Other keywords are options of
-    the search.
+    `ter` adds the translation edit rate, which takes longer than both; `perplexity` adds that of the references;
+    `compare` adds a significance test against another system's output file.  Other keywords are options of the search.
     """
     metrics.check_installed()  # now: what is missing is reported before the work
     if not pairs:

@@ -15,8 +15,9 @@ import platform
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
@@ -24,6 +25,7 @@ from pathlib import Path
 from jumok.disk import user_cache
 from jumok.kernels.structs import DOUBLE, FLOAT, LONG, POINTER
 from jumok.messages import Message
+from jumok.stopping import NEVER
 
 SOURCES = sorted((Path(__file__).parent / "c").glob("*.c"))
 HEADERS = sorted((Path(__file__).parent / "c").glob("*.h"))
@@ -34,6 +36,7 @@ FLAGS = (
 PORTABLE = Path(__file__).parent / "portable"  # kernels that were compiled for a family of processors (portable.py)
 FAMILIES = {"x86-64-v3": {"avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "abm"}}  # what a processor of each must have
 PATIENCE = 1_800.0  # seconds after which compiling is given up; it takes 10, many more on an emulated machine
+POLL = 0.2  # seconds between two looks at the compiler
 KEY, FLAG, TEXT = ctypes.c_uint64, ctypes.c_int, ctypes.c_char_p
 SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "jk_struct_size": (LONG, [TEXT]),
@@ -139,8 +142,22 @@ def find_compiled() -> Path | None:
         return None
 
 
+def compile_in_steps() -> Generator[None, None, None]:
+    """Compile the kernels now if necessary, in steps of a fraction of a second, so that the caller can stop it.
+
+    Where they cannot be compiled, `find_problem` says why.
+    """
+    with suppress(Unavailable):
+        yield from _compile_in_steps()
+
+
 def _compile() -> Path:
     """Return the compiled file, compiled now if necessary."""
+    return NEVER.finish(_compile_in_steps())
+
+
+def _compile_in_steps() -> Generator[None, None, Path]:
+    """The compiled file; yields while the compiler works."""
     folder = user_cache.own("native")
     name = f"kernels-{_hash_sources()}.so"
     if platform.system() != "Linux":
@@ -157,7 +174,7 @@ def _compile() -> Path:
     try:
         with TemporaryDirectory(dir=folder) as scratch:
             path = Path(scratch) / name
-            run_compiler([compiler, *FLAGS, *map(str, SOURCES), "-o", str(path), "-lm"])
+            yield from run_in_steps([compiler, *FLAGS, *map(str, SOURCES), "-o", str(path), "-lm"])
             path.replace(folder / name)
     except OSError as error:
         raise Unavailable(Message("kernels.cannot_compile", {"reason": error.strerror or error})) from None
@@ -201,15 +218,27 @@ def _read_processor_flags() -> set[str]:
 
 def run_compiler(command: list[str]) -> None:
     """Run the compiler; one that takes too long is stopped with all the processes it started."""
+    NEVER.finish(run_in_steps(command))
+
+
+def run_in_steps(command: list[str]) -> Generator[None, None, None]:
+    """`run_compiler` in steps; the compiler is stopped if the generator is closed."""
+    deadline = time.monotonic() + PATIENCE
     with subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
     ) as process:
         try:
-            _, errors = process.communicate(timeout=PATIENCE)
-        except BaseException as error:
+            while True:
+                try:
+                    _, errors = process.communicate(timeout=POLL)
+                    break
+                except subprocess.TimeoutExpired:
+                    if time.monotonic() > deadline:
+                        late = Message("kernels.compiling_takes_too_long", {"minutes": PATIENCE / 60})
+                        raise Unavailable(late) from None
+                yield
+        except BaseException:
             os.killpg(process.pid, signal.SIGKILL)
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise Unavailable(Message("kernels.compiling_takes_too_long", {"minutes": PATIENCE / 60})) from None
             raise
     if process.returncode != 0:
         lines = errors.decode(errors="replace").split("\n")

@@ -12,7 +12,7 @@ import torch
 
 from jumok import machine
 from jumok.config import presets
-from jumok.config.recipe import Recipe
+from jumok.config.recipe import Recipe, refuse_large
 from jumok.config.sections import DataConfig
 from jumok.data import resolve, sizes
 from jumok.data.languages import find_languages
@@ -81,7 +81,9 @@ def choose(
     wanted |= changes
     if saved is not None:
         wanted |= _pass_on_languages(saved, chosen.change(wanted))
-    return _as_prepared(chosen.change(wanted), wanted) if data.get("prepared") is not None else chosen.change(wanted)
+    chosen = chosen.change(wanted)
+    refuse_large(chosen)
+    return _as_prepared(chosen, wanted) if data.get("prepared") is not None else chosen
 
 
 def _pass_on_languages(saved: Bundle, recipe: Recipe) -> dict[str, Any]:
@@ -129,10 +131,11 @@ def settle(out: str | Path | None, choices: dict[str, Any]) -> tuple[dict[str, A
     fetched = Path("fetched") if out is None else RunFolder(out).data / "fetched"
     name, pairs = recommend(choices, fetched=fetched)
     settled = choices | {"recipe": name, "changes": _allow_fewer(choices)}
-    minutes = choose(**settled).training.minutes
+    fresh = choose(**settled)
+    minutes = fresh.training.minutes
     about = f"about {pairs:,} pairs, " if pairs else ""
     time = f"{minutes:g} minutes, " if minutes is not None else ""
-    why = f"Recipe {name}: chosen for {about}{time}{machine.cores()} cores (--recipe NAME takes another)"
+    why = f"Recipe {fresh.name}: chosen for {about}{time}{machine.cores()} cores (--recipe NAME takes another)"
     return settled, None if out is None else Path(out), why
 
 

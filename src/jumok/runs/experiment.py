@@ -112,6 +112,8 @@ def run(
         if earlier is not None and (reason := find_limit(recipe, earlier, context)) is not None:
             report_finished(folder, earlier, reason, context)
             return Run(folder.path, earlier.scores)
+        if context.device.type == "cpu":
+            context.stop.finish(library.compile_in_steps())
         with context.world.turn():
             prepared = prepare_run(recipe, folder, texts, context, vocabularies)
         machine.release_memory()

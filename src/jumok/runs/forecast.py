@@ -117,8 +117,8 @@ class Plan:
             )
         elif self.preparing > self.available_disk:
             problems.append(
-                f"Preparing needs about {self.preparing / GB:.1f} GB of disk, {self.available_disk / GB:.1f} GB are "
-                "free. Try: another --out, or jumok data prepare on another disk"
+                f"Preparing needs about {self.preparing / GB:.1f} GB of disk, "
+                f"{self.available_disk / GB:.1f} GB are free. Try: another --out, or jumok data prepare on another disk"
             )
         problems = problems or ["This recipe fits this machine and time."]
         if self.load > machine.cores() + 0.5:

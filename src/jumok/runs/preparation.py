@@ -130,7 +130,7 @@ def complete(
 
 
 def try_prepared(recipe: Recipe, run: RunFolder, report: Report) -> Prepared:
-    """The data in the folder that the recipe names, for a probe: everything that is written goes to the folder `run`."""
+    """The data in the folder that the recipe names, for a probe: what is written goes to the folder `run`."""
     made = folder.load(Path(str(recipe.data.prepared)), breaks=recipe.vocabulary.breaks)
     _report_corpus(made, report)
     if not needs_shortlist(recipe, made.is_text):
@@ -275,7 +275,7 @@ def add_shortlist(path: str | Path, source: str | None = None, target: str | Non
         resolve.refuse_addresses(data, where=str(saved.folder))
     trained, _ = resolve.resolve_all(data, saved.recipe.seed)
     pairs = (pair for corpus in trained for pair in islice(corpus, SHORTLIST_PAIRS // len(trained)))
-    with TemporaryDirectory() as scratch:
+    with TemporaryDirectory(prefix=".shortlist-", dir=saved.folder.parent) as scratch:
         filters = store.Filters(data.longest, data.ratio)
         built = store.build(pairs, saved.vocabularies, filters, Path(scratch), identity="shortlist")
         learned = NEVER.finish(lexicon.learn(built, saved.sizes))

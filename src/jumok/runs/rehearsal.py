@@ -34,7 +34,7 @@ from jumok.text.lines import write_lines
 PAIRS = 30_000  # most pairs that are prepared
 TOGETHER = 500  # consecutive pairs of the sample
 READING = 5.0  # seconds
-LEARNING = 0.6  # the time to learn a vocabulary grows with this power of the sample
+LEARNING = 0.4  # the time to learn a vocabulary or a shortlist grows with this power of its sample
 GOLDEN = 0.618_034  # multiples of it are spread evenly between 0 and 1
 STAGES = (
     "reading", "deciding", "vocabulary", "encoding", "joining", "corpus", "shortlist", "repeating", "assembling",
@@ -86,7 +86,7 @@ class Rehearsal:
         shared = sum(self.seconds.get(name, 0.0) for name in ("reading", "encoding")) / cores
         alone = sum(self.seconds.get(name, 0.0) for name in ("deciding", "joining"))
         vocabulary = first.get("vocabulary", 0.0) * max(1.0, min(grown, self.sampled)) ** LEARNING
-        shortlist = first.get("shortlist", 0.0) * max(1.0, min(grown, self.learned))
+        shortlist = first.get("shortlist", 0.0) * max(1.0, min(grown, self.learned)) ** LEARNING
         rest = first.get("assembling", 0.0)
         return before + (shared + alone) * grown + vocabulary + shortlist + rest
 

@@ -258,9 +258,9 @@ class Chunk:
             start, number = stop + 1, number + 1
 
 
-def chunks(path: str | Path, *, longest: int, block: int) -> Iterator[Chunk]:
-    """The lines of a file, many at a time."""
-    return cut(blocks(path, block), longest)
+def chunks(path: str | Path, *, longest: int, block: int, tally: Tally | None = None) -> Iterator[Chunk]:
+    """The lines of a file, many at a time; `tally` is that of `blocks`."""
+    return cut(blocks(path, block, tally=tally), longest)
 
 
 def cut(parts: Iterable[bytes], longest: int) -> Iterator[Chunk]:

@@ -29,6 +29,7 @@ from jumok.text.faults import Finding, decode_lines
 from jumok.text.files import (
     BLOCK,
     LONGEST,
+    Tally,
     attempt,
     check_zstandard,
     chunks,
@@ -44,13 +45,15 @@ __all__ = [
 ]  # fmt: skip
 
 
-def read_lines(path: str | Path, *, longest: int = LONGEST, block: int = BLOCK) -> Iterator[str]:
-    """Yield each line without its 0x0A and without one CR before it.
+def read_lines(
+    path: str | Path, *, longest: int = LONGEST, block: int = BLOCK, tally: Tally | None = None
+) -> Iterator[str]:
+    """Yield each line without its 0x0A and without one CR before it; `tally` counts and hashes the bytes of the file.
 
     A last line without 0x0A counts; a final 0x0A adds no empty line.  Stops with a DataError at the first fault; the
     lines before it have been yielded.
     """
-    for chunk in chunks(path, longest=longest, block=block):
+    for chunk in chunks(path, longest=longest, block=block, tally=tally):
         yield from decode_lines(path, chunk, longest)
 
 

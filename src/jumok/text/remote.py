@@ -24,7 +24,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 from jumok import extras
 from jumok.errors import DataError, JumokError, MissingPackage, Resumable, UsageError
 from jumok.messages import Message
-from jumok.stopping import NEVER
+from jumok.stopping import NEVER, Stop, Stopped
 from jumok.text.addresses import (
     check_address,
     credentials_hint,
@@ -42,6 +42,7 @@ RANGE = 8 << 20  # bytes requested at once from a store of objects
 BLOCK = 1 << 18  # bytes read at once from a connection
 ATTEMPTS = 6  # attempts in a row without progress before fetching fails
 PAUSE = 0.5  # seconds before the second attempt; doubled before every further one
+PEEKING = 10.0  # seconds in which the beginning of a file must arrive
 SILENCE = 60.0  # seconds without a byte after which a connection counts as broken
 PACKAGES = {"gs": "gcsfs", "hf": "huggingface_hub"}  # protocol -> library that no extra brings
 LIBRARIES = {
@@ -98,16 +99,24 @@ def fetch_in_steps(address: str, folder: str | Path) -> Steps[Path]:
 
 
 def peek(address: str) -> tuple[bytes, int | None]:
-    """The first bytes at an address, and the size of all if the server says it; nothing is written."""
+    """The first bytes at an address, and the size of all if the server says it; nothing is written.
+
+    A server that does not answer within some seconds is an error.
+    """
     check_address(address)
+    deadline = time.monotonic() + PEEKING
     try:
-        stream = NEVER.finish(_wait(lambda: _connect(address, 0)))
+        stream = Stop(lambda: time.monotonic() > deadline).finish(_wait(lambda: _connect(address, 0)))
         try:
-            return NEVER.finish(_wait(lambda: _ask(address, stream.read)))[:BLOCK], stream.version.size
+            first = Stop(lambda: time.monotonic() > deadline).finish(_wait(lambda: _ask(address, stream.read)))
+            return first[:BLOCK], stream.version.size
         finally:
-            stream.close()
+            threading.Thread(target=stream.close, daemon=True).start()  # it may wait for the server, too
     except Broken as broken:
         raise DataError("text.cannot_fetch", reason=broken.reason, address=redact(address)) from None
+    except Stopped:
+        reason = Message("text.no_answer", {"seconds": PEEKING})
+        raise DataError("text.cannot_fetch", reason=reason, address=redact(address)) from None
 
 
 def _complete(address: str, partial: Partial) -> Steps[None]:

@@ -176,8 +176,9 @@ def _learn_apart(counts: Counts, size: int, kind: str, *, folder: str | Path | N
         with open(work / LOG, "wb") as log:
             child = subprocess.Popen(
                 [*command, str(work), str(size), kind, str(os.getpid())], env=environment, start_new_session=True,
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                stdin=subprocess.PIPE, stdout=log, stderr=log,
             )  # fmt: skip
+        assert child.stdin is not None  # nothing is sent: it ends when this process does
         try:
             while child.poll() is None:
                 time.sleep(POLL)
@@ -186,6 +187,7 @@ def _learn_apart(counts: Counts, size: int, kind: str, *, folder: str | Path | N
             if child.poll() is None:
                 child.kill()
                 child.wait()
+            child.stdin.close()
         if child.returncode:
             complaint = (work / LOG).read_text(errors="replace").strip()
             raise RuntimeError(complaint.rpartition("\n")[2] or f"exit status {child.returncode}")
@@ -207,7 +209,7 @@ def share_done(log: str, size: int) -> float:
 def main() -> None:
     """Learn from the words in a file of the folder, and write the vocabulary into another file there."""
     folder, size, kind, parent = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
-    die_with_parent(parent)
+    die_with_parent(parent, pipe=sys.stdin.fileno())
     rows = (line.split("\t") for line in (folder / WORDS).read_bytes().decode().split("\n")[:-1])
     try:
         model = _learn([(word, int(count)) for word, count in rows], size, kind, folder, quiet=False)

@@ -17,6 +17,7 @@ from jumok import machine
 from jumok.config.search import SearchOptions
 from jumok.data.batches import Batch, teacher_force
 from jumok.data.corpora import Pair
+from jumok.data.prepare.stage import Stage
 from jumok.engines.options import LONGEST_SOURCE
 from jumok.engines.torch_engine import TorchEngine
 from jumok.evaluation import metrics
@@ -62,6 +63,7 @@ class Scorer:
         A validation that `stop` interrupts raises `Stopped`.
         """
         self.engine, self.vocabularies, self.pairs, self.stop = engine, vocabularies, pairs, stop
+        self.progress: Callable[[float, int], None] = lambda share, pairs: None  # told the pairs that are done
         self.groups = groups if len(set(groups)) > 1 else ()
         encoded = vocabularies.source.encode_all([pair.source for pair in pairs])
         self.sources = [ids[:LONGEST_SOURCE] for ids in encoded]  # engines refuse longer ones
@@ -82,6 +84,7 @@ class Scorer:
         loss, tokens, texts, sureness = 0.0, 0, [""] * len(rows), list[float]()
         for start in range(0, len(order), PAIRS):
             self.stop.check()
+            self.progress(start / len(order), start)
             batch = order[start : start + PAIRS]
             sources, targets = ([side[rows[index]] for index in batch] for side in (self.sources, self.targets))
             for scored in self.engine.score(list(zip(sources, targets, strict=True))):
@@ -156,6 +159,7 @@ class TextScorer(Scorer):
         loss, tokens, characters, right, of = 0.0, 0, 0, 0, 0
         for start in range(0, len(order), SEGMENTS):
             self.stop.check()
+            self.progress(start / len(order), start)
             chosen = order[start : start + SEGMENTS]
             batch = self.batch(chosen)
             total, count = objective(batch)
@@ -214,15 +218,23 @@ class Validator:
     def score(self, name: str, pairs: int) -> dict[str, float]:
         """Scores of the model's current weights, which have this name; known scores are not computed again."""
         if (name, pairs) not in self.known:
-            self.known[name, pairs] = self.scorer(pairs)[0]
+            self.known[name, pairs] = self._score(f"Scoring {name}", pairs)[0]
         return self.known[name, pairs]
+
+    def _score(self, text: str, pairs: int) -> tuple[dict[str, float], str]:
+        """Scores and a sample; the progress is reported under this text."""
+        self.scorer.progress = Stage(self.report, "validating", text)
+        try:
+            return self.scorer(pairs)
+        finally:
+            self.scorer.progress = lambda share, pairs: None
 
     def __call__(self, progress: Progress) -> dict[str, float]:
         """Loss, perplexity and greedy BLEU on the validation set, reported with one fixed sentence."""
         if not self.world.first:
             return self.world.share({})
         counts, pairs = progress.counts, progress.plan.pairs
-        scores, sample = self.scorer(pairs)
+        scores, sample = self._score("Validating", pairs)
         self.world.share(scores)
         self.known[f"checkpoint {progress.counts.step}", pairs] = scores
         self.report(

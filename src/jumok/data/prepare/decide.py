@@ -17,6 +17,8 @@ from jumok.stopping import NEVER, Stop
 from jumok.text.trainer import count_words
 from jumok.text.vocabulary import normalize
 
+Progress = Callable[[float], None]  # called with the share that is done
+
 TOGETHER = 4_000_000  # most hashes that are sorted at a time
 COMMON = 0.2  # a script belongs to a language if this share of its lines is written in it
 BINS = 1 << 16  # random bins of pairs, of which the first ones are the sample for the vocabulary
@@ -52,16 +54,17 @@ class Decision:
         self.stop.check()
         return load(self.folder / PARTS, part.number, "rows", ROW)
 
-    def _iterate(self) -> Iterator[tuple[ReadPart, np.ndarray, np.ndarray]]:
+    def _iterate(self, progress: Progress = lambda share: None) -> Iterator[tuple[ReadPart, np.ndarray, np.ndarray]]:
         """Every part with its rows and its verdicts, which may be changed."""
-        for part in self.parts:
+        for done, part in enumerate(self.parts):
+            progress(done / len(self.parts))
             yield part, self._rows(part), self.verdicts[part.offset : part.offset + part.count]
 
-    def drop_wrong_scripts(self) -> None:
+    def drop_wrong_scripts(self, progress: Progress = lambda share: None) -> None:
         """Leave out pairs with a side that is mostly in a script that does not belong to its language."""
         corpora = sorted({part.corpus for part in self.parts})
         counts = {corpus: np.zeros((2, 256), np.int64) for corpus in corpora}
-        for part, rows, _ in self._iterate():
+        for part, rows, _ in self._iterate(lambda share: progress(share / 2)):
             for side in range(2):
                 counts[part.corpus][side] += np.bincount(rows["scripts"][:, side], minlength=256)
         foreign: dict[int, list[np.ndarray]] = {}
@@ -71,17 +74,16 @@ class Decision:
             own = (lines >= least) | (lines == lines.max(axis=1, keepdims=True))
             own[:, 0] = True
             foreign[corpus] = [~own[side] for side in range(2)]
-        for part, rows, verdicts in self._iterate():
+        for part, rows, verdicts in self._iterate(lambda share: progress(0.5 + share / 2)):
             wrong = [foreign[part.corpus][side][rows["scripts"][:, side]] for side in range(2)]
             verdicts[(verdicts == 0) & (wrong[0] | wrong[1])] = CODE[SCRIPT]
 
-    def drop_duplicates(self, *, near: bool, exact: bool, progress: Callable[[float], None]) -> None:
+    def drop_duplicates(self, *, near: bool, exact: bool, progress: Progress = lambda share: None) -> None:
         """Leave out all but the first of equal pairs, in the order of the files."""
         groups = max(1, -(-self.count // TOGETHER))
         for group in range(groups):
-            progress(group / groups)
             indices, hashes, exacts = [], [], []
-            for part, rows, verdicts in self._iterate():
+            for part, rows, verdicts in self._iterate(lambda share, group=group: progress((group + share) / groups)):
                 chosen = np.flatnonzero((verdicts == 0) & (rows["near"] % np.uint64(groups) == group))
                 indices.append(chosen + part.offset)
                 hashes.append(rows["near"][chosen])
@@ -93,9 +95,9 @@ class Decision:
             if near:
                 self.verdicts[index[~_is_first(near_hash) & ~same_text]] = CODE[NEAR]
 
-    def hold_out(self, share: float) -> Iterator[tuple[int, str, str]]:
+    def hold_out(self, share: float, progress: Progress = lambda share: None) -> Iterator[tuple[int, str, str]]:
         """Hold out pairs by the digests of their sources; yields corpus, source and target of each."""
-        for part, _, verdicts in self._iterate():
+        for part, _, verdicts in self._iterate(progress):
             held = load(self.folder / PARTS, part.number, "held", HELD)
             held = held[held["digest"] < np.uint64(min(share, 0.999999) * 2**64)]
             chosen = held["index"][verdicts[held["index"]] == 0].astype(np.int64)
@@ -116,11 +118,11 @@ class Decision:
         return sides[0], sides[1]
 
     def sample(
-        self, *, characters: int, pairs: int, seed: int, progress: Callable[[float], None]
+        self, *, characters: int, pairs: int, seed: int, progress: Progress = lambda share: None
     ) -> tuple[Counter[str], Counter[str]]:
         """The words of both sides, counted in a sample of the pairs that train, bounded by characters and pairs."""
         sizes, counts = np.zeros(BINS), np.zeros(BINS)
-        for _, rows, verdicts in self._iterate():
+        for _, rows, verdicts in self._iterate(lambda share: progress(share / 10)):
             fit = verdicts == 0
             bins = _bins(rows[fit], seed)
             sizes += np.bincount(bins, rows["characters"][fit], minlength=BINS)
@@ -128,8 +130,7 @@ class Decision:
         within = (np.cumsum(sizes) <= characters) & (np.cumsum(counts) <= pairs)
         limit = max(1, int(within.sum()))
         words = Counter[str](), Counter[str]()
-        for done, (part, rows, verdicts) in enumerate(self._iterate()):
-            progress(done / len(self.parts))
+        for part, rows, verdicts in self._iterate(lambda share: progress(0.1 + 0.9 * share)):
             chosen = np.flatnonzero(verdicts == 0)
             chosen = chosen[_bins(rows[chosen], seed) < limit]
             if len(chosen):

@@ -5,6 +5,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -18,6 +19,7 @@ from jumok.data.prepare.work import DROPPED, PARTS, ROW, SHARDS, VERDICTS, load,
 from jumok.data.store import FORMAT, Filters
 
 BLOCK = 1 << 24  # bytes copied at a time
+LONG = 0.05  # share of the pairs that may be too long without a warning
 
 
 class _File:
@@ -36,6 +38,10 @@ class _File:
         with open(path, "rb") as file:
             while block := file.read(BLOCK):
                 self.write(block)
+
+    def release(self) -> None:
+        """Close the file, complete or not."""
+        self._file.close()
 
     def close(self) -> dict[str, Any]:
         """Write everything to the disk; returns the entry of the manifest."""
@@ -58,7 +64,14 @@ class Joined:
 def join(work: Path, parts: Iterable[ReadPart], folder: Path) -> Joined:
     """Write the arrays of a store into `folder` from the shards in `work`."""
     names = ("source.ids", "target.ids", "source.begins", "target.begins", "lines", "dropped")
-    files = {name: _File(folder / name) for name in names}
+    with ExitStack() as stack:
+        files = {name: _File(folder / name) for name in names}
+        for file in files.values():
+            stack.callback(file.release)
+        return _join(work, parts, files)
+
+
+def _join(work: Path, parts: Iterable[ReadPart], files: dict[str, _File]) -> Joined:
     left_out: Counter[str] = Counter()
     corpora: dict[int, tuple[int, int]] = {}
     ends, count = [0, 0], 0
@@ -110,3 +123,13 @@ def write_meta(folder: Path, joined: Joined, dtype: str, more: dict[str, Any]) -
 def reason_names(filters: Filters) -> dict[int, str]:
     """The reasons by their codes in the file `dropped`."""
     return dict(enumerate(REASONS)) | {100 + code: name for code, name in enumerate(filters.names())}
+
+
+def warn_of_long(filters: Filters, left_out: dict[str, int], pairs: int) -> str:
+    """A warning if many of all pairs are left out because they are long: usually the setting is wrong, not the text."""
+    reason = filters.names()[2]
+    share = left_out.get(reason, 0) / max(1, pairs)
+    if share <= LONG:
+        return ""
+    text = f"{100 * share:.0f} % of the pairs do not train because they are {reason}"
+    return f"{text}; try: --set data.longest={2 * filters.longest}"

@@ -24,7 +24,7 @@ from typing import Any
 from jumok import machine
 from jumok.config.recipe import Recipe
 from jumok.data import resolve
-from jumok.data.corpora import Corpus, Pair
+from jumok.data.corpora import Corpus, Pair, Tail
 from jumok.data.prepare import join, work
 from jumok.data.prepare.crew import Crew, WorkItem
 from jumok.data.prepare.decide import Decision, ReadPart
@@ -32,7 +32,7 @@ from jumok.data.prepare.folder import FORMAT, PREPARED, VALID, Prepared, find, l
 from jumok.data.prepare.reading import Reader
 from jumok.data.prepare.sift import EMPTY, HELD_OUT, Rules
 from jumok.data.prepare.stage import Report, Stage
-from jumok.data.prepare.validation import LINES, read_validation, write_excluded
+from jumok.data.prepare.validation import LINES, hash_others, read_validation, watching, write_excluded
 from jumok.data.store import BY_BLOCKS, BY_ROWS, Filters
 from jumok.disk.locks import FILE as LOCK
 from jumok.disk.locks import lock
@@ -41,7 +41,7 @@ from jumok.keys import key
 from jumok.stopping import NEVER, Stop
 from jumok.storage import bundle
 from jumok.text.files import PACKED
-from jumok.text.lines import hash_files
+from jumok.text.tables import parse_columns
 from jumok.text.vocabulary import Vocabularies, Vocabulary
 
 PLAN = "plan.json"
@@ -68,17 +68,18 @@ def prepare(
     """
     others = watched_files(recipe, validating)
     paths = [path for corpus in trained for path in corpus.files]
-    changed, seen = restamp(target, [*paths, *others], stop=stop, report=report), _time_of(target / PREPARED)
-    ready = None if changed else find(target, recipe, trained, others, vocabularies)
-    if ready is not None:
+
+    def find_ready() -> Prepared | None:
+        changed = restamp(target, [*paths, *others], stop=stop, report=report)
+        return None if changed else find(target, recipe, trained, others, vocabularies)
+
+    if (ready := find_ready()) is not None:
         _remove_leftovers(target)
         return ready
     preparation = Preparation(recipe, trained, validating, target, report, vocabularies, stop)
     try:
         with lock(preparation.work, "the prepared data", note=lambda text: report("note", text=text)):
-            if not changed or _time_of(target / PREPARED) != seen:  # another process may have prepared it meanwhile
-                ready = find(target, recipe, trained, others, vocabularies)
-            return ready or preparation.run(workers)
+            return find_ready() or preparation.run(workers)
     except OSError as error:
         reason = error.strerror or error
         raise DiskError("data.cannot_write_prepared", reason=reason, folder=target.parent) from None
@@ -102,6 +103,7 @@ class Preparation:
         self.filters = Filters(self.recipe.data.longest, self.recipe.data.ratio, alone=self.is_text)
         self.files: list[dict[str, Any]] = []  # entries of the training files
         self.others: list[dict[str, Any]] = []  # entries of further files that the result depends on
+        self.known: dict[str, str] = {}  # digests of files that were read before
         self.read: list[ReadPart] = []
         self.left_out: Counter[str] = Counter()
         self.held = 0  # pairs held out for validation
@@ -131,14 +133,16 @@ class Preparation:
         self._begin()
         self.reader = Reader(
             self.work, self.trained, self.files, self.rules, self.recipe.data.hold_out,
-            share=0.0 if self.validating else 0.1, stop=self.stop,
+            share=0.0 if self.validating else 0.1, stop=self.stop, known=self.known,
         )  # fmt: skip
         size = self.reader.size
         small = size < ALONE and not self._is_packed()
         count = min(machine.cores(), WORKERS) if workers is None else workers
         self._report_disk(size)
         valid, labels = read_validation(self.validating, alone=self.is_text, report=self.report, stop=self.stop)
-        write_excluded(self.work, valid if self.cleaning else [], self.recipe.data.exclude, self.stop)
+        data, excluded = self.recipe.data, valid if self.cleaning else []
+        columns = parse_columns(data.columns) if data.columns else None
+        write_excluded(self.work, excluded, data.exclude, columns=columns, report=self.report, stop=self.stop)
         with Crew(0 if small or not size else count, work.__name__, work.TABLE, self.stop) as crew:
             self._read_all(crew, size)
             decision = self._decide(valid, labels)
@@ -168,19 +172,27 @@ class Preparation:
             stage = Stage(self.report, "fetching", "Fetching", unit="bytes")
             for done, size in filter(None, self.stop.watch(resolve.fetch_all(wanted))):
                 stage(done / (size or done or 1), done)
-        for corpus in wanted:
-            if corpus.tail is not None:
-                corpus.tail.find_start(self.stop.watch(corpus.tail.lines(), LINES))
+        for tail in dict.fromkeys(corpus.tail for corpus in wanted if corpus.tail is not None):
+            tail.watch = lambda lines: self.stop.watch(lines, LINES)
+            self._measure(tail)
+
+    def _measure(self, tail: Tail) -> None:
+        """Read a text to find where its tail begins."""
+        size = max(1, stamp(tail.path)["size"])
+        stage = Stage(self.report, "measuring", "Looking for the end of the text", unit="bytes")
+        with watching(tail, lambda _: stage(tail.read / size, tail.read)):
+            tail.find_start()
 
     def _begin(self) -> None:
         """Make the work folder, or use that of an earlier attempt with the same plan."""
         self.files = [stamp(path) for corpus in self.trained for path in dict.fromkeys(corpus.files)]
-        plan = {"request": self.request, "files": self.files}
+        plan: dict[str, Any] = {"request": self.request, "files": self.files}
+        plan |= {"excluding": "sides"} if self.validating and self.cleaning else {}  # older work left out pairs only
+        for corpus in (*self.trained, *self.validating):
+            if corpus.tail is not None and (digest := corpus.tail.find_digest()) is not None:
+                self.known[corpus.tail.path] = digest
         others = watched_files(self.recipe, self.validating)
-        digests = [self.stop.finish(hash_files([path])) for path in others]
-        plan["beside"] = self.others = [
-            stamp(path) | {"sha256": digest} for path, digest in zip(others, digests, strict=True)
-        ]
+        plan["beside"] = self.others = hash_others(others, self.known, report=self.report, stop=self.stop)
         known = self.work / PLAN
         if not known.is_file() or json.loads(known.read_bytes()) != plan:
             for path in self.work.iterdir():
@@ -204,18 +216,18 @@ class Preparation:
 
     def _decide(self, valid: list[Pair], labels: list[int]) -> Decision:
         """Decide which pairs train; those that are held out are added to `valid`."""
-        stage = Stage(self.report, "deciding", "Looking for duplicates")
         decision = Decision(self.work, self.read, self.stop)
+        stage = Stage(self.report, "deciding", "Deciding which pairs train", total=decision.count)
         chosen = self.recipe.data.clean
         if self.cleaning:
             if chosen.scripts:
-                decision.drop_wrong_scripts()
+                decision.drop_wrong_scripts(stage.span(0.0, 0.2))
             if chosen.duplicates or chosen.near_duplicates:
                 near, exact = chosen.near_duplicates, chosen.duplicates
-                decision.drop_duplicates(near=near, exact=exact, progress=stage)
+                decision.drop_duplicates(near=near, exact=exact, progress=stage.span(0.2, 0.9))
         if not self.validating:
             self.share = held_out_share(self.recipe, self.reader.pairs)
-            for corpus, source, target in decision.hold_out(self.share):
+            for corpus, source, target in decision.hold_out(self.share, stage.span(0.9, 1.0)):
                 valid.append(Pair(source, target, len(valid) + 1))
                 labels.append(corpus)
         counts = decision.left_out()
@@ -301,7 +313,8 @@ class Preparation:
         shards = self.work / work.SHARDS
         if not any(shards.glob("*.json")):
             return set()
-        stage, complete = Stage(self.report, "checking", "Checking what was encoded before"), set()
+        stage = Stage(self.report, "checking", "Checking what was encoded before", total=self.reader.pairs)
+        complete = set()
         for part in self.stop.watch(stage.follow(self.read)):
             if work.read_part(shards, part.number, verify=True) is not None:
                 complete.add(part.number)
@@ -309,13 +322,15 @@ class Preparation:
 
     def _join(self, vocabularies: Vocabularies, valid: list[Pair], labels: list[int]) -> None:
         """Write the prepared folder under a temporary name and rename it."""
-        stage = Stage(self.report, "joining", "Writing the token store")
+        stage = Stage(self.report, "joining", "Writing the token store", total=self.reader.pairs)
         partial = self.target.with_name(f"{self.target.name}.partial")
         _empty(partial)
         dtype = work.id_type(vocabularies)
         joined = join.join(self.work, self.stop.watch(stage.follow(self.read)), partial)
         self.left_out.update(joined.left_out)
         self._refuse_if_empty(joined.count)
+        if warning := join.warn_of_long(self.filters, joined.left_out, self.reader.pairs):
+            self.report("note", text=warning)
         spans = (joined.corpora.get(number, (0, 0)) for number in range(len(self.trained)))
         mixed = [
             {"name": corpus.name, "share": corpus.share, "first": first, "rows": rows}
@@ -361,14 +376,6 @@ def held_out_share(recipe: Recipe, count: int) -> float:
 def work_folder(target: Path) -> Path:
     """The folder of the unfinished work for the prepared folder `target`."""
     return target.with_name(f"{target.name}.work")
-
-
-def _time_of(path: Path) -> int:
-    """When a file was last changed, in nanoseconds; 0 if there is none."""
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return 0
 
 
 def _write_json(path: Path, value: Any, **style: Any) -> None:

@@ -33,6 +33,7 @@ class Reader:
     hold_out: int  # validation pairs to hold out
     share: float  # largest share of the pairs that may be held out; 0 if there is a validation text
     stop: Stop
+    known: dict[str, str] = field(default_factory=dict)  # digests of files that were read before
     pairs: int = 0
     unfinished: int = 0  # last lines of tables that were cut off, which are left out
     inputs: list[dict[str, Any]] = field(default_factory=list)  # files of each corpus with their first lines
@@ -63,7 +64,7 @@ class Reader:
                     yield WorkItem(number, item.name, {**item.values, **common}, item.buffers)
                 else:
                     self.stop.check()
-                    stage.skip(self._bytes / max(1, size))
+                    stage.skip(self._bytes / max(1, size), self.pairs)
                 number += 1
 
     def collect(self) -> tuple[list[ReadPart], Counter[str]]:
@@ -83,13 +84,7 @@ class Reader:
     def _divide(self, corpus: Corpus, number: int) -> Iterator[tuple[WorkItem, int]]:
         """Items without numbers, and the number of pairs of each."""
         if not corpus.inputs or corpus.is_text:
-            for source, target, count in parts.batched(corpus.read()):
-                yield WorkItem(0, "texts", {}, (source.encode(), target.encode())), count
-            digest = ""
-            for path in corpus.files:  # one text
-                digest = self.stop.finish(hash_files([path]))
-                self._add_digest(path, digest)
-            self.digests.append(corpus.digest_with(digest))
+            yield from self._divide_texts(corpus)
             return
         digests: list[bytes] = []
         for paths in corpus.inputs:
@@ -104,6 +99,20 @@ class Reader:
             self._add_digest(path, raw.hex())
         whole = digests[0].hex() if len(digests) == 1 else hashlib.sha256(b"".join(digests)).hexdigest()
         self.digests.append(corpus.digest_with(whole))
+
+    def _divide_texts(self, corpus: Corpus) -> Iterator[tuple[WorkItem, int]]:
+        """Items of a text, or of a corpus that has no files."""
+        before = self._bytes
+        for source, target, count in parts.batched(corpus.read()):
+            buffers = source.encode(), target.encode()
+            self._bytes += sum(map(len, buffers))
+            yield WorkItem(0, "texts", {}, buffers), count
+        digest = ""
+        for path in corpus.files:  # one text
+            digest = self.known.get(path) or self.stop.finish(hash_files([path]))
+            self._add_digest(path, digest)
+        self._bytes = before + parts.size_on_disk(corpus.files)
+        self.digests.append(corpus.digest_with(digest))
 
     def _add_digest(self, path: str, digest: str) -> None:
         next(entry for entry in self.files if entry["path"] == path)["sha256"] = digest
@@ -134,7 +143,13 @@ class Reader:
         from jumok.text.columnar import units
 
         listed, size = units(paths[0]), parts.size_on_disk(paths)
+        hashing, hashed = hash_files(paths), 0
         for index, unit in enumerate(listed):
             values = {"path": paths[0], "unit": asdict(unit), "columns": corpus.columns}
             yield WorkItem(0, "unit", values), unit.rows, size * index // len(listed)
-        digests.append(bytes.fromhex(self.stop.finish(hash_files(paths))))
+            while hashed < size * (index + 1) // len(listed):  # the bytes that the workers read at the same time
+                self.stop.check()
+                if not (part := next(hashing, 0)):
+                    break
+                hashed += part
+        digests.append(bytes.fromhex(self.stop.finish(hashing)))

@@ -1,4 +1,4 @@
-"""Progress of a stage of preparation: an event when it begins, then twice a second with share, count and time left."""
+"""Progress of a stage of preparation: an event when it begins, then twice a second with share, rate and time left."""
 
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -22,14 +22,16 @@ class Stage:
     began: float = field(default_factory=time.monotonic)
     reported: float = field(default_factory=time.monotonic)  # time of the last report
     skipped: float = 0.0  # share that an earlier attempt has done
+    passed: int = 0  # and the count of it
     count: int = 0
+    total: int = 0  # the count when all is done: it then follows from the share
 
     def __post_init__(self) -> None:
         self._tell(0.0, 0.0, None)
 
     def __call__(self, share: float, count: int | None = None) -> None:
         """Report the share that is done, unless the last report was a moment ago."""
-        self.count = self.count if count is None else count
+        self.count = max(self.count, round(share * self.total)) if count is None else count
         now = time.monotonic()
         if now - self.reported < EVERY:
             return
@@ -39,9 +41,11 @@ class Stage:
         self._tell(share, seconds, left)
 
     def _tell(self, share: float, seconds: float, left: float | None) -> None:
+        rate = max(0, self.count - self.passed) / seconds if self.count and seconds > 0.0 else None
         self.report(
             "progress", stage=self.name, text=self.text, share=round(min(1.0, share), 4), count=self.count,
-            unit=self.unit, seconds=round(seconds, 1), left=None if left is None else round(left, 1),
+            unit=self.unit, rate=None if rate is None else round(rate, 1), seconds=round(seconds, 1),
+            left=None if left is None else round(left, 1),
         )  # fmt: skip
 
     def follow(self, items: Sequence[T]) -> Iterator[T]:
@@ -78,6 +82,11 @@ class Stage:
         finally:
             steps.close()
 
-    def skip(self, share: float) -> None:
-        """Note that an earlier attempt has done this share."""
-        self.skipped = share
+    def span(self, first: float, last: float) -> Callable[[float], None]:
+        """A function that reports shares of a part of the work, which is that from `first` to `last`."""
+        return lambda share: self(first + share * (last - first))
+
+    def skip(self, share: float, count: int = 0) -> None:
+        """Note that an earlier attempt has done this share, and so many."""
+        self.skipped, self.passed = share, count
+        self(share, count or None)

@@ -1,5 +1,6 @@
 """Statistics and faults of a corpus, for `jumok data stats` and `jumok data check`, in bounded memory."""
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,9 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from jumok.config.sections import DataConfig
 from jumok.data.corpora import Corpus
+from jumok.data.languages import find_languages
 from jumok.data.prepare.parts import join_lines
 from jumok.data.prepare.sift import examine, mix
+from jumok.data.quality.tongues import Judge, Problem
 from jumok.errors import DataError
 from jumok.messages import Message
 from jumok.text import check as text_check
@@ -22,16 +26,20 @@ from jumok.text.lines import Finding, is_table, read_lines, read_pairs, read_tab
 
 INCURABLE = ("unreadable", "compressed", "replacement character")  # kinds of findings that --fix cannot repair
 PAIRS = 1 << 13  # pairs counted at a time
+EACH = 40  # pairs of such a block whose languages are looked at
 
 
 class Distinct:
-    """Counts repeated hashes in bounded memory: a few million are held, the others are in a temporary folder."""
+    """Counts repeated hashes in bounded memory: a few million are held, the others are in a temporary folder.
+
+    It is made in `folder`, next to the text: the temporary folder of the system may be small, or in memory.
+    """
 
     HELD = 2_000_000  # most hashes in memory
     FILES = 64  # files of the temporary folder, by the first bits of a hash
 
-    def __init__(self) -> None:
-        self.total = 0
+    def __init__(self, folder: Path | None = None) -> None:
+        self.total, self._parent = 0, folder
         self._held: list[np.ndarray] = []
         self._size = 0
         self._folder: TemporaryDirectory[str] | None = None
@@ -44,7 +52,7 @@ class Distinct:
             self._spill()
 
     def _spill(self) -> None:
-        self._folder = self._folder or TemporaryDirectory(prefix="jumok-stats-")
+        self._folder = self._folder or TemporaryDirectory(prefix=".jumok-stats-", dir=self._parent)
         hashes = np.sort(np.concatenate([np.empty(0, np.uint64), *self._held]))
         edges = np.searchsorted(hashes >> np.uint64(58), np.arange(self.FILES + 1))
         for number, (start, stop) in enumerate(pairwise(edges.tolist())):
@@ -123,6 +131,7 @@ class CorpusStats:
     identical: int = 0  # pairs with the same text on both sides
     repeated: int = 0  # pairs that occurred before
     far: int = 0  # pairs with one side more than three times as long as the other
+    languages: Problem | None = None  # what is wrong with the languages of the sides
     source: SideStats = field(default_factory=SideStats)
     target: SideStats = field(default_factory=SideStats)
 
@@ -133,6 +142,7 @@ class CorpusStats:
             "identical_sides": self.identical,
             "repeated_pairs": self.repeated,
             "length_ratio_over_3": self.far,
+            "languages": self.languages,
             "source": self.source.to_json(),
             "target": self.target.to_json(),
         }
@@ -144,6 +154,8 @@ class CorpusStats:
             f"  {self.repeated:,} repeated pairs, {self.identical:,} with both sides the same, "
             f"{self.far:,} with one side over 3 times as long"
         )
+        if self.languages is not None:
+            head.append(f"  {explain_languages(self.languages)[0]}")
         rows = [f"  {'':<22}{'source':>14}{'target':>14}"]
         source, target = self.source.to_json(), self.target.to_json()
         for name in ("words", "characters", "different_characters", "empty_lines", "repeated_lines"):
@@ -155,10 +167,15 @@ class CorpusStats:
 
 def stats(corpus: Corpus) -> CorpusStats:
     """Count everything in one pass."""
-    counts, seen = CorpusStats(corpus.name), Distinct()
-    pairs = iter(corpus)
+    beside = next((Path(path).absolute().parent for path in corpus.files), None)
+    beside = beside if beside is not None and os.access(beside, os.W_OK) else None
+    sides = (SideStats(seen=Distinct(beside)) for _ in range(2))
+    counts, seen = CorpusStats(corpus.name, source=next(sides), target=next(sides)), Distinct(beside)
+    pairs, judge = iter(corpus), make_judge(list(corpus.inputs[0]) if corpus.inputs else [])
     while chunk := list(islice(pairs, PAIRS)):
         counts.pairs += len(chunk)
+        if judge is not None:
+            ask(judge, [(pair.source, pair.target) for pair in chunk])
         source_hashes = counts.source.add([pair.source for pair in chunk])
         target_hashes = counts.target.add([pair.target for pair in chunk])
         seen.add(mix(source_hashes * np.uint64(3) + target_hashes))
@@ -169,7 +186,34 @@ def stats(corpus: Corpus) -> CorpusStats:
     if not counts.pairs:
         raise DataError("data.empty_corpus", corpus=corpus.name)
     counts.repeated = seen.repeated
+    counts.languages = None if judge is None else judge.problem
     return counts
+
+
+def make_judge(files: Sequence[str]) -> Judge | None:
+    """A judge of the languages that the files are named after; None if their names do not say."""
+    if len(files) == 2 and not any(map(is_table, files)):
+        data = DataConfig(source=files[0], target=files[1])
+    elif len(files) == 1 and is_table(files[0]):
+        data = DataConfig(table=files[0])
+    else:
+        return None
+    pair = find_languages(data)
+    return None if pair is None else Judge(pair)
+
+
+def explain_languages(problem: Problem) -> tuple[Message, Message]:
+    """What is wrong with the languages of a corpus, and what to do."""
+    if problem == "swapped":
+        return Message("data.languages_swapped"), Message("data.languages_swapped_hint")
+    return Message("data.languages_same"), Message("data.languages_same_hint")
+
+
+def ask(judge: Judge, pairs: Sequence[tuple[str, str]]) -> None:
+    """Let a judge look at some pairs of a block, evenly spread, until it has seen enough."""
+    if not judge.full:
+        for source, target in pairs[:: max(1, len(pairs) // EACH)]:
+            judge.add(source, target)
 
 
 def check(files: Iterable[str]) -> list[Finding]:
@@ -186,9 +230,9 @@ def check(files: Iterable[str]) -> list[Finding]:
     findings = [finding if finding.kind in INCURABLE else replace(finding, hint=cure) for finding in findings]
     if any(finding.severity == "error" for finding in findings):
         return findings
-    name = " + ".join(listed)
+    name, judge = " + ".join(listed), make_judge(listed)
     try:
-        count = sum(_have_text(listed))
+        count = sum(_have_text(listed, judge))
     except DataError as error:
         hint = error.hint if error.key == "text.same_file" else cure
         problem = str(Message("data.not_parallel", {"problem": error.what, "position": error.where}))
@@ -196,14 +240,28 @@ def check(files: Iterable[str]) -> list[Finding]:
     if not count:
         problem = str(Message("data.no_text_found"))
         findings.append(Finding(name, 0, 0, problem, attempt("ls -l", *listed), kind="no text"))
+    if judge is not None and judge.problem is not None:
+        said = explain_languages(judge.problem)
+        findings.append(Finding(name, 0, 0, *said, severity="warning", kind=f"{judge.problem} languages"))
     return findings
 
 
-def _have_text(files: list[str]) -> Iterator[bool]:
-    """Whether each pair has text on both sides, or each line of files that are not parallel."""
+def _have_text(files: list[str], judge: Judge | None = None) -> Iterator[bool]:
+    """Whether each pair has text on both sides, or each line of files that are not parallel.
+
+    A judge gets some of the pairs.
+    """
+    pairs: Iterator[tuple[str, str]] | None = None
     if len(files) == 2 and not any(map(is_table, files)):
-        yield from (bool(source.strip() and target.strip()) for source, target in read_pairs(*files))
-        return
+        pairs = read_pairs(*files)
+    elif len(files) == 1 and is_table(files[0]):
+        pairs = read_table(files[0])
+    while pairs is not None:
+        if not (chunk := list(islice(pairs, PAIRS))):
+            return
+        if judge is not None:
+            ask(judge, chunk)
+        yield from (bool(source.strip() and target.strip()) for source, target in chunk)
     for file in files:
         if is_table(file):
             yield from (bool(source.strip() and target.strip()) for source, target in read_table(file))

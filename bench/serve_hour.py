@@ -67,8 +67,8 @@ class Result:
         return statistics.median(one[name] for one in self.samples if first <= one["minute"] <= last)
 
     def grow(self, name: str, minutes: float) -> float:
-        """Return by which share a column grew from minute 10 to the end; a tenth of shorter runs is left out."""
-        early = min(EARLY, minutes / 10)
+        """Return by which share a column grew from minute 10, or a sixth of a shorter run, to the end."""
+        early = min(EARLY, minutes / 6)
         half = min(WINDOW, minutes / 10) / 2
         return self.median(name, minutes - 2 * half, minutes) / self.median(name, early - half, early + half) - 1.0
 

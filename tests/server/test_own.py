@@ -1,5 +1,6 @@
 """Our own API, the smaller protocols, streams, completions, the page, and what every answer has in common."""
 
+import gc
 import json
 import re
 import time
@@ -307,3 +308,34 @@ def test_the_openapi_description_names_every_route_and_what_it_takes(app):
         assert name in description["components"]["schemas"]
     names = [one["operationId"] for path in paths.values() for one in path.values()]
     assert len(set(names)) == len(names)
+
+
+def test_requests_of_all_kinds_leave_no_objects_behind(tries):
+    """What grows with the number of requests would be seen here after some hundred of them, not after weeks."""
+    front, app = pretend_server()
+
+    def send(count: int) -> int:
+        pair = {"source": "en", "target": "de"}
+        for number in range(count):
+            ask(app, "POST", "/translate", {"q": f"one {number}", **pair})
+            ask(app, "POST", "/translate", {"q": f"<p>one <b>{number}</b></p>", "format": "html", **pair})
+            ask(
+                app,
+                "POST",
+                "/v2/translate",
+                {"text": [f"<i>{number}</i> two"], "target_lang": "DE", "source_lang": "EN"},
+            )
+            ask(app, "POST", "/v1/translate/stream", {"text": f"three {number}", **pair})
+            ask(app, "POST", "/translate", {"q": f"four {number}", "source": "xx", "target": "de"})
+            front.service.delay = 0.01
+            ask(app, "POST", "/translate", {"q": f"five {number}", **pair}, leaves_after=0.0)
+            front.service.delay = 0.0
+        front.service.asked.clear()
+        gc.collect()
+        return len(gc.get_objects())
+
+    send(20)  # tables that are made once
+    before, rounds = send(20), tries(60, 2_000)
+    assert send(rounds) - before < rounds / 2  # of six requests in every round
+    assert front.active == 0
+    assert front.metrics.cancelled.total() == 40 + rounds

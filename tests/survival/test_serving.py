@@ -105,9 +105,10 @@ def test_a_sentence_alone_and_under_load_has_the_same_answer_to_the_last_bit(ser
     requests = [Request(post(host, "/v1/translate", body), number) for number, body in enumerate(bodies)]
     alone = load(server, send_each_once(requests, 1))
     assert alone.statuses == {200: len(texts)}
-    lists = json.dumps({"texts": make_texts(16, seed=3), "beam": 4, **PAIR}).encode()
-    crowd = [Request(post(host, "/v1/translate", lists), len(texts))] * (len(texts) // 4)
-    mixed = [one for number, request in enumerate(requests) for one in (request, *crowd[number // 4 : number // 4 + 1])]
+    lists = [
+        json.dumps({"texts": make_texts(16, seed=3 + n), "beam": 4, **PAIR}).encode() for n in range(len(texts) // 4)
+    ]
+    mixed = [*requests, *(Request(post(host, "/v1/translate", body), len(texts)) for body in lists)]
     random.Random(4).shuffle(mixed)
     together = load(server, send_each_once(mixed, 16))
     first, second = (
@@ -116,7 +117,6 @@ def test_a_sentence_alone_and_under_load_has_the_same_answer_to_the_last_bit(ser
     )
     assert first == second
     assert b'"score":' in first[0]
-    assert server.metric("jumok_cache_hits_total") < len(mixed) / 2  # equal lists may share their work
     kept("S5", "sentences over HTTP, alone and beside fifteen others", figures="0 differ in any bit of the answer")
 
 
@@ -224,7 +224,7 @@ def make_checkpoint(run: Path, step: int, factor: float) -> Path:
 
     from jumok.storage import bundle
 
-    newest = max((run / "checkpoints").iterdir())
+    newest = max(path for path in (run / "checkpoints").iterdir() if path.name.startswith("step-"))
     with bundle.replace_folder(run / "checkpoints" / f"step-{step:08d}") as partial:
         shutil.copy(newest / "state.json", partial)
         weights = load_file(newest / bundle.WEIGHTS)
@@ -234,7 +234,7 @@ def make_checkpoint(run: Path, step: int, factor: float) -> Path:
 
 @pytest.mark.slow
 def test_a_followed_run_is_served_from_its_newest_checkpoint_while_requests_run(own_micro, tmp_path, tries, kept):
-    from jumok.service.follow import read_checkpoint
+    from jumok.service.follow import list_models, read_checkpoint
     from jumok.translator import Translator
 
     shutil.rmtree(own_micro / "model")
@@ -246,7 +246,7 @@ def test_a_followed_run_is_served_from_its_newest_checkpoint_while_requests_run(
         digest = json.loads((folder / "MANIFEST.json").read_text())["model.safetensors"]["sha256"][:16]
         by_digest[f"x-model: {digest}".encode()] = [one.text for one in translator.translate(texts, details=False)]
 
-    learn(max((own_micro / "checkpoints").iterdir()))
+    learn(list_models(own_micro)[0][1])
     server = Running(tmp_path, {"en-de": own_micro}, follow=["en-de"], cache_megabytes=0, grace=0.1)
     switches = tries(2, 10)
     try:

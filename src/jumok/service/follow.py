@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from jumok.storage.bundle import Bundle
 
-MANIFEST = "MANIFEST.json"
+MANIFEST, WEIGHTS = "MANIFEST.json", "model.safetensors"
 
 
 def list_models(run: Path) -> list[tuple[int, Path]]:
-    """List the model and the checkpoints of a run that look complete, newest first, with the time of each."""
+    """List the model and the checkpoints of a run that look complete, newest first, with the time of each.
+
+    It is the time of the weights: training rewrites the manifest of an older checkpoint when it drops its optimizer.
+    """
     folders = [run / "model"]
     try:
         with os.scandir(run / "checkpoints") as entries:
@@ -23,7 +26,8 @@ def list_models(run: Path) -> list[tuple[int, Path]]:
     models = []
     for folder in folders:
         try:
-            models.append(((folder / MANIFEST).stat().st_mtime_ns, folder))
+            (folder / MANIFEST).stat()  # it is written last
+            models.append(((folder / WEIGHTS).stat().st_mtime_ns, folder))
         except OSError:  # not complete, or removed meanwhile
             continue
     return sorted(models, reverse=True)

@@ -29,9 +29,7 @@ def inside(
     from jumok.text.lines import write_lines
 
     position = None if at is None else at - 1
-    walk = take_walk(
-        translator, text, target, kind=kind, layer=layer - 1, head=head - 1, at=position, language=lang
-    )
+    walk = take_walk(translator, text, target, kind=kind, layer=layer - 1, head=head - 1, at=position, language=lang)
     print(dumps(to_json(walk)) if as_json else "\n".join(to_lines(walk)))
     if html is not None:
         write_lines(html, walk_page(walk).removesuffix("\n").split("\n"))

@@ -37,7 +37,8 @@ class Row:
         """Return the row that plain values describe."""
         try:
             weights = tuple(float(weight) for weight in values["weights"])
-            row = cls(str(values["kind"]), *(int(values[name]) for name in ("layer", "head", "query")), weights)
+            layer, head, query = (int(values[name]) for name in ("layer", "head", "query"))
+            row = cls(str(values["kind"]), layer, head, query, weights)
         except (KeyError, TypeError, ValueError):
             raise UsageError("inside.bad_row") from None
         if not weights or not all(math.isfinite(weight) and weight >= 0.0 for weight in weights) or not sum(weights):
@@ -68,7 +69,7 @@ class Edits:
         for switch in self.off:
             if switch not in SWITCHES:
                 raise UnknownName("inside.unknown_switch", switch, SWITCHES)
-        for kind, *_ in (*self.heads, *((row.kind,) for row in self.rows)):
+        for kind in [*(head[0] for head in self.heads), *(row.kind for row in self.rows)]:
             if kind not in KINDS:
                 raise UnknownName("inside.unknown_kind", kind, KINDS)
         for stack, _ in self.layers:
@@ -136,9 +137,7 @@ class Sizes:
         for kind, layer, head in sorted({*edits.heads, *((row.kind, row.layer, row.head) for row in edits.rows)}):
             layers, heads = self.heads.get(kind, (0, 0))
             if not (0 <= layer < layers and 0 <= head < heads):
-                raise UsageError(
-                    "inside.no_such_head", kind=kind, layer=layer, head=head, layers=layers, heads=heads
-                )
+                raise UsageError("inside.no_such_head", kind=kind, layer=layer, head=head, layers=layers, heads=heads)
         for stack, layer in sorted(edits.layers):
             if not 0 <= layer < self.layers.get(stack, 0):
                 raise UsageError("inside.no_such_layer", stack=stack, layer=layer, layers=self.layers.get(stack, 0))

@@ -93,10 +93,11 @@ def _list_blocks(model: Any, reading: Reading, counts: dict[str, int]) -> Iterat
         stack, *rest = name.split(".")
         values = reading.blocks[name]
         last = values.get("output", values.get("scaled", values.get("weights")))
+        letter = "P" if "line" in reading.tokens else LETTERS[stack]
         yield {
             "id": name, "type": find_type(name, model), "stack": stack,
             "layer": int(rest[0]) if rest and rest[0].isdigit() else None, "parameters": counts.get(name, 0),
-            "shape": "" if last is None else f"{'P' if 'line' in reading.tokens else LETTERS[stack]} × {last.shape[-1]}",
+            "shape": "" if last is None else f"{letter} × {last.shape[-1]}",
         }  # fmt: skip
         if isinstance(model, Transformer):
             for absent in _list_absent(model, name, ids[place + 1 :]):

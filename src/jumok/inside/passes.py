@@ -247,7 +247,7 @@ def find_sizes(model: Any) -> Sizes:
         stacks = {"encoder": model.encoder.layers}
     heads = {kind: (len(layers), layers[0].attention.heads) for kind, layers in stacks.items()}
     if isinstance(model, Transformer):
-        heads["cross"] = (len(model.decoder), model.decoder[0].cross.heads)  # type: ignore[union-attr,assignment]
+        heads["cross"] = (len(model.decoder), model.decoder[0].cross.heads)  # type: ignore[union-attr]
     layers = {kind: len(some) for kind, some in stacks.items()}
     return Sizes(layers, heads, frozenset(list_switches(stacks, model)))
 

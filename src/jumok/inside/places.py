@@ -42,7 +42,7 @@ def find_code(parts: Parts) -> dict[str, Code]:
         "masked": find_line(attention.attend, "masked_fill"),
         "cross": find_line(attention.CrossAttention.forward, "self.mix"),
         "softmax": find_line(search.forbid, "normalizer"),
-        "hop": find_line(recall, "softmax"),
+        "hop": find_line(recall, "scores.softmax"),
     }
     if hasattr(parts.model, "project"):
         found["output"] = find_line(type(parts.model).project, "return")

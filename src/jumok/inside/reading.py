@@ -20,7 +20,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from jumok.inside.edits import NOTHING, Edits
-from jumok.nn.attention import Attention, CrossAttention, Mask, Score, SelfAttention, merge_heads, scaled_dot, split_heads
+from jumok.nn.attention import (
+    Attention,
+    CrossAttention,
+    Mask,
+    Score,
+    SelfAttention,
+    merge_heads,
+    scaled_dot,
+    split_heads,
+)
 from jumok.nn.cache import Cache
 from jumok.nn.embedding import Embedding
 from jumok.nn.layers import FeedForward, LayerNorm, NoNorm, PostNorm, PreNorm, Residual
@@ -156,7 +165,7 @@ class Reader:
         """The weights (B, H, T, S) with the rows that are given."""
         for row in self.edits.rows_of(place.kind, place.layer):
             queries, keys = weights.shape[2:]
-            if place.query is None and row.query >= queries or place.query not in (None, row.query):
+            if (place.query is None and row.query >= queries) or place.query not in (None, row.query):
                 continue
             given = torch.zeros(keys, dtype=weights.dtype, device=weights.device)
             shares = torch.tensor(row.shares[:keys], dtype=weights.dtype, device=weights.device)
@@ -170,9 +179,7 @@ class Reader:
 
     # -- the rest of a layer
 
-    def pass_around(
-        self, name: str, path: Residual, x: Tensor, sublayer: Sublayer, mask: Mask | None = None
-    ) -> Tensor:
+    def pass_around(self, name: str, path: Residual, x: Tensor, sublayer: Sublayer, mask: Mask | None = None) -> Tensor:
         """Norm, sub-layer, dropout and residual sum, in the order of the path."""
         before = isinstance(path, PreNorm | PreNormAlone)
         adds = isinstance(path, PreNorm | PostNorm) and "residual" not in self.edits.off

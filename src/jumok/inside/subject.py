@@ -88,7 +88,6 @@ def go_on() -> None:
     """Check nothing."""
 
 
-@torch.inference_mode()
 def translate(
     subject: Subject, sources: Sequence[Sequence[int]], edits: Edits = NOTHING, check: Callable[[], None] = go_on
 ) -> list[Hypothesis]:
@@ -113,6 +112,7 @@ def translate(
         return _translate_in_batches(Edited(model, inner), sources, options, check)
 
 
+@torch.inference_mode()
 def _translate_in_batches(
     edited: Edited, sources: Sequence[Sequence[int]], options: SearchOptions, check: Callable[[], None]
 ) -> list[Hypothesis]:

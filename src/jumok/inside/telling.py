@@ -82,8 +82,7 @@ def walk_page(walk: Walk) -> str:
         body += [f"<p>{safe(line)}</p>" for line in part.lines]
         body += _draw_vectors(part.vectors, language)
         body += [_draw_table(part)] if part.rows else []
-        if part.type == "softmax" and part.rows and "weights" in walk.numbers and len(part.titles) > 2:
-            body.append(_draw_map(walk))
+        body += [_draw_map(walk)] if part.type == "weights" else []
         body.append("</section>")
     body.append(_list_departures(walk))
     title = word("walk.title", language, text=walk.text)
@@ -96,7 +95,9 @@ def _explain(kind: dict[str, Any], language: str) -> str:
     if kind["code"]:
         code = kind["code"]
         where = f"{code['file']}:{code['line']}"
-        parts.append(f"<p class='code'>{word('walk.code', language)} {safe(where)} <code>{safe(code['text'])}</code></p>")
+        parts.append(
+            f"<p class='code'>{word('walk.code', language)} {safe(where)} <code>{safe(code['text'])}</code></p>"
+        )
     if kind["departs"]:
         papers = word("walk.papers", language)
         parts.append(f"<div class='departs'>{safe(kind['departs'])}<p>{safe(papers)}</p>{kind['paper']}</div>")

@@ -206,8 +206,8 @@ def block(
     at = rows - 1 if at is None else at
     if not 0 <= at < rows:
         raise UsageError("inside.no_position", position=at, last=rows - 1)
-    heads = values["weights"].shape[1] if "weights" in values else 1
-    if not 0 <= head < heads:
+    heads = values["weights"].shape[1] if "weights" in values else 0  # of an attention
+    if heads and not 0 <= head < heads:
         raise UsageError("inside.no_head", head=head, last=heads - 1)
     side = reading.maps.get(_kind_of(name), (None, None))
     result: dict[str, Any] = {"block": name, "type": kind, "head": head, "heads": heads, "at": at,

@@ -43,7 +43,7 @@ class Part:
     """One step of a walk."""
 
     heading: str
-    type: str = ""  # of the block: its formula and code
+    type: str = ""  # of the block: its formula and code; or weights, the row of a map
     lines: list[str] = field(default_factory=list)
     vectors: list[Vector] = field(default_factory=list)
     titles: list[str] = field(default_factory=list)
@@ -161,7 +161,7 @@ def _choose(
     for side in reading.maps[kind]:
         vocabulary = subject.vocabularies.target if side == "target" else subject.vocabularies.source
         sides.append(describe_tokens(vocabulary, reading.tokens[side][0].tolist()))
-    return Look(sentence, values, name, kind, layer, head, at, *sides, language)
+    return Look(sentence, values, name, kind, layer, head, at, sides[0], sides[1], language)
 
 
 # ------------------------------------------------------------------------------------------------- its parts
@@ -260,7 +260,7 @@ def _tell_weights(look: Look) -> Part:
         lines.append(look.say("mixed", terms=terms))
     vectors = [look.show("Σ αv", look.take("mixed"))] if "mixed" in look.values else []
     heading = look.say("softmax", total=float(weights.sum()))
-    return Part(heading, "softmax", lines, vectors, [look.say("read"), *(titles[name] for name in names)], rows)
+    return Part(heading, "weights", lines, vectors, [look.say("read"), *(titles[name] for name in names)], rows)
 
 
 def _tell_rest(look: Look) -> list[Part]:
@@ -274,7 +274,8 @@ def _tell_rest(look: Look) -> list[Part]:
     for block in names[names.index(name) + 1 :]:
         if not block.startswith(f"{layer}."):
             break
-        parts.append(_tell_block(look, block, blocks[block]))
+        if "output" in blocks[block]:
+            parts.append(_tell_block(look, block, blocks[block]))
     return parts
 
 
@@ -312,4 +313,3 @@ def _tell_output(subject: Subject, text: str, look: Look, edits: Edits) -> list[
 
 def _percent(chance: float | None) -> str:
     return "–" if chance is None else f"{chance:.1%}"
-

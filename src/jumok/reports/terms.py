@@ -1,6 +1,6 @@
 """The list of terms, terms.toml: the words of the field in Korean and English, each with a short explanation.
 
-    find_term("cross-attention").ko      # 크로스 어텐션(인코더-디코더 어텐션)
+find_term("cross-attention").ko      # 크로스 어텐션(인코더-디코더 어텐션)
 """
 
 from __future__ import annotations

@@ -73,6 +73,10 @@ def test_a_long_sentence_gets_one_layer_at_a_time(tiny):
     view = views.overview(tiny, long, long, drawing=False)
     assert all(one["layers"] == [0] for one in view["maps"].values())
     assert unpack(view["maps"]["encoder"]["weights"]).shape == (1, 2, 41, 41)
+    alone = views.overview(tiny, long, long, drawing=False, layer=0, kind="cross")
+    assert alone["maps"] == {"cross": view["maps"]["cross"]}
+    with pytest.raises(UnknownName):
+        views.overview(tiny, long, long, kind="crossed")
     with pytest.raises(UsageError, match="no layer"):
         views.overview(tiny, long, long, layer=7)
 

@@ -17,7 +17,7 @@ from jumok.inside.passes import find_sizes, read
 from jumok.inside.subject import to_tensors, translate
 from jumok.inside.telling import to_json, to_lines, walk_page
 from jumok.inside.tokens import describe_tokens, join_bytes, list_words
-from jumok.inside.walk import take_walk
+from jumok.inside.walk import Spot, take_walk
 from jumok.models.base import END, START
 from jumok.reports.terms import find_term, list_terms, read_terms
 from jumok.reports.wording import Words
@@ -354,7 +354,7 @@ def test_a_walk_shows_the_numbers_of_the_row_it_walks_through(tiny):
     random = Random(3)
     for kind in ("encoder", "decoder", "cross"):
         head, at = random.randrange(2), random.randrange(1, 5)
-        walk = take_walk(tiny, TEXT, kind=kind, head=head, at=at, language="ko")
+        walk = take_walk(tiny, TEXT, spot=Spot(kind=kind, head=head, at=at), language="ko")
         name = "decoder.0.cross" if kind == "cross" else f"{kind}.0.attention"
         shown = views.block(tiny, TEXT, name, walk.translation, head=head, at=at)["values"]
         np.testing.assert_allclose(walk.numbers["weights"], unpack(shown["weights"])[at], rtol=1e-6)
@@ -384,7 +384,7 @@ def test_models_of_every_kind_with_attention_can_be_walked_through(name):
 def test_a_walk_that_cannot_be_taken_is_refused(tiny):
     for wrong in ({"layer": 5}, {"head": 2}, {"head": -1}, {"at": 99}, {"kind": "crossed"}):
         with pytest.raises(UsageError):
-            take_walk(tiny, TEXT, **wrong)
+            take_walk(tiny, TEXT, spot=Spot(**wrong))
     with pytest.raises(UsageError, match="no attention"):
         take_walk(Translator.load(KINDS["bytenet"], engine="torch"), TEXT)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from random import Random
 from typing import Any
 
@@ -108,6 +108,11 @@ class Edits:
         }
         return {name: value for name, value in values.items() if value not in ([], None)}
 
+    @property
+    def inner(self) -> Edits:
+        """The edits of the model itself: words are shuffled before it reads them."""
+        return replace(self, shuffle=None)
+
     def silent(self, kind: str, layer: int) -> list[int]:
         """Return the heads of an attention that are switched off."""
         return sorted(head for one, place, head in self.heads if (one, place) == (kind, layer))
@@ -143,8 +148,8 @@ class Sizes:
                 raise UsageError("inside.no_such_layer", stack=stack, layer=layer, layers=self.layers.get(stack, 0))
         for switch in sorted(edits.off):
             if switch not in self.switches:
-                known = ", ".join(sorted(self.switches)) or "-"
-                raise UsageError("inside.no_such_switch", switch=switch, known=known)
+                switches = ", ".join(sorted(self.switches)) or "-"
+                raise UsageError("inside.no_such_switch", switch=switch, switches=switches)
 
 
 def divide(ids: Sequence[int], begins: Sequence[bool]) -> list[list[int]]:

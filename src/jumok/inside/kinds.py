@@ -40,11 +40,11 @@ class Parts:
 
 
 def _list_parameters(parts: list[Any]) -> list[nn.Parameter]:
-    found: dict[int, nn.Parameter] = {}
+    parameters: dict[int, nn.Parameter] = {}
     for part in parts:
         each = [part] if isinstance(part, nn.Parameter) else part.parameters()
-        found |= {id(one): one for one in each}
-    return list(found.values())
+        parameters |= {id(one): one for one in each}
+    return list(parameters.values())
 
 
 def find_parts(model: Any) -> Parts:

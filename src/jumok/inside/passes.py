@@ -46,8 +46,8 @@ class Reading:
         """The weights of a kind of attention (B, L, H, R, C)."""
         ending = ".cross" if kind == "cross" else ".attention"
         stack = "decoder" if kind == "cross" else kind
-        found = [values["weights"] for name, values in self.blocks.items() if is_attention(name, stack, ending)]
-        return torch.stack(found, dim=1)
+        weights = [values["weights"] for name, values in self.blocks.items() if is_attention(name, stack, ending)]
+        return torch.stack(weights, dim=1)
 
 
 def is_attention(name: str, stack: str, ending: str) -> bool:

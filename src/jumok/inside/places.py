@@ -35,7 +35,7 @@ def find_line(function: Callable[..., Any], words: str) -> Code:
 
 def find_code(parts: Parts) -> dict[str, Code]:
     """The line of each type of block of a model with these parts."""
-    found = {
+    codes = {
         "embedding": find_line(Embedding.forward, "F.embedding"),
         "positions": find_line(Embedding.forward, "self.join"),
         "attention": find_line(attention.attend, "scores.softmax"),
@@ -45,7 +45,7 @@ def find_code(parts: Parts) -> dict[str, Code]:
         "hop": find_line(recall, "scores.softmax"),
     }
     if hasattr(parts.model, "project"):
-        found["output"] = find_line(type(parts.model).project, "return")
+        codes["output"] = find_line(type(parts.model).project, "return")
     for name, function, words in parts.code:
-        found[name] = find_line(function, words)
-    return found
+        codes[name] = find_line(function, words)
+    return codes

@@ -80,8 +80,7 @@ def _walk(
     """Yield steps: their number, the probabilities of all subwords (V,) and the likeliest words."""
     if not hasattr(model, "start"):
         raise UsageError("inside.says_nothing", kind=subject.recipe.model.kind)
-    inner = Edits(heads=edits.heads, layers=edits.layers, off=edits.off, rows=edits.rows)
-    machine: Any = Edited(model, inner) if inner else model
+    machine: Any = Edited(model, edits.inner) if edits.inner else model
     vocabulary = subject.vocabularies.target
     begins = torch.tensor([surface.startswith(" ") for surface in vocabulary.surfaces()])
     begins[END] = True

@@ -106,16 +106,15 @@ def translate(
     model, options = find_model(subject), SearchOptions(beam=1, extra_length=subject.recipe.decoding.extra_length)
     if not hasattr(model, "start"):
         raise UsageError("inside.says_nothing", kind=subject.recipe.model.kind)
-    inner = Edits(heads=edits.heads, layers=edits.layers, off=edits.off, rows=edits.rows)  # shuffling is done before
-    if not inner or surgery.is_weights(inner):
+    if not edits.inner or surgery.is_weights(edits.inner):
         results = []
-        with surgery.change(model, inner):
+        with surgery.change(model, edits.inner):
             for first in range(0, len(sources), AT_ONCE):
                 check()
                 results += subject.engine.decode(sources[first : first + AT_ONCE], options)
         return [hypotheses[0] for hypotheses in results]
     with limit_threads():
-        return _translate_in_batches(Edited(model, inner), sources, options, check)
+        return _translate_in_batches(Edited(model, edits.inner), sources, options, check)
 
 
 @torch.inference_mode()

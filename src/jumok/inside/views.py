@@ -76,12 +76,7 @@ def read_sentence(subject: Subject, text: str, translation: str | None = None, e
         raise UsageError("inside.nothing_to_read")
     check_length(target)
     with limit_threads(), torch.inference_mode():
-        return Sentence(model, source, target, given, read(model, *pair, _inner(edits)))
-
-
-def _inner(edits: Edits) -> Edits:
-    """The edits of the model itself: words are shuffled before."""
-    return Edits(heads=edits.heads, layers=edits.layers, off=edits.off, rows=edits.rows)
+        return Sentence(model, source, target, given, read(model, *pair, edits.inner))
 
 
 def overview(
@@ -145,14 +140,15 @@ def _pack_maps(reading: Reading, layer: int | None, only: str | None) -> dict[st
     if only is not None and only not in reading.maps:
         raise UnknownName("inside.unknown_kind", only, reading.maps)
     long = sum(ids.shape[1] for ids in reading.tokens.values()) > MOST_TOKENS
+    most = max((reading.weights(kind).shape[1] for kind in reading.maps), default=0)
+    if layer is not None and not 0 <= layer < most:
+        raise UsageError("inside.no_layer", layer=layer, last=most - 1)
     maps = {}
     for kind, (rows, columns) in reading.maps.items():
         if only not in (None, kind):
             continue
         weights = reading.weights(kind)[0]  # (L, H, R, C)
         count = len(weights)
-        if layer is not None and not 0 <= layer < max(len(reading.weights(one)[0]) for one in reading.maps):
-            raise UsageError("inside.no_layer", layer=layer, last=count - 1)
         chosen = list(range(count)) if layer is None and not long else [layer or 0]
         chosen = [one for one in chosen if one < count]
         maps[kind] = {

@@ -8,7 +8,10 @@ import pytest
 import requests
 
 ALLOWED = {200, 201, 204, 400, 401, 403, 404, 405, 408, 411, 413, 414, 415, 422, 429, 431, 503}
-SLOW = {"/v1/graph": 40, "/v1/attention": 40, "/v1/models/{name}/reload": 10}  # most requests: torch, or a new engine
+SLOW = {  # most requests: they need torch, or a new engine
+    "/v1/graph": 40, "/v1/attention": 40, "/v1/models/{name}/reload": 10, "/v1/inside": 40, "/v1/inside/block": 40,
+    "/v1/inside/step": 40, "/v1/inside/warm": 10, "/v1/break": 40, "/v1/break/score": 10,
+}  # fmt: skip
 MOST = 25  # requests of one operation in a round; some have fewer that differ
 ROUNDS = 100
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]

@@ -58,8 +58,8 @@ class Reader:
     def note(self, block: str, **values: Tensor | None) -> None:
         """Record the values of a block, after those that it has."""
         if self.recording:
-            kept = {name: value for name, value in values.items() if value is not None}
-            self.blocks.setdefault(block, {}).update(kept)
+            given = {name: value for name, value in values.items() if value is not None}
+            self.blocks.setdefault(block, {}).update(given)
 
     # -- embeddings
 

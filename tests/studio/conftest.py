@@ -6,6 +6,7 @@ there is no browser.
 
 import os
 import shutil
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -64,6 +65,18 @@ def served(micro, tmp_path_factory):
     server = Running(tmp_path_factory.mktemp("studio"), {"en-de": micro, "twin": micro}, grace=0.1)
     yield server
     assert server.stop() == 0
+
+
+@pytest.fixture(scope="session")
+def warmed(served):
+    """The same server, whose engine with torch has started."""
+    for _ in range(60):
+        status, answer, _ = served.request("/v1/inside/warm", {"model": "en-de"}, timeout=120)
+        if status == 200:
+            return served
+        assert status in (429, 503), answer
+        time.sleep(1)
+    raise AssertionError(answer)
 
 
 @contextmanager

@@ -88,7 +88,7 @@ def opened(browser, server, place="", *, width=1400, height=900, **options):
     foreign, complaints = [], []
     page.on("request", lambda one: foreign.append(one.url) if not is_own(one.url, server) else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("console", lambda line: complaints.append(line.text) if line.type == "error" else None)
+    page.on("console", lambda line: complaints.append(line.text) if is_complaint(line) else None)
     page.goto(f"{server.address}/{place}")
     try:
         yield page
@@ -96,6 +96,11 @@ def opened(browser, server, place="", *, width=1400, height=900, **options):
         assert not complaints, complaints
     finally:
         context.close()
+
+
+def is_complaint(line):
+    """Whether a line of the console is an error; the server may say "later", and the page then asks again."""
+    return line.type == "error" and not any(f"status of {code}" in line.text for code in (429, 503))
 
 
 def is_own(address, server):

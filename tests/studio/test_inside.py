@@ -43,7 +43,7 @@ def test_a_student_walks_from_the_dot_product_to_the_weight(browser, warmed, mod
 
 def test_the_mask_hides_what_comes_later(browser, warmed):
     with opened(
-        browser, served, "#/inside?text=a+b+c+d&model=en-de&kind=decoder&layer=0&head=0&row=0&column=2"
+        browser, warmed, "#/inside?text=a+b+c+d&model=en-de&kind=decoder&layer=0&head=0&row=0&column=2"
     ) as page:
         page.locator(".cell").wait_for(timeout=SLOW)
         expect(page.locator(".cell")).to_contain_text("masked: −∞")

@@ -187,7 +187,7 @@ def test_a_text_in_segments_is_corrected_and_comes_out_as_tmx_and_tsv(browser, s
     assert units[0].findtext("prop") == machine
     assert [one.text for one in units[0].iter("seg")] == [sources[0], f"{machine} a"]
     rows = [line.split("\t") for line in files["TSV"].read_text(encoding="utf-8").splitlines()]
-    assert [row[:3] for row in rows][0] == [sources[0], f"{machine} a", machine]
+    assert rows[0][:3] == [sources[0], f"{machine} a", machine]
     assert len(rows) == 30
     done = jumok(
         "train", "--from", micro, "--table", files["TSV"], "--out", tmp_path / "run", "--set", "training.steps=3"

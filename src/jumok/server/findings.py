@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -37,6 +38,7 @@ FRAME = {
     "x-frame-options": "SAMEORIGIN",
 }
 HTML = "text/html; charset=utf-8"
+INDEX = re.compile(rb"<nav>.*?</nav>", re.S)  # a link to the index, which the studio has itself
 Orders = Literal["chrf", "long", "sure", "copied"]
 PAIRS = 1_000
 
@@ -146,7 +148,7 @@ async def make_page(call: Call, finding: dict[str, Any], language: str, page: Pa
         if not made.is_file():
             raise Refusal(422, "server.work_failed")
         page.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        bundle.write_file(page, made.read_bytes())
+        bundle.write_file(page, INDEX.sub(b"", made.read_bytes(), count=1))
 
 
 async def list_races(call: Call) -> dict[str, Any]:

@@ -149,12 +149,12 @@ class Index:
     def _add_steps(self, content: bytes, place: int) -> None:
         if not content:
             return
-        found = STEP.findall(content.replace(b"null", b"nan"))
-        if len(found) != content.count(b"\n"):
+        matches = STEP.findall(content.replace(b"null", b"nan"))
+        if len(matches) != content.count(b"\n"):
             for line in content.splitlines(keepends=True):
                 self._add_event(line, place)
             return
-        rows = np.array(found).astype(np.float64)  # (N, 8): step, loss, rate, norm, tokens, seconds, wall, seen
+        rows = np.array(matches).astype(np.float64)  # (N, 8): step, loss, rate, norm, tokens, seconds, wall, seen
         places = place + np.arange(len(rows), dtype=np.int64) * (len(content) // len(rows))
         self._add_times(rows[:, 0].astype(np.int64), rows[:, 1:5], rows[:, 5:8], places)
 

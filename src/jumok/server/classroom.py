@@ -84,11 +84,11 @@ class Classroom:
             given = given or (value if name == COOKIE else "")
         if not given or len(given) > 100:
             return None
-        found, asked = None, _hash(given)
+        match, asked = None, _hash(given)
         for token in self.tokens:
             if hmac.compare_digest(token, asked):
-                found = token
-        return found
+                match = token
+        return match
 
     def check(self, call: Call) -> None:
         """Refuse a request of somebody who is not in the class, of a student to what is not theirs, or one too many."""

@@ -6,6 +6,7 @@ there is no browser.
 
 import os
 import shutil
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from tests.support.running import Running
 
 ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "src" / "jumok" / "server" / "studio"
-PATIENCE = 15_000  # milliseconds for anything to appear; the machine may be busy
+PATIENCE = 30_000  # milliseconds for anything to appear; the machine may be busy
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -49,6 +50,7 @@ def browser(bundle):
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     if found is None:
         pytest.skip("there is no chromium: apt-get install chromium")
+    playwright.expect.set_options(timeout=PATIENCE)
     with playwright.sync_playwright() as driver:
         started = driver.chromium.launch(
             executable_path=found, args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
@@ -65,6 +67,18 @@ def served(micro, tmp_path_factory):
     assert server.stop() == 0
 
 
+@pytest.fixture(scope="session")
+def warmed(served):
+    """The same server, whose engine with torch has started."""
+    for _ in range(60):
+        status, answer, _ = served.request("/v1/inside/warm", {"model": "en-de"}, timeout=120)
+        if status == 200:
+            return served
+        assert status in (429, 503), answer
+        time.sleep(1)
+    raise AssertionError(answer)
+
+
 @contextmanager
 def opened(browser, server, place="", *, width=1400, height=900, **options):
     """A page of the studio; leaving it checks that it asked no other host, logged no error and kept the policy."""
@@ -74,7 +88,7 @@ def opened(browser, server, place="", *, width=1400, height=900, **options):
     foreign, complaints = [], []
     page.on("request", lambda one: foreign.append(one.url) if not is_own(one.url, server) else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("console", lambda line: complaints.append(line.text) if line.type == "error" else None)
+    page.on("console", lambda line: complaints.append(line.text) if is_complaint(line) else None)
     page.goto(f"{server.address}/{place}")
     try:
         yield page
@@ -82,6 +96,11 @@ def opened(browser, server, place="", *, width=1400, height=900, **options):
         assert not complaints, complaints
     finally:
         context.close()
+
+
+def is_complaint(line):
+    """Whether a line of the console is an error; the server may say "later", and the page then asks again."""
+    return line.type == "error" and not any(f"status of {code}" in line.text for code in (429, 503))
 
 
 def is_own(address, server):

@@ -30,8 +30,8 @@ def find_violations(page, node_modules):
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("language", ["en", "ko"])
 @pytest.mark.parametrize("place", SCREENS)
-def test_axe_finds_no_violation(browser, served, node_modules, place, language, theme):
-    with opened(browser, served, f"#/{place}&lang={language}&theme={theme}") as page:
+def test_axe_finds_no_violation(browser, warmed, node_modules, place, language, theme):
+    with opened(browser, warmed, f"#/{place}&lang={language}&theme={theme}") as page:
         page.locator(SCREENS[place]).first.wait_for(timeout=SLOW)
         page.wait_for_timeout(300)
         assert find_violations(page, node_modules) == []
@@ -39,8 +39,8 @@ def test_axe_finds_no_violation(browser, served, node_modules, place, language, 
 
 @pytest.mark.parametrize("width", [1400, 900, 400])
 @pytest.mark.parametrize("place", SCREENS)
-def test_nothing_is_wider_than_the_window(browser, served, place, width):
-    with opened(browser, served, f"#/{place}", width=width) as page:
+def test_nothing_is_wider_than_the_window(browser, warmed, place, width):
+    with opened(browser, warmed, f"#/{place}", width=width) as page:
         page.locator(SCREENS[place]).first.wait_for(timeout=SLOW)
         page.wait_for_timeout(300)
         assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -1,6 +1,7 @@
 """Folders that are complete or ignored, and the bundle of a finished model; no torch, no numpy.
 
-    RUN/model/{recipe.toml, vocabulary.model, model.safetensors, shortlist.safetensors, card.json, MANIFEST.json}
+    RUN/model/{recipe.toml, vocabulary.model, model.safetensors, shortlist.safetensors, known.bin, card.json,
+               MANIFEST.json}
 
 A folder is written under another name, every file flushed, the manifest of sizes and hashes last, then renamed.
 Reading never runs code: sizes and hashes are compared first, the rest is TOML and JSON with closed schemas.  A file

@@ -141,12 +141,13 @@ export function overviewOf(model: string, text: string, lang: string, layer: num
 }
 
 export function numbersOf(model: string, of: Overview, block: string, head: number, at: number, edits: Edits, stop?: AbortSignal): Promise<BlockNumbers> {
-  return request("/v1/inside/block", { model, text: of.text, translation: of.translation, edits, block, head, at }, stop);
+  const body = { model, text: of.text, translation: of.translation, edits, block, head, at };
+  return patiently(() => request<BlockNumbers>("/v1/inside/block", body, stop), stop);
 }
 
 export async function stepOf(model: string, of: Overview, at: number, stop?: AbortSignal): Promise<Step | null> {
   const body = { model, text: of.text, translation: of.translation, at, count: 5 };
-  return (await request<{ steps: Step[] }>("/v1/inside/step", body, stop)).steps[0] ?? null;
+  return (await patiently(() => request<{ steps: Step[] }>("/v1/inside/step", body, stop), stop)).steps[0] ?? null;
 }
 
 export const warm = signal<ReadonlySet<string>>(new Set());

@@ -70,7 +70,7 @@ export function Explanation({ of, block, words }: { of: Overview; block: Block; 
           {type.paper && <><p class="small quiet">{words.inPaper}</p><Formula mathml={type.paper} /></>}
         </div>
       )}
-      {type.code && <p class="code"><span class="quiet small">{words.code} {type.code.file}:{type.code.line}</span><code>{type.code.text}</code></p>}
+      {type.code && <p class="code"><span class="quiet small">{words.code} {type.code.file}:{type.code.line}</span><code tabIndex={0}>{type.code.text}</code></p>}
     </section>
   );
 }

@@ -259,7 +259,7 @@ function Outcome() {
       {!isWhole.value && (
         <section class="card" aria-label={w.words}>
           <h3>{w.words}</h3>
-          <div class="scroll" tabIndex={0} role="region" aria-label={w.words}>
+          <div class="scroll" tabIndex={0}>
             <table class="forced">
               <thead><tr><td />{now.forced.map((one, number) => <th key={number} scope="col" lang={language}>{one.text}</th>)}</tr></thead>
               <tbody>

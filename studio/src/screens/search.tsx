@@ -53,13 +53,13 @@ function View() {
       <div class="controls">
         <label class="wide">{w.text}<input value={read("text")} lang={model.value?.source ?? undefined}
           onInput={(event) => set({ text: event.currentTarget.value, tokens: "" })} /></label>
-        <label>{w.beam} <output>{beam.value}</output>
+        <div class="sliders"><label>{w.beam} <output>{beam.value}</output>
           <input type="range" min="1" max="12" step="1" value={beam.value} onInput={(event) => set({ beam: event.currentTarget.value })} /></label>
         <label>{w.penalty} <output>{penalty.value.toFixed(1)}</output>
-          <input type="range" min="0" max="2" step="0.1" value={penalty.value} onInput={(event) => set({ alpha: event.currentTarget.value })} /></label>
+          <input type="range" min="0" max="2" step="0.1" value={penalty.value} onInput={(event) => set({ alpha: event.currentTarget.value })} /></label></div>
       </div>
       {begun.value.length > 0 && (
-        <p class="begun">{w.begun(begun.value.join("").replaceAll("▁", " ").trim())}{" "}
+        <p class="begun">{w.begun(beginning(found))}{" "}
           <button type="button" class="plain" onClick={() => set({ tokens: "" })}>{w.release}</button></p>
       )}
       {waiting.value && !found && <p role="status" class="quiet">{w.loading}</p>}
@@ -74,6 +74,12 @@ function View() {
       )}
     </div>
   );
+}
+
+/** The text of the tokens that every hypothesis begins with. */
+function beginning(found: Graph | null): string {
+  const last = found?.nodes[begun.value.length - 1];
+  return last && last.step === begun.value.length - 1 ? last.text : begun.value.join("").replaceAll("▁", " ").trim();
 }
 
 export function bestOf(nodes: readonly Node[]): number {

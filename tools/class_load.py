@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from urllib.error import HTTPError
 
@@ -100,10 +100,10 @@ def start(model, folder):
 
 def describe(kind, values):
     """Return one line about an action."""
-    seconds, refused = sorted(one for one, _ in values), sum(status != 200 for _, status in values)
+    seconds, refused = sorted(one for one, _ in values), Counter(status for _, status in values if status != 200)
     at = [seconds[min(len(seconds) - 1, int(share * len(seconds)))] for share in (0.5, 0.95, 1.0)]
     spread = f"{at[0]:.3f} s median {at[1]:.3f} s p95 {at[2]:.3f} s max"
-    return f"{kind:<10} {len(seconds):5} requests {refused:3} refused   {spread}"
+    return f"{kind:<10} {len(seconds):5} requests, refused {dict(refused)}   {spread}"
 
 
 def main():

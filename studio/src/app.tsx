@@ -9,6 +9,7 @@ import { chooseLanguage, chooseTheme, inBoth, language, theme } from "./preferen
 import { screens } from "./screens";
 import { warmUp } from "./inside/data";
 import { eager, failure, keyNeeded, load, model, models } from "./session";
+import { Walk } from "./walk";
 import en from "./strings/en/bar";
 import ko from "./strings/ko/bar";
 
@@ -34,6 +35,7 @@ export function App() {
         {role.value === "guest" ? <Join /> : models.value === null ? <p class="quiet">{failure.value === null ? w.loading : ""}</p>
           : model.value === null ? <p>{w.noModels}</p> : <current.view />}
       </main>
+      {role.value !== "guest" && models.value !== null && <Walk />}
     </>
   );
 }

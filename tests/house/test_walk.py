@@ -64,6 +64,6 @@ def test_a_run_walks_no_further_than_it_did_and_never_back_up(tmp_path):
     assert counts["up"] == []
     assert list_described("train")
     assert list_described("train") <= set(counts["entered"])
-    assert counts["files"] <= 109
-    assert counts["hops"] <= 495
-    assert counts["hops"] + counts["bodies"] <= 707
+    assert counts["files"] <= 118
+    assert counts["hops"] <= 505
+    assert counts["hops"] + counts["bodies"] <= 750

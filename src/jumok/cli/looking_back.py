@@ -52,8 +52,8 @@ def errors(
     given = source is not None or target is not None
     some = list(islice(read_test_set(source, target, None) if given else read_validation(Path(model)), pairs))
     with counting() as progress:
-        found = sort(find_faults(load_translator(model), some, progress=progress), by)
-    for fault in found[: most or None]:
+        faults = sort(find_faults(load_translator(model), some, progress=progress), by)
+    for fault in faults[: most or None]:
         if as_json:
             print(dumps(fault.to_json()))
             continue

@@ -1,7 +1,7 @@
 """The sentences of a validation set that a model translates worst, and why they stand out.
 
-    found = find_faults(translator, pairs)
-    sort(found, "chrf")[:10]
+    faults = find_faults(translator, pairs)
+    sort(faults, "chrf")[:10]
 
 Four orders: lowest chrF; too long for its source; too sure (a high probability and a low chrF); copied from the source.
 """

@@ -31,7 +31,7 @@ CHUNK = 1 << 19  # bytes read at a time: a few milliseconds of work
 LONGEST = 1 << 22  # bytes of a line; a longer one is skipped
 TAIL = 96  # bytes before the place read up to, by which a file that was rewritten is noticed
 NOTES = 200  # newest notes and stages
-VALIDATIONS = 20_000
+VALIDATIONS, ATTEMPTS = 20_000, 1_000  # newest that are kept
 UPDATES = ("loss", "rate", "norm", "tokens")
 CLOCK = ("seconds", "wall", "seen")
 STEP = re.compile(
@@ -149,12 +149,12 @@ class Index:
     def _add_steps(self, content: bytes, place: int) -> None:
         if not content:
             return
-        found = STEP.findall(content.replace(b"null", b"nan"))
-        if len(found) != content.count(b"\n"):
+        matches = STEP.findall(content.replace(b"null", b"nan"))
+        if len(matches) != content.count(b"\n"):
             for line in content.splitlines(keepends=True):
                 self._add_event(line, place)
             return
-        rows = np.array(found).astype(np.float64)  # (N, 8): step, loss, rate, norm, tokens, seconds, wall, seen
+        rows = np.array(matches).astype(np.float64)  # (N, 8): step, loss, rate, norm, tokens, seconds, wall, seen
         places = place + np.arange(len(rows), dtype=np.int64) * (len(content) // len(rows))
         self._add_times(rows[:, 0].astype(np.int64), rows[:, 1:5], rows[:, 5:8], places)
 
@@ -188,7 +188,8 @@ class Index:
         elif kind == "validation":
             entry = {name: event[name] for name in ("step", "time", *CLOCK, *NUMBERS) if _is_plain(event.get(name))}
             entry["place"] = place
-            self.validations = [*self.validations, entry][-VALIDATIONS:]
+            self.validations.append(entry)
+            del self.validations[:-VALIDATIONS]
         elif kind in ("note", "stage"):
             self.notes.append({"event": kind, "time": event.get("time"), "text": str(event.get("text"))[:2_000]})
         if kind in KINDS:
@@ -196,7 +197,8 @@ class Index:
 
     def _begin_attempt(self, step: int) -> None:
         """Forget what an attempt did after the checkpoint from which the next one continues."""
-        self.attempts = [*self.attempts, step][-1_000:]
+        self.attempts.append(step)
+        del self.attempts[:-ATTEMPTS]
         self.clock.cut(step)
         if not self.has_losses:
             self.updates.cut(step)

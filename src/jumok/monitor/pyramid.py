@@ -61,8 +61,8 @@ class Pyramid:
 
     def cut(self, step: int) -> None:
         """Forget what came after a step; a bucket that begins before it keeps its values until it is passed again."""
-        kept = int(np.searchsorted(self.first, step, side="right"))
-        self._set({name: getattr(self, name)[:kept] for name in self.ARRAYS})
+        count = int(np.searchsorted(self.first, step, side="right"))
+        self._set({name: getattr(self, name)[:count] for name in self.ARRAYS})
 
     def _merge(self) -> None:
         """Merge rows of the same bucket, and widen the buckets until there are few enough."""

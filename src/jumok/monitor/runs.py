@@ -74,20 +74,20 @@ def is_run_folder(entries: list[os.DirEntry[str]]) -> bool:
 
 def find_runs(workspace: Path | None, served: dict[str, Path] | None = None) -> list[Run]:
     """Return the runs below a workspace, and those that models are served from."""
-    found: dict[str, Run] = {}
+    runs: dict[str, Run] = {}
     for name, folder in (served or {}).items():
         place = folder.parent if folder.name == "model" and not is_run_place(folder) else folder
         if is_run_place(place):
-            found[identify(place)] = Run(identify(place), name, place, served=name)
+            runs[identify(place)] = Run(identify(place), name, place, served=name)
     for folder, entries in walk(workspace) if workspace is not None else ():
-        if len(found) >= RUNS:
+        if len(runs) >= RUNS:
             break
         if is_run_folder(entries):
             assert workspace is not None
-            known, name = found.get(identify(folder)), str(folder.relative_to(workspace))
+            known, name = runs.get(identify(folder)), str(folder.relative_to(workspace))
             label = folder.name if name == "." else name
-            found[identify(folder)] = Run(identify(folder), label, folder, served=known.served if known else None)
-    return sorted(found.values(), key=lambda run: run.name)
+            runs[identify(folder)] = Run(identify(folder), label, folder, served=known.served if known else None)
+    return sorted(runs.values(), key=lambda run: run.name)
 
 
 def is_run_place(folder: Path) -> bool:

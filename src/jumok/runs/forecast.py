@@ -85,8 +85,8 @@ class Plan:
             "validations": f"{self.validations}, {spell(self.validation)} each on {self.validation_pairs:,} pairs",
             "memory": f"{self.memory / GB:.1f} GB in the probe, about {self.expected_memory / GB:.1f} GB expected, "
             f"{self.available_memory / GB:.1f} GB free",
-            "disk": f"{self.disk / GB:.2f} GB for checkpoints and snapshots, {self.preparing / GB:.2f} GB meanwhile for preparing, "
-            f"{self.fetched / GB:.2f} GB fetched, {self.available_disk / GB:.0f} GB free",
+            "disk": f"{self.disk / GB:.2f} GB for checkpoints and snapshots, "
+            f"{self.preparing / GB:.2f} GB meanwhile for preparing, {self.fetched / GB:.2f} GB fetched, {self.available_disk / GB:.0f} GB free",
         }
         return [f"{name:<12} {value}" for name, value in rows.items()] + self.verdict()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -37,6 +38,7 @@ FRAME = {
     "x-frame-options": "SAMEORIGIN",
 }
 HTML = "text/html; charset=utf-8"
+INDEX = re.compile(rb"<nav>.*?</nav>", re.S)  # a link to the index, which the studio has itself
 Orders = Literal["chrf", "long", "sure", "copied"]
 PAIRS = 1_000
 
@@ -59,16 +61,16 @@ class ErrorsRequest(Closed):
 
 async def list_claims(call: Call) -> dict[str, Any]:
     folder = call.front.workspace.folder
-    found = await asyncio.to_thread(find_findings, folder) if folder is not None else {}
+    stored = await asyncio.to_thread(find_findings, folder) if folder is not None else {}
     works = [one for one in call.front.workspace.children.works.values() if one.kind == "claim" and one.running]
-    return {"claims": [describe_claim(name, found, works) for name in CLAIMS], "scales": list(SCALES)}
+    return {"claims": [describe_claim(name, stored, works) for name in CLAIMS], "scales": list(SCALES)}
 
 
-def describe_claim(name: str, found: dict[str, dict[str, Any]], works: list[Any]) -> dict[str, Any]:
+def describe_claim(name: str, stored: dict[str, dict[str, Any]], works: list[Any]) -> dict[str, Any]:
     """Return the text of a claim in both languages, and its findings."""
     words = Words.read(name)
     texts = {key: words(key)._asdict() for key in ("title", "claim")}
-    findings = [one for one in found.values() if one["claim"] == name]
+    findings = [one for one in stored.values() if one["claim"] == name]
     shown = [{key: value for key, value in one.items() if key not in ("claim", "path")} for one in findings]
     running = next((work.id for work in works if work.name == name), None)
     return {"name": name, **texts, "findings": shown, "work": running}
@@ -76,15 +78,15 @@ def describe_claim(name: str, found: dict[str, dict[str, Any]], works: list[Any]
 
 def find_findings(workspace: Path) -> dict[str, dict[str, Any]]:
     """Return the findings below a workspace by id; of those with the same content only one."""
-    found: dict[str, dict[str, Any]] = {}
+    findings: dict[str, dict[str, Any]] = {}
     for folder, entries in walk(workspace):
         for entry in entries:
             is_named = entry.name.removesuffix(".json") in CLAIMS or entry.name.startswith(BEGINNINGS)
             if not is_named or not entry.name.endswith(".json") or not entry.is_file(follow_symlinks=False):
                 continue
             if (finding := read_finding(folder / entry.name)) is not None:
-                found.setdefault(finding["id"], finding)
-    return found
+                findings.setdefault(finding["id"], finding)
+    return findings
 
 
 def read_finding(path: Path) -> dict[str, Any] | None:
@@ -124,8 +126,8 @@ async def start_claim(call: Call) -> dict[str, Any]:
 
 async def show_finding(call: Call) -> Answer:
     request, workspace = call.parse(PageRequest), call.front.workspace
-    found = await asyncio.to_thread(find_findings, workspace.place)
-    finding = found.get(call.path["id"])
+    stored = await asyncio.to_thread(find_findings, workspace.place)
+    finding = stored.get(call.path["id"])
     if finding is None:
         raise Refusal(404, "server.no_such_finding")
     page = workspace.pages / f"{finding['id']}-{request.language}.html"
@@ -146,7 +148,7 @@ async def make_page(call: Call, finding: dict[str, Any], language: str, page: Pa
         if not made.is_file():
             raise Refusal(422, "server.work_failed")
         page.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        bundle.write_file(page, made.read_bytes())
+        bundle.write_file(page, INDEX.sub(b"", made.read_bytes(), count=1))
 
 
 async def list_races(call: Call) -> dict[str, Any]:

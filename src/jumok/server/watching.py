@@ -27,7 +27,8 @@ from jumok.server.workspace import FOLLOWERS
 
 EVERY = 0.5  # seconds between two looks
 MOST = 1 << 18  # bytes of a log that are sent at once; a client that is further behind reads the curves again
-FILMS = 32  # films that are remembered
+FILMS = 16  # films that are remembered,
+WEIGHTS = 500_000  # if they have no more attention weights than this
 STATES = 4  # looks between two that ask for the state of a silent run
 
 
@@ -171,7 +172,8 @@ async def _play(call: Call, run: Run, text: str) -> AsyncIterator[bytes]:
             async for line in call.front.workspace.children.read(["film", str(run.folder), "-", "--json"], stdin=text):
                 frames.append(json.loads(line))
                 yield write_event("frame", str(len(frames)), frames[-1])
-            films[name] = frames
+            if sum(len(row) for frame in frames for row in frame.get("attention", ())) <= WEIGHTS:
+                films[name] = frames
             while len(films) > FILMS:
                 del films[next(iter(films))]
         else:

@@ -58,7 +58,7 @@ function View() {
   if (runs.value === null) return <p class="quiet">{w.loading}</p>;
   if (!run) return <p>{w.noRuns}</p>;
   return (
-    <>
+    <div class="errors-screen">
       <div class="row controls">
         <label>{w.run} <select value={run.id} onChange={(event) => set({ run: event.currentTarget.value, begin: 0 })}>
           {finished.map((one) => <option key={one.id} value={one.id}>{one.name}</option>)}</select></label>
@@ -77,7 +77,7 @@ function View() {
           </div>
         </>
       )}
-    </>
+    </div>
   );
 }
 

@@ -86,7 +86,8 @@ class Plan:
             "memory": f"{self.memory / GB:.1f} GB in the probe, about {self.expected_memory / GB:.1f} GB expected, "
             f"{self.available_memory / GB:.1f} GB free",
             "disk": f"{self.disk / GB:.2f} GB for checkpoints and snapshots, "
-            f"{self.preparing / GB:.2f} GB meanwhile for preparing, {self.fetched / GB:.2f} GB fetched, {self.available_disk / GB:.0f} GB free",
+            f"{self.preparing / GB:.2f} GB meanwhile for preparing, {self.fetched / GB:.2f} GB fetched, "
+            f"{self.available_disk / GB:.0f} GB free",
         }
         return [f"{name:<12} {value}" for name, value in rows.items()] + self.verdict()
 

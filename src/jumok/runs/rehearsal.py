@@ -133,18 +133,20 @@ def _prepare_smaller(
     report: Report,
 ) -> Prepared:
     """Prepare these texts with half of the subwords, a quarter …, if they do not have enough."""
-    known = preparation.find_vocabulary(recipe, run)
+    known, place = preparation.find_vocabulary(recipe, run), folder.data / preparation.FOLDER
+    problem: UsageError | None = None
     for halvings in range(8):
-        smaller = recipe.change({"vocabulary.size": recipe.vocabulary.size >> halvings})
+        rehearsal.marks.clear()
         try:
-            rehearsal.marks.clear()
-            place = folder.data / preparation.FOLDER
+            smaller = recipe.change({"vocabulary.size": recipe.vocabulary.size >> halvings})
             made = pipeline.prepare(smaller, *texts, place, report=report, vocabularies=known, workers=0)
             return preparation.complete(smaller, folder, made, report=report)
-        except UsageError:
-            if rehearsal.tried == rehearsal.count or halvings == 7:
-                raise
-    raise AssertionError("the last size has returned or raised")
+        except UsageError as error:
+            problem = problem or error
+            if rehearsal.tried == rehearsal.count:
+                break
+    assert problem is not None
+    raise problem
 
 
 def _repeat(

@@ -17,7 +17,6 @@ from jumok.runs.preparation import prepare_folder
 from jumok.runs.rehearsal import Rehearsal, spread_inputs, take_some
 from tests.training.test_training import micro
 
-
 ENOUGH = {"vocabulary.size": 330, "vocabulary.at_most": True}  # for texts
 
 

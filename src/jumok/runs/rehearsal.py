@@ -88,7 +88,7 @@ class Rehearsal:
         vocabulary = first.get("vocabulary", 0.0) * max(1.0, min(grown, self.sampled)) ** LEARNING
         shortlist = first.get("shortlist", 0.0) * max(1.0, min(grown, self.learned)) ** LEARNING
         rest = first.get("assembling", 0.0)
-        return before + (shared + alone) * grown + vocabulary + shortlist + rest
+        return float(before + (shared + alone) * grown + vocabulary + shortlist + rest)
 
 
 def rehearse(recipe: Recipe, rehearsal: Rehearsal, folder: RunFolder, run: RunFolder, report: Report) -> Prepared:

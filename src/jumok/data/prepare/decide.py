@@ -147,7 +147,7 @@ class Decision:
 
 
 def _within(progress: Progress, number: int, count: int) -> Progress:
-    """The progress of one of several equal parts, as that of all of them."""
+    """The progress of one of several parts of the same size, as that of all of them."""
     return lambda share: progress((number + share) / count)
 
 

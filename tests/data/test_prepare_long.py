@@ -302,7 +302,7 @@ def test_hashes_that_do_not_fit_in_memory_are_next_to_the_text(tmp_path, monkeyp
         (tmp_path / name).write_text("".join(f"line {n % 40}\n" for n in range(50)))
     found = survey.stats(corpora.from_files(tmp_path / "a.en", tmp_path / "a.xx"))
     assert places == [str(tmp_path)] * 3
-    assert found.repeated == found.source.repeated == 10
+    assert found.repeated == found.source.repeated == found.target.repeated == 10
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.en", "a.xx"], "and removed"
 
 

@@ -70,7 +70,7 @@ def test_a_judge_sees_pairs_of_a_whole_block_and_then_no_more():
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory) -> Path:
     place = tmp_path_factory.mktemp("lengths")
-    files = written(place, ENGLISH + " {}", GERMAN)
+    files = written(place, ENGLISH, GERMAN)
     for path in files:
         lines = Path(path).read_text(encoding="utf-8").split("\n")
         lines = [line + " so" * (n % 40) for n, line in enumerate(lines)]

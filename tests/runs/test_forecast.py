@@ -17,6 +17,8 @@ from jumok.runs.preparation import prepare_folder
 from jumok.runs.rehearsal import Rehearsal, spread_inputs, take_some
 from tests.training.test_training import micro
 
+ENOUGH = {"vocabulary.size": 330, "vocabulary.at_most": True}  # for texts
+
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
@@ -133,7 +135,7 @@ def test_the_probe_of_a_large_text_starts_no_workers_and_knows_the_disk_that_pre
     monkeypatch.setattr(pipeline, "ALONE", 1_000)
     monkeypatch.setattr(rehearsal, "PAIRS", 1_000)
     source, target = numbered(tmp_path, 3_000)
-    recipe = choose(source, target, recipe=micro(), steps=5)
+    recipe = choose(source, target, recipe=micro(**ENOUGH), steps=5)
     found = forecast.probe(recipe, tmp_path / "run")
     assert set(asked) == {0}
     assert len(asked) == 2, "once to learn, once to measure"
@@ -153,5 +155,5 @@ def test_a_plan_for_a_long_text_does_not_look_for_its_end(tmp_path, monkeypatch)
     path = tmp_path / "a.txt"
     path.write_text("".join(f"line {n} of a text that goes on and on\n" for n in range(400)))
     monkeypatch.setattr("jumok.data.passages.count_head", lambda *_: pytest.fail("the whole text was read"))
-    found = forecast.probe(choose(text=path, recipe=micro(), steps=5), tmp_path / "run")
+    found = forecast.probe(choose(text=path, recipe=micro(**ENOUGH), steps=5), tmp_path / "run")
     assert found.pairs > 50

@@ -88,7 +88,7 @@ class Rehearsal:
         vocabulary = first.get("vocabulary", 0.0) * max(1.0, min(grown, self.sampled)) ** LEARNING
         shortlist = first.get("shortlist", 0.0) * max(1.0, min(grown, self.learned)) ** LEARNING
         rest = first.get("assembling", 0.0)
-        return before + (shared + alone) * grown + vocabulary + shortlist + rest
+        return float(before + (shared + alone) * grown + vocabulary + shortlist + rest)
 
 
 def rehearse(recipe: Recipe, rehearsal: Rehearsal, folder: RunFolder, run: RunFolder, report: Report) -> Prepared:
@@ -133,18 +133,20 @@ def _prepare_smaller(
     report: Report,
 ) -> Prepared:
     """Prepare these texts with half of the subwords, a quarter …, if they do not have enough."""
-    known = preparation.find_vocabulary(recipe, run)
+    known, place = preparation.find_vocabulary(recipe, run), folder.data / preparation.FOLDER
+    problem: UsageError | None = None
     for halvings in range(8):
-        smaller = recipe.change({"vocabulary.size": recipe.vocabulary.size >> halvings})
+        rehearsal.marks.clear()
         try:
-            rehearsal.marks.clear()
-            place = folder.data / preparation.FOLDER
+            smaller = recipe.change({"vocabulary.size": recipe.vocabulary.size >> halvings})
             made = pipeline.prepare(smaller, *texts, place, report=report, vocabularies=known, workers=0)
             return preparation.complete(smaller, folder, made, report=report)
-        except UsageError:
-            if rehearsal.tried == rehearsal.count or halvings == 7:
-                raise
-    raise AssertionError("the last size has returned or raised")
+        except UsageError as error:
+            problem = problem or error
+            if rehearsal.tried == rehearsal.count:
+                break
+    assert problem is not None
+    raise problem
 
 
 def _repeat(

@@ -83,7 +83,7 @@ class Decision:
         groups = max(1, -(-self.count // TOGETHER))
         for group in range(groups):
             indices, hashes, exacts = [], [], []
-            for part, rows, verdicts in self._iterate(lambda share, group=group: progress((group + share) / groups)):
+            for part, rows, verdicts in self._iterate(_within(progress, group, groups)):
                 chosen = np.flatnonzero((verdicts == 0) & (rows["near"] % np.uint64(groups) == group))
                 indices.append(chosen + part.offset)
                 hashes.append(rows["near"][chosen])
@@ -144,6 +144,11 @@ class Decision:
         for part in self.parts:
             counts += np.bincount(self.verdicts[part.offset : part.offset + part.count], minlength=256)
         return {REASONS[code]: int(counts[code]) for code in range(1, len(REASONS)) if counts[code]}
+
+
+def _within(progress: Progress, number: int, count: int) -> Progress:
+    """The progress of one of several parts of the same size, as that of all of them."""
+    return lambda share: progress((number + share) / count)
 
 
 def _bins(rows: np.ndarray, seed: int) -> np.ndarray:

@@ -180,8 +180,9 @@ def _load_excluded(folder: str) -> Any:
         return None
 
     def excluded(source: ExaminedSide, target: ExaminedSide) -> np.ndarray:
-        known = is_among(mix_pair(source, target), both)
-        return known | is_among(source.near, either) | is_among(target.near, either)
+        known: np.ndarray = is_among(mix_pair(source, target), both) | is_among(source.near, either)
+        known |= is_among(target.near, either)
+        return known
 
     return excluded
 

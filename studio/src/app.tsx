@@ -2,11 +2,14 @@
 
 import { effect } from "@preact/signals";
 import { go, link, screen, set } from "./address";
+import { ClassMenu, Join } from "./class-dialog";
+import { role } from "./classroom";
 import { useKey } from "./engine/remote";
 import { chooseLanguage, chooseTheme, inBoth, language, theme } from "./preferences";
 import { screens } from "./screens";
 import { warmUp } from "./inside/data";
 import { eager, failure, keyNeeded, load, model, models } from "./session";
+import { Walk } from "./walk";
 import en from "./strings/en/bar";
 import ko from "./strings/ko/bar";
 
@@ -29,9 +32,10 @@ export function App() {
       <main id="main" tabIndex={-1}>
         <h1 class="hidden">{current.title.value}</h1>
         <Failure />
-        {models.value === null ? <p class="quiet">{failure.value === null ? w.loading : ""}</p>
+        {role.value === "guest" ? <Join /> : models.value === null ? <p class="quiet">{failure.value === null ? w.loading : ""}</p>
           : model.value === null ? <p>{w.noModels}</p> : <current.view />}
       </main>
+      {role.value !== "guest" && models.value !== null && <Walk />}
     </>
   );
 }
@@ -56,6 +60,7 @@ function Bar({ current }: { current: string }) {
       </nav>
       <div class="tools">
         <ModelMenu />
+        <ClassMenu />
         <div class="switch" role="group" aria-label={w.language}>
           <button type="button" lang="ko" aria-pressed={language.value === "ko"} onClick={() => chooseLanguage("ko")}>한국어</button>
           <button type="button" lang="en" aria-pressed={language.value === "en"} onClick={() => chooseLanguage("en")}>EN</button>

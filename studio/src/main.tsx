@@ -3,7 +3,7 @@
 import "./style.css";
 import { render } from "preact";
 import { App } from "./app";
-import { load } from "./session";
+import { begin } from "./classroom";
 
 render(<App />, document.getElementById("app")!);
-void load();
+void begin();

@@ -3,8 +3,11 @@
 
 import type { ComponentType } from "preact";
 import { breakIt } from "./screens/break";
+import { errors } from "./screens/errors";
 import { inside } from "./screens/inside";
+import { lab } from "./screens/lab";
 import { search } from "./screens/search";
+import { training } from "./screens/training";
 import { translate } from "./screens/translate";
 
 export interface Screen {
@@ -13,4 +16,4 @@ export interface Screen {
   readonly view: ComponentType;
 }
 
-export const screens: readonly Screen[] = [translate, inside, breakIt, search];
+export const screens: readonly Screen[] = [translate, inside, breakIt, search, training, lab, errors];

@@ -12,6 +12,9 @@ SCREENS = {  # place -> what is there when the screen is ready
     "inside?text=a+b+c&block=softmax": ".vectors table",
     "break?text=a+b+c&edits=%7B%22off%22:%5B%22mask%22%5D%7D": ".forced",
     "search?text=a+b+c&beam=3": ".tree .node",
+    "training?smooth=10": ".chart canvas",
+    "lab?claim=mask": ".claims li",
+    "errors?order=long": ".controls",
 }
 
 SLOW = 120_000  # milliseconds until the engine with torch has started on a busy machine

@@ -18,7 +18,7 @@ from typer.models import CommandInfo, TyperInfo
 
 import jumok
 from jumok import messages
-from jumok.cli import failures, inside, serve, studio, verbs
+from jumok.cli import failures, inside, looking_back, serve, studio, verbs
 from jumok.cli.models import model_app
 from jumok.cli.options import (
     SETTINGS,
@@ -277,6 +277,8 @@ def look(
 
 
 app.command(**verb("help.inside"))(inside.inside)
+app.command(**verb("help.film"))(looking_back.film)
+app.command(**verb("help.errors"))(looking_back.errors)
 app.command(**verb("help.race"))(verbs.race)
 app.command(**verb("help.lab"))(verbs.lab)
 app.command(**verb("help.generate"))(verbs.generate)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from jumok.cli.options import Beam, LengthPenalty, Words, argument, flag, option
-from jumok.cli.serve import StateFolder, announce, find_address, find_state, name_followed, name_models
+from jumok.cli.serve import EVERYWHERE, StateFolder, announce, find_address, find_state, name_followed, name_models
 from jumok.cli.terminal import print_aside
 from jumok.errors import UsageError
 
@@ -23,6 +24,8 @@ def studio(
     beam: Beam = None,
     length_penalty: LengthPenalty = None,
     threads: Annotated[int | None, option("N", "help.serve_threads")] = None,
+    workspace: Annotated[Path | None, option("FOLDER", "help.studio_workspace")] = None,
+    classroom: Annotated[bool, flag("--class", "help.serve_class")] = False,
     no_browser: Annotated[bool, flag("--no-browser", "help.studio_no_browser")] = False,
 ) -> None:
     from jumok.server.lifecycle import serve
@@ -35,6 +38,7 @@ def studio(
         models=name_models(models or [], follow or []) or None, follow=name_followed(follow or []) or None, port=port,
         state=find_state(state), beam=beam, length_penalty=length_penalty, threads=threads, log="off",
         warm=True,
+        workspace=workspace or Path.cwd(), classroom=classroom or None, host=EVERYWHERE if classroom else None,
     )  # fmt: skip
 
     def open_page(life: Life, port: int) -> None:

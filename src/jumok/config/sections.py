@@ -252,6 +252,7 @@ class TrainingConfig(Section):
     validate_every: Count | None = None  # updates between validations, instead of `validations`
     valid_pairs: Annotated[int, Field(ge=1, le=10**6)] = 2_000  # most pairs to score during training
     save_minutes: Annotated[float, Field(gt=0.0, le=1_440.0)] = 15.0  # between checkpoints; does not change the result
+    snapshots: Annotated[int, Field(ge=0, le=1_000)] = 24  # half-precision weights to look back at; 0 is none
     patience: Annotated[int, Field(ge=0, le=10_000)] = 0  # validations without a better loss or BLEU; 0 never stops
     average: Annotated[int, Field(ge=1, le=100)] = 5  # the final model is the mean of this many last checkpoints
     ema: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0  # decay of a running mean of the weights; 0 is off

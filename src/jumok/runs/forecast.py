@@ -91,7 +91,7 @@ class Plan:
             "validations": f"{self.validations}, {spell(self.validation)} each on {self.validation_pairs:,} pairs",
             "memory": f"{self.memory / GB:.1f} GB in the probe, about {self.expected_memory / GB:.1f} GB expected, "
             f"{self.available_memory / GB:.1f} GB free",
-            "disk": f"{self.disk / GB:.2f} GB for checkpoints, {self.available_disk / GB:.0f} GB free",
+            "disk": f"{self.disk / GB:.2f} GB for checkpoints and snapshots, {self.available_disk / GB:.0f} GB free",
         }
         return [f"{name:<12} {value}" for name, value in rows.items()] + self.verdict()
 
@@ -117,7 +117,7 @@ class Plan:
                 f"Try: {instead}, or a smaller --set data.tokens_per_batch=…"
             )
         if self.disk > self.available_disk:
-            problems.append("The checkpoints do not fit on this disk. Try: another --out, or --set training.average=1")
+            problems.append("The checkpoints do not fit on this disk. Try: another --out or --set training.snapshots=0")
         problems = problems or ["This recipe fits this machine and time."]
         if self.load > machine.cores() + 0.5:
             busy = f"load {self.load:.1f} on {machine.cores()} cores"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 FILES = 65_536  # most open files that are asked for
 INTERRUPTED = 130
-NEEDED = ("uvicorn", "starlette", "httptools", "uvloop", "python_multipart", "sentencex")  # of the extra `serve`
+NEEDED = ("uvicorn", "starlette", "httptools", "uvloop", "python_multipart", "sentencex", "segno")
 
 
 def make_service(settings: Settings) -> Service:
@@ -52,7 +52,10 @@ def check(settings: Settings) -> None:
     for module in NEEDED:
         if not is_installed(module):
             raise MissingPackage("cli.verb_needs_package", command="jumok serve", module=module, advice=hint(module))
-    if not settings.is_loopback and not settings.without_keys and not KeyFile(settings.keys_file):
+    open_to_all = not settings.is_loopback and not settings.without_keys and not settings.classroom
+    if settings.workspace is not None and not settings.workspace.is_dir():
+        raise UsageError("server.bad_workspace", folder=settings.workspace)
+    if open_to_all and not KeyFile(settings.keys_file):
         raise UsageError("server.needs_keys", host=settings.host)
     if (settings.certificate is None) != (settings.private_key is None):
         raise UsageError("server.half_of_tls")
@@ -171,6 +174,7 @@ class Life:
                 starting.cancel()
             began = monotonic()
             self.front.jobs.close()
+            self.front.workspace.children.close()
             if starting.done() and not starting.cancelled() and (error := starting.exception()) is not None:
                 raise error
             await self.service.close(max(0.0, self.settings.drain - (monotonic() - began)))

@@ -17,7 +17,7 @@ from jumok.server.routes import Answer, Api, Call, Route
 API = Api("page", "Page", libretranslate_shape)
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 SCRIPT, SHEET = "text/javascript; charset=utf-8", "text/css; charset=utf-8"
 KINDS = {"page.js": SCRIPT, "page.css": SHEET}

@@ -70,6 +70,8 @@ class Settings(BaseModel):
     without_keys: bool = False  # whether to listen beyond loopback although there are no keys
     suggestions: bool = True
     warm: bool = False  # whether opening the studio starts the engine process with torch
+    workspace: Path | None = None  # folder whose runs and texts the studio shows, and in which it starts runs
+    classroom: bool = False  # whether students on the local network may join with a code
     studio: bool = True  # whether / is the studio; else a page of two boxes
     openai: bool = False  # whether /v1/chat/completions is offered for translation models
     beam: int | None = Field(default=None, ge=1, le=1_000)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from jumok.server import (
+    classroom,
     completions,
     deepl,
     deepl_documents,
     deepl_glossaries,
+    findings,
     google,
     immersive,
     inside,
@@ -14,8 +16,10 @@ from jumok.server import (
     operations,
     own,
     page,
+    runs,
     streaming,
     studio,
+    watching,
 )
 from jumok.server.routes import Route
 
@@ -25,6 +29,6 @@ def list_routes() -> list[Route]:
     routes = [
         *libretranslate.ROUTES, *deepl.ROUTES, *deepl_glossaries.ROUTES, *deepl_documents.ROUTES, *immersive.ROUTES,
         *google.ROUTES, *own.ROUTES, *inside.ROUTES, *streaming.ROUTES, *studio.ROUTES, *completions.ROUTES,
-        *page.ROUTES,
+        *runs.ROUTES, *watching.ROUTES, *findings.ROUTES, *classroom.ROUTES, *page.ROUTES,
     ]  # fmt: skip
     return [*routes, *operations.make_routes(routes)]

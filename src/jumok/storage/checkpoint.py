@@ -2,6 +2,7 @@
 
     RUN/recipe.toml  vocabulary.model  events.jsonl  losses.tsv  tensorboard/
         checkpoints/step-00001200/{model,optimizer,mean}.safetensors  state.json  MANIFEST.json
+        snapshots/step-00000128/{model.safetensors, MANIFEST.json}  (storage/snapshots.py)
         model/{recipe.toml, vocabulary.model, model.safetensors, card.json, MANIFEST.json}
 
 bundle.py makes folders complete or ignored; this module adds their tensors.  Reading never allocates more than the
@@ -199,7 +200,7 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             if not os.access(self.path, os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-            for folder in (self.path, self.checkpoints, self.data):
+            for folder in (self.path, self.checkpoints, self.data, self.path / "snapshots"):
                 bundle.tidy(folder)
         except OSError as error:
             raise self._cannot_write(error) from None

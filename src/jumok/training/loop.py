@@ -60,6 +60,7 @@ class Hooks:
     report: Callable[..., None]
     validate: Callable[[Progress], dict[str, float]]
     save: Callable[[Progress], None]
+    updated: Callable[[int], None] = lambda step: None  # called after every update
     stop: Callable[[], bool] = lambda: False
     clock: Callable[[], float] = time.monotonic
     save_seconds: float = math.inf
@@ -97,6 +98,7 @@ def train(
                 **event, seconds=progress.counts.seconds, wall=progress.counts.wall,
                 horizon=progress.plan.course.horizon, skipped=progress.counts.skipped, seen=progress.counts.tokens,
             )  # fmt: skip
+            hooks.updated(progress.counts.step)
         if progress.unvalidated and reason != "stopped":
             validate(progress, pace, hooks)
             saved_step = progress.counts.step

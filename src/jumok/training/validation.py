@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from jumok import machine
 from jumok.config.search import SearchOptions
 from jumok.data.batches import Batch, teacher_force
 from jumok.data.corpora import Pair
@@ -226,6 +227,6 @@ class Validator:
         self.report(
             "validation", step=progress.counts.step, epoch=counts.epoch, seconds=counts.seconds, wall=counts.wall,
             pairs=pairs, of=len(self.scorer.pairs), seen=counts.tokens, better=progress.best.is_beaten(scores),
-            sample=sample, **scores,
+            sample=sample, memory=machine.resident_memory(), **scores,
         )  # fmt: skip
         return scores

@@ -53,6 +53,7 @@ NEEDS = {  # verb -> (extra, arguments); text.en, text.de, MODEL and GPT are the
     "look": ("train", "MODEL abc"),
     "film": ("train", "MODEL abc"),
     "errors": ("evaluate", "MODEL --source text.en --target text.de"),
+    "inside": ("train", "MODEL abc"),
     "race": ("train", "--corpus reverse"),
     "serve": ("serve", "MODEL --port 0 --state state"),
     "lab": ("train", "mask"),

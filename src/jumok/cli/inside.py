@@ -25,11 +25,11 @@ def inside(
     [text] = clean_arguments([text])
 
     from jumok.inside.telling import to_json, to_lines, walk_page
-    from jumok.inside.walk import take_walk
+    from jumok.inside.walk import Spot, take_walk
     from jumok.text.lines import write_lines
 
-    position = None if at is None else at - 1
-    walk = take_walk(translator, text, target, kind=kind, layer=layer - 1, head=head - 1, at=position, language=lang)
+    spot = Spot(kind=kind, layer=layer - 1, head=head - 1, at=None if at is None else at - 1)
+    walk = take_walk(translator, text, target, spot=spot, language=lang)
     print(dumps(to_json(walk)) if as_json else "\n".join(to_lines(walk)))
     if html is not None:
         write_lines(html, walk_page(walk).removesuffix("\n").split("\n"))

@@ -67,7 +67,7 @@ def resample(
 
     if samples < 1:
         raise UsageError("evaluation.no_samples", samples=samples)
-    sets = [metrics.list_reference_sets(system, references) for system in systems][0]
+    sets, *_ = [metrics.list_reference_sets(system, references) for system in systems]  # all are checked
     scorer = metrics.build_metric(metric, sets, tokenize=tokenize)
     statistics = [np.array(list(_count_each(scorer, system, sets)), dtype=np.float64) for system in systems]
     whole = [scorer._compute_score_from_stats(list(table.sum(axis=0))) for table in statistics]

@@ -25,8 +25,8 @@ def compare(subject: Subject, text: str, edits: Edits, translation: str | None =
     vocabulary = subject.vocabularies.target
     sides = [_describe(subject, hypothesis) for hypothesis in (before, after)]
     names = [[word["text"] for word in side["words"]] for side in sides]
-    same = {place for _, start, size in SequenceMatcher(None, *names, autojunk=False).get_matching_blocks()
-            for place in range(start, start + size)}  # fmt: skip
+    matching = SequenceMatcher(None, names[0], names[1], autojunk=False).get_matching_blocks()
+    same = {place for _, start, size in matching for place in range(start, start + size)}
     forced = vocabulary.decode(before.body) if translation is None else translation
     return {
         "before": sides[0],

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from random import Random
 from typing import Any
 
@@ -37,7 +37,8 @@ class Row:
         """Return the row that plain values describe."""
         try:
             weights = tuple(float(weight) for weight in values["weights"])
-            row = cls(str(values["kind"]), *(int(values[name]) for name in ("layer", "head", "query")), weights)
+            layer, head, query = (int(values[name]) for name in ("layer", "head", "query"))
+            row = cls(str(values["kind"]), layer, head, query, weights)
         except (KeyError, TypeError, ValueError):
             raise UsageError("inside.bad_row") from None
         if not weights or not all(math.isfinite(weight) and weight >= 0.0 for weight in weights) or not sum(weights):
@@ -68,7 +69,7 @@ class Edits:
         for switch in self.off:
             if switch not in SWITCHES:
                 raise UnknownName("inside.unknown_switch", switch, SWITCHES)
-        for kind, *_ in (*self.heads, *((row.kind,) for row in self.rows)):
+        for kind in [*(head[0] for head in self.heads), *(row.kind for row in self.rows)]:
             if kind not in KINDS:
                 raise UnknownName("inside.unknown_kind", kind, KINDS)
         for stack, _ in self.layers:
@@ -107,6 +108,11 @@ class Edits:
         }
         return {name: value for name, value in values.items() if value not in ([], None)}
 
+    @property
+    def inner(self) -> Edits:
+        """The edits of the model itself: words are shuffled before it reads them."""
+        return replace(self, shuffle=None)
+
     def silent(self, kind: str, layer: int) -> list[int]:
         """Return the heads of an attention that are switched off."""
         return sorted(head for one, place, head in self.heads if (one, place) == (kind, layer))
@@ -142,8 +148,8 @@ class Sizes:
                 raise UsageError("inside.no_such_layer", stack=stack, layer=layer, layers=self.layers.get(stack, 0))
         for switch in sorted(edits.off):
             if switch not in self.switches:
-                known = ", ".join(sorted(self.switches)) or "-"
-                raise UsageError("inside.no_such_switch", switch=switch, known=known)
+                switches = ", ".join(sorted(self.switches)) or "-"
+                raise UsageError("inside.no_such_switch", switch=switch, switches=switches)
 
 
 def divide(ids: Sequence[int], begins: Sequence[bool]) -> list[list[int]]:

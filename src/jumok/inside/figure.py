@@ -93,10 +93,11 @@ def _list_blocks(model: Any, reading: Reading, counts: dict[str, int]) -> Iterat
         stack, *rest = name.split(".")
         values = reading.blocks[name]
         last = values.get("output", values.get("scaled", values.get("weights")))
+        letter = "P" if "line" in reading.tokens else LETTERS[stack]
         yield {
             "id": name, "type": find_type(name, model), "stack": stack,
             "layer": int(rest[0]) if rest and rest[0].isdigit() else None, "parameters": counts.get(name, 0),
-            "shape": "" if last is None else f"{'P' if 'line' in reading.tokens else LETTERS[stack]} × {last.shape[-1]}",
+            "shape": "" if last is None else f"{letter} × {last.shape[-1]}",
         }  # fmt: skip
         if isinstance(model, Transformer):
             for absent in _list_absent(model, name, ids[place + 1 :]):
@@ -126,56 +127,56 @@ def find_type(name: str, model: Any) -> str:
 
 def find_departures(model: Any) -> dict[str, Departure]:
     """Which types of blocks are not the paper's, and how."""
-    config, found = model.config, dict[str, Departure]()
+    config, departures = model.config, dict[str, Departure]()
     if config.kind == "transformer":
-        _compare_with_paper(config, found)
+        _compare_with_paper(config, departures)
     elif config.kind == "gpt":
-        found = {"norm": PRE_NORM, "add": PRE_ADD,
+        departures = {"norm": PRE_NORM, "add": PRE_ADD,
                  "masked": Departure("no_encoder", "masked", "masked"),
                  "feed_forward": Departure("gelu", "feed-forward-gelu", "feed-forward")}  # fmt: skip
         if config.positions != "sinusoidal":
-            found["embedding"] = Departure("unscaled", "embedding-plain", "embedding")
-            _compare_positions(config, found)
+            departures["embedding"] = Departure("unscaled", "embedding-plain", "embedding")
+            _compare_positions(config, departures)
         if config.tied == "none":
-            found["output"] = Departure("untied", "output-untied", "output")
+            departures["output"] = Departure("untied", "output-untied", "output")
     elif find_sizes(model).layers:  # an encoder alone
-        found = {"attention": Departure("bidirectional", "attention", "attention"),
+        departures = {"attention": Departure("bidirectional", "attention", "attention"),
                  "embedding": Departure("segments", "embedding-segments", "embedding"),
                  "feed_forward": Departure("gelu", "feed-forward-gelu", "feed-forward")}  # fmt: skip
-        _compare_positions(config, found)
-    return found
+        _compare_positions(config, departures)
+    return departures
 
 
-def _compare_positions(config: Any, found: dict[str, Departure]) -> None:
+def _compare_positions(config: Any, departures: dict[str, Departure]) -> None:
     keys = {"rotary": "rotary", "learned": "learned", "appended": "appended"}
     if config.positions in keys:
-        found["positions"] = Departure(keys[config.positions], f"positions-{config.positions}", "positions")
+        departures["positions"] = Departure(keys[config.positions], f"positions-{config.positions}", "positions")
     elif config.positions == "none":
-        found["positions"] = Departure("no_positions", "embedding", "positions")
+        departures["positions"] = Departure("no_positions", "embedding", "positions")
     elif getattr(config, "join", "add") == "concatenate":
-        found["positions"] = Departure("concatenated", "positions-concatenated", "positions")
+        departures["positions"] = Departure("concatenated", "positions-concatenated", "positions")
 
 
-def _compare_with_paper(config: Any, found: dict[str, Departure]) -> None:
+def _compare_with_paper(config: Any, departures: dict[str, Departure]) -> None:
     """What a recipe of the Transformer has that is not the paper's."""
-    _compare_positions(config, found)
+    _compare_positions(config, departures)
     if config.score != "scaled-dot":
         for kind, usual in (("attention", "attention"), ("masked", "masked"), ("cross", "attention")):
-            found[kind] = Departure(config.score, f"{usual}-{config.score}", usual)
+            departures[kind] = Departure(config.score, f"{usual}-{config.score}", usual)
     if config.activation != "relu":
-        found["feed_forward"] = Departure(config.activation, f"feed-forward-{config.activation}", "feed-forward")
+        departures["feed_forward"] = Departure(config.activation, f"feed-forward-{config.activation}", "feed-forward")
     if not config.residual:
-        found["add"] = Departure("no_residual", "add", "add")
+        departures["add"] = Departure("no_residual", "add", "add")
     if config.norm_place == "pre":
-        found["norm"] = PRE_NORM
-        found.setdefault("add", PRE_ADD)
+        departures["norm"] = PRE_NORM
+        departures.setdefault("add", PRE_ADD)
     if config.norm != "layer":
         formula = "norm-rms" if config.norm == "rms" else "norm"
-        found["norm"] = Departure("no_norm" if config.norm == "none" else config.norm, formula, "norm")
+        departures["norm"] = Departure("no_norm" if config.norm == "none" else config.norm, formula, "norm")
     if config.tied == "none":
-        found["output"] = Departure("untied", "output-untied", "output")
+        departures["output"] = Departure("untied", "output-untied", "output")
     if config.tied == "target":
-        found["embedding"] = Departure("target_tied", "embedding", "embedding")
+        departures["embedding"] = Departure("target_tied", "embedding", "embedding")
 
 
 def say_what_lacks(model: Any, language: str = "en") -> str | None:

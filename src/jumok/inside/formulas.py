@@ -77,6 +77,9 @@ SCALED = frac(QK, root(DK))
 MASKED = row(SCALED, mo("+"), mi("M"))
 ADDITIVE = row(sup(mi("w"), mi("T")), call("tanh", row(Q, mo("+"), K)))
 SINE = frac(mi("pos"), sup(mn("10000"), row(mn("2"), mi("i"), mo("/"), DM)))
+EXP_I, EXP_J = (sup(mi("e"), sub(mi("z"), mi(index))) for index in "ij")
+BEFORE = sub(mi("h"), row(mi("t"), mo("−"), mn("1")))
+MATCH = row(sup(mi("u"), mi("T")), sub(mi("m"), mi("i")))
 TURN = row(mi("R"), mo("("), mi("pos"), mo(")"))
 
 FORMULAS: dict[str, str] = {
@@ -109,9 +112,7 @@ FORMULAS: dict[str, str] = {
     "feed-forward-swiglu": math(call("FFN", X), mo("="), mo("("), call("swish", row(X, W)), mo("⊙"), X, V, mo(")"), W2),
     "output": math(mi("logits"), mo("="), mi("h"), sup(mi("E"), mi("T"))),
     "output-untied": math(mi("logits"), mo("="), mi("h"), sup(W, mi("T"))),
-    "softmax": math(sub(mi("p"), mi("i")), mo("="),
-                    frac(sup(mi("e"), sub(mi("z"), mi("i"))), row(sub(mo("∑"), mi("j")), sup(mi("e"), sub(mi("z"), mi("j")))))),
-    "states": math(sub(mi("h"), mi("t")), mo("="), call("f", sub(X, mi("t")), sub(mi("h"), row(mi("t"), mo("−"), mn("1"))))),
-    "hop": math(mi("o"), mo("="), sub(mo("∑"), mi("i")), call("softmax", row(sup(mi("u"), mi("T")), sub(mi("m"), mi("i")))),
-                sub(mi("c"), mi("i"))),
+    "softmax": math(sub(mi("p"), mi("i")), mo("="), frac(EXP_I, row(sub(mo("∑"), mi("j")), EXP_J))),
+    "states": math(sub(mi("h"), mi("t")), mo("="), call("f", sub(X, mi("t")), BEFORE)),
+    "hop": math(mi("o"), mo("="), sub(mo("∑"), mi("i")), call("softmax", MATCH), sub(mi("c"), mi("i"))),
 }  # fmt: skip

@@ -40,11 +40,11 @@ class Parts:
 
 
 def _list_parameters(parts: list[Any]) -> list[nn.Parameter]:
-    found: dict[int, nn.Parameter] = {}
+    parameters: dict[int, nn.Parameter] = {}
     for part in parts:
         each = [part] if isinstance(part, nn.Parameter) else part.parameters()
-        found |= {id(one): one for one in each}
-    return list(found.values())
+        parameters |= {id(one): one for one in each}
+    return list(parameters.values())
 
 
 def find_parts(model: Any) -> Parts:
@@ -55,8 +55,10 @@ def find_parts(model: Any) -> Parts:
         modules: dict[str, list[Any]] = {"line.embedding": [model.table], "line.positions": [model.positions]}
         modules |= dict(_list_layers("decoder", model.blocks))
         code: list[Where] = [
-            ("embedding", GPT.embed, "F.embedding"), ("positions", GPT.embed, "self.dropout"), *_list_code(model.blocks[0])
-        ]  # fmt: skip
+            ("embedding", GPT.embed, "F.embedding"),
+            ("positions", GPT.embed, "self.dropout"),
+            *_list_code(model.blocks[0]),
+        ]
         return Parts(model, modules | {"decoder.norm": [model.norm], "output": [model.matrix]}, code)
     if isinstance(model, MaskedModel | Labeller):
         return _parts_of_encoder(model)

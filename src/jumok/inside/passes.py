@@ -46,8 +46,8 @@ class Reading:
         """The weights of a kind of attention (B, L, H, R, C)."""
         ending = ".cross" if kind == "cross" else ".attention"
         stack = "decoder" if kind == "cross" else kind
-        found = [values["weights"] for name, values in self.blocks.items() if is_attention(name, stack, ending)]
-        return torch.stack(found, dim=1)
+        weights = [values["weights"] for name, values in self.blocks.items() if is_attention(name, stack, ending)]
+        return torch.stack(weights, dim=1)
 
 
 def is_attention(name: str, stack: str, ending: str) -> bool:
@@ -247,7 +247,7 @@ def find_sizes(model: Any) -> Sizes:
         stacks = {"encoder": model.encoder.layers}
     heads = {kind: (len(layers), layers[0].attention.heads) for kind, layers in stacks.items()}
     if isinstance(model, Transformer):
-        heads["cross"] = (len(model.decoder), model.decoder[0].cross.heads)  # type: ignore[union-attr,assignment]
+        heads["cross"] = (len(model.decoder), model.decoder[0].cross.heads)  # type: ignore[union-attr]
     layers = {kind: len(some) for kind, some in stacks.items()}
     return Sizes(layers, heads, frozenset(list_switches(stacks, model)))
 

@@ -35,17 +35,17 @@ def find_line(function: Callable[..., Any], words: str) -> Code:
 
 def find_code(parts: Parts) -> dict[str, Code]:
     """The line of each type of block of a model with these parts."""
-    found = {
+    codes = {
         "embedding": find_line(Embedding.forward, "F.embedding"),
         "positions": find_line(Embedding.forward, "self.join"),
         "attention": find_line(attention.attend, "scores.softmax"),
         "masked": find_line(attention.attend, "masked_fill"),
         "cross": find_line(attention.CrossAttention.forward, "self.mix"),
         "softmax": find_line(search.forbid, "normalizer"),
-        "hop": find_line(recall, "softmax"),
+        "hop": find_line(recall, "scores.softmax"),
     }
     if hasattr(parts.model, "project"):
-        found["output"] = find_line(type(parts.model).project, "return")
+        codes["output"] = find_line(type(parts.model).project, "return")
     for name, function, words in parts.code:
-        found[name] = find_line(function, words)
-    return found
+        codes[name] = find_line(function, words)
+    return codes

@@ -58,8 +58,8 @@ class Reader:
     def note(self, block: str, **values: Tensor | None) -> None:
         """Record the values of a block, after those that it has."""
         if self.recording:
-            kept = {name: value for name, value in values.items() if value is not None}
-            self.blocks.setdefault(block, {}).update(kept)
+            given = {name: value for name, value in values.items() if value is not None}
+            self.blocks.setdefault(block, {}).update(given)
 
     # -- embeddings
 
@@ -165,7 +165,7 @@ class Reader:
         """The weights (B, H, T, S) with the rows that are given."""
         for row in self.edits.rows_of(place.kind, place.layer):
             queries, keys = weights.shape[2:]
-            if place.query is None and row.query >= queries or place.query not in (None, row.query):
+            if (place.query is None and row.query >= queries) or place.query not in (None, row.query):
                 continue
             given = torch.zeros(keys, dtype=weights.dtype, device=weights.device)
             shares = torch.tensor(row.shares[:keys], dtype=weights.dtype, device=weights.device)

@@ -47,13 +47,13 @@ def list_steps(
     """Each step of a translation that is given as ids, or one of them: input, output, likeliest subwords and words."""
     if at is not None and not 0 <= at <= len(target):
         raise UsageError("inside.no_such_step", step=at, last=len(target))
-    vocabulary = subject.vocabularies.target
+    vocabulary, model = subject.vocabularies.target, find_model(subject)
     fed = describe_tokens(vocabulary, [START, *target])
     output = describe_tokens(vocabulary, [*target, END])
     steps = []
     with limit_threads(), torch.inference_mode():
         source = [] if subject.recipe.data.text is not None else read_source(subject, text, edits)
-        for number, probabilities, words in _walk(subject, source, target, edits, at, count):
+        for number, probabilities, words in _walk(subject, model, source, target, edits, at=at, count=count):
             top = probabilities.topk(min(count, len(probabilities)))
             pieces = describe_tokens(vocabulary, top.indices.tolist())
             chances = zip(pieces, top.values.tolist(), strict=True)
@@ -68,14 +68,19 @@ def list_steps(
 
 
 def _walk(
-    subject: Subject, source: Sequence[int], target: Sequence[int], edits: Edits, at: int | None, count: int
+    subject: Subject,
+    model: Any,
+    source: Sequence[int],
+    target: Sequence[int],
+    edits: Edits,
+    *,
+    at: int | None,
+    count: int,
 ) -> Iterator[tuple[int, Tensor, list[Continuation]]]:
     """Yield steps: their number, the probabilities of all subwords (V,) and the likeliest words."""
-    model = find_model(subject)
     if not hasattr(model, "start"):
         raise UsageError("inside.says_nothing", kind=subject.recipe.model.kind)
-    inner = Edits(heads=edits.heads, layers=edits.layers, off=edits.off, rows=edits.rows)
-    machine: Any = Edited(model, inner) if inner else model
+    machine: Any = Edited(model, edits.inner) if edits.inner else model
     vocabulary = subject.vocabularies.target
     begins = torch.tensor([surface.startswith(" ") for surface in vocabulary.surfaces()])
     begins[END] = True

@@ -18,7 +18,6 @@ from jumok.data.prepare import folder as prepared
 from jumok.decoding.ensemble import Ensemble
 from jumok.decoding.hypothesis import Hypothesis
 from jumok.decoding.search import greedy
-from jumok.engines.options import check_lengths
 from jumok.engines.torch_engine import TorchEngine
 from jumok.errors import UsageError
 from jumok.inside import surgery
@@ -29,6 +28,7 @@ from jumok.text.vocabulary import Vocabularies
 
 ROWS = 256  # sentences that are read together
 AT_ONCE = 128  # sentences that the kernels translate between two checks
+LONGEST = 512  # tokens of a sentence that is looked at
 LONGER, EXTRA = 1.5, 10  # how much longer than its source the output of an edited model may become: times, plus
 
 
@@ -60,12 +60,18 @@ def read_source(subject: Subject, text: str, edits: Edits = NOTHING) -> list[int
     """The ids of a text without END, in another order if the edits say so."""
     vocabulary = subject.vocabularies.source
     ids = vocabulary.encode(text)
-    check_lengths([ids])
+    check_length(ids)
     if edits.shuffle is None:
         return ids
     groups = divide(ids, vocabulary.begins())
     mixed = shuffle(groups, edits.shuffle)
     return mixed if mixed else flatten(groups)
+
+
+def check_length(ids: Sequence[int]) -> None:
+    """Refuse a sentence that is too long to be looked at."""
+    if len(ids) > LONGEST:
+        raise UsageError("inside.too_long", tokens=len(ids), most=LONGEST)
 
 
 def to_tensors(source: Sequence[int], target: Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -88,7 +94,6 @@ def go_on() -> None:
     """Check nothing."""
 
 
-@torch.inference_mode()
 def translate(
     subject: Subject, sources: Sequence[Sequence[int]], edits: Edits = NOTHING, check: Callable[[], None] = go_on
 ) -> list[Hypothesis]:
@@ -101,18 +106,18 @@ def translate(
     model, options = find_model(subject), SearchOptions(beam=1, extra_length=subject.recipe.decoding.extra_length)
     if not hasattr(model, "start"):
         raise UsageError("inside.says_nothing", kind=subject.recipe.model.kind)
-    inner = Edits(heads=edits.heads, layers=edits.layers, off=edits.off, rows=edits.rows)  # shuffling is done before
-    if not inner or surgery.is_weights(inner):
+    if not edits.inner or surgery.is_weights(edits.inner):
         results = []
-        with surgery.change(model, inner):
+        with surgery.change(model, edits.inner):
             for first in range(0, len(sources), AT_ONCE):
                 check()
                 results += subject.engine.decode(sources[first : first + AT_ONCE], options)
         return [hypotheses[0] for hypotheses in results]
     with limit_threads():
-        return _translate_in_batches(Edited(model, inner), sources, options, check)
+        return _translate_in_batches(Edited(model, edits.inner), sources, options, check)
 
 
+@torch.inference_mode()
 def _translate_in_batches(
     edited: Edited, sources: Sequence[Sequence[int]], options: SearchOptions, check: Callable[[], None]
 ) -> list[Hypothesis]:

@@ -34,22 +34,18 @@ def change(model: Any, edits: Edits) -> Iterator[None]:
     assert is_weights(edits) or not edits, "other edits need a reading"
     find_sizes(model).check(edits)
     saved: list[tuple[Tensor, slice, Tensor]] = []
-    with torch.no_grad():
-        try:
+    try:
+        with torch.inference_mode(False), torch.no_grad():  # so that the kernels notice that weights have changed
             for kind, layer, head in sorted(edits.heads):
-                attention = find_attention(model, kind, layer)
+                attention = list_attentions(model, kind)[layer]
                 weight, columns = attention.output.weight, slice(head * attention.d_v, (head + 1) * attention.d_v)
                 saved.append((weight, columns, weight[:, columns].clone()))
                 weight[:, columns] = 0.0
-            yield
-        finally:
+        yield
+    finally:
+        with torch.inference_mode(False), torch.no_grad():
             for weight, columns, before in saved:
                 weight[:, columns] = before
-
-
-def find_attention(model: Any, kind: str, layer: int) -> Any:
-    """The attention of a kind in a layer."""
-    return list_attentions(model, kind)[layer]
 
 
 def list_attentions(model: Any, kind: str) -> list[Any]:

@@ -73,17 +73,16 @@ def walk_page(walk: Walk) -> str:
     body += [f"<p class='soft'>{safe(walk.lacks)}</p>"] if walk.lacks else []
     parameters = word("walk.parameters", language, count=walk.figure["parameters"])
     body.append(f"<p class='soft'>{safe(walk.figure['shape'])} · {safe(parameters)}</p>")
-    told = set[str]()
+    explained = set[str]()
     for number, part in enumerate(walk.parts, start=1):
         body.append(f"<section><h2>{number}. {safe(part.heading)}</h2>")
-        if part.type in types and part.type not in told:
-            told.add(part.type)
+        if part.type in types and part.type not in explained:
+            explained.add(part.type)
             body.append(_explain(types[part.type], language))
         body += [f"<p>{safe(line)}</p>" for line in part.lines]
         body += _draw_vectors(part.vectors, language)
         body += [_draw_table(part)] if part.rows else []
-        if part.type == "softmax" and part.rows and "weights" in walk.numbers and len(part.titles) > 2:
-            body.append(_draw_map(walk))
+        body += [_draw_map(walk)] if part.type == "weights" else []
         body.append("</section>")
     body.append(_list_departures(walk))
     title = word("walk.title", language, text=walk.text)

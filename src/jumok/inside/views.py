@@ -22,7 +22,7 @@ from jumok.inside.edits import NOTHING, Edits
 from jumok.inside.kinds import find_parts
 from jumok.inside.passes import Reading, read
 from jumok.inside.steps import list_steps
-from jumok.inside.subject import Subject, find_model, limit_threads, read_source, translate
+from jumok.inside.subject import Subject, check_length, find_model, limit_threads, read_source, translate
 from jumok.inside.tokens import describe_tokens, list_words
 from jumok.models.base import END, MASK, START
 from jumok.models.encoder import MaskedModel
@@ -30,7 +30,6 @@ from jumok.reports.attention import LANGUAGES
 
 MOST_TOKENS = 60  # of both sides; above, the weights of one layer are given
 TOP = 20  # symbols of an output that are shown
-LONGEST = 512  # tokens of a side that are read
 HEADWISE = ("q", "k", "v", "q_turned", "k_turned", "products", "scores", "mask", "weights", "mixed")
 MATRICES = {  # value of a block: the matrix that makes it, its input, and which of its packed parts it is
     ("attention", "q"): ("qkv", "input", 0), ("attention", "k"): ("qkv", "input", 1),
@@ -75,15 +74,9 @@ def read_sentence(subject: Subject, text: str, translation: str | None = None, e
         pair = torch.tensor([[*source, END]]), torch.tensor([[START, *target]])
     if not source and not target:
         raise UsageError("inside.nothing_to_read")
-    if max(len(source), len(target)) > LONGEST:
-        raise UsageError("inside.too_long", tokens=max(len(source), len(target)), most=LONGEST)
+    check_length(target)
     with limit_threads(), torch.inference_mode():
-        return Sentence(model, source, target, given, read(model, *pair, _inner(edits)))
-
-
-def _inner(edits: Edits) -> Edits:
-    """The edits of the model itself: words are shuffled before."""
-    return Edits(heads=edits.heads, layers=edits.layers, off=edits.off, rows=edits.rows)
+        return Sentence(model, source, target, given, read(model, *pair, edits.inner))
 
 
 def overview(
@@ -95,8 +88,12 @@ def overview(
     language: str = "en",
     drawing: bool = True,
     layer: int | None = None,
+    kind: str | None = None,
 ) -> dict[str, Any]:
-    """Return a sentence with its tokens and all weights; with the map of the model if a `drawing` is asked for."""
+    """Return a sentence with its tokens and all weights; with the map of the model if a `drawing` is asked for.
+
+    `layer` and `kind` are the only ones whose weights are wanted.
+    """
     check_language(language)
     sentence = read_sentence(subject, text, translation, edits)
     reading, model, target = sentence.reading, sentence.model, subject.vocabularies.target
@@ -110,7 +107,7 @@ def overview(
         "tokens": {side: describe_tokens(_vocabulary(subject, side), ids) for side, ids in _list_ids(reading).items()},
         "words": {side: list_words(_vocabulary(subject, side), ids) for side, ids in _list_ids(reading).items()},
         "output": _describe_output(subject, sentence),
-        "maps": _pack_maps(reading, layer),
+        "maps": _pack_maps(reading, layer, kind),
     }
     if drawing:
         view |= {"map": figure.draw(model, language), "switches": figure.list_switches(model, language)}
@@ -138,15 +135,20 @@ def _describe_output(subject: Subject, sentence: Sentence) -> list[dict[str, Any
     ]
 
 
-def _pack_maps(reading: Reading, layer: int | None) -> dict[str, Any]:
+def _pack_maps(reading: Reading, layer: int | None, only: str | None) -> dict[str, Any]:
     """The weights of all heads, of one layer where it is asked for or the sentence is long."""
+    if only is not None and only not in reading.maps:
+        raise UnknownName("inside.unknown_kind", only, reading.maps)
     long = sum(ids.shape[1] for ids in reading.tokens.values()) > MOST_TOKENS
+    most = max((reading.weights(kind).shape[1] for kind in reading.maps), default=0)
+    if layer is not None and not 0 <= layer < most:
+        raise UsageError("inside.no_layer", layer=layer, last=most - 1)
     maps = {}
     for kind, (rows, columns) in reading.maps.items():
+        if only not in (None, kind):
+            continue
         weights = reading.weights(kind)[0]  # (L, H, R, C)
         count = len(weights)
-        if layer is not None and not 0 <= layer < max(len(reading.weights(one)[0]) for one in reading.maps):
-            raise UsageError("inside.no_layer", layer=layer, last=count - 1)
         chosen = list(range(count)) if layer is None and not long else [layer or 0]
         chosen = [one for one in chosen if one < count]
         maps[kind] = {
@@ -173,8 +175,7 @@ def steps(
         target = list(translate(subject, [read_source(subject, text, edits)], edits)[0].body)
     else:
         target = vocabulary.encode(translation)
-    if len(target) > LONGEST:
-        raise UsageError("inside.too_long", tokens=len(target), most=LONGEST)
+    check_length(target)
     listed = list_steps(subject, text, target, edits, at=at, count=count)
     return {"translation": vocabulary.decode(target), "of": len(target) + 1, "steps": listed}
 
@@ -206,8 +207,8 @@ def block(
     at = rows - 1 if at is None else at
     if not 0 <= at < rows:
         raise UsageError("inside.no_position", position=at, last=rows - 1)
-    heads = values["weights"].shape[1] if "weights" in values else 1
-    if not 0 <= head < heads:
+    heads = values["weights"].shape[1] if "weights" in values else 0  # of an attention
+    if heads and not 0 <= head < heads:
         raise UsageError("inside.no_head", head=head, last=heads - 1)
     side = reading.maps.get(_kind_of(name), (None, None))
     result: dict[str, Any] = {"block": name, "type": kind, "head": head, "heads": heads, "at": at,

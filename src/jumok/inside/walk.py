@@ -1,6 +1,6 @@
 """A walk through one attention: from the tokens of a sentence to its next word, with the numbers of one head.
 
-    walk = take_walk(translator, "A man rides a bike.", kind="cross", layer=0, head=1, at=2, language="ko")
+    walk = take_walk(translator, "A man rides a bike.", spot=Spot(kind="cross", head=1, at=2), language="ko")
     print("\\n".join(to_lines(walk)))
     walk_page(walk)                    # the same as one HTML file
 
@@ -43,7 +43,7 @@ class Part:
     """One step of a walk."""
 
     heading: str
-    type: str = ""  # of the block: its formula and code
+    type: str = ""  # of the block: its formula and code; or weights, the row of a map
     lines: list[str] = field(default_factory=list)
     vectors: list[Vector] = field(default_factory=list)
     titles: list[str] = field(default_factory=list)
@@ -97,22 +97,29 @@ class Look:
         return value if name in ("k", "v", "k_turned") else value[self.at]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Spot:
+    """Which row of which head, from 0; without a kind it is cross-attention where the model has it."""
+
+    kind: str | None = None
+    layer: int = 0
+    head: int = 0
+    at: int | None = None  # the last if it is not given
+
+
 def take_walk(
     subject: Subject,
     text: str,
     translation: str | None = None,
-    edits: Edits = NOTHING,
     *,
-    kind: str | None = None,
-    layer: int = 0,
-    head: int = 0,
-    at: int | None = None,
+    spot: Spot | None = None,
+    edits: Edits = NOTHING,
     language: str = "en",
 ) -> Walk:
-    """Return the walk of one row of one head; `kind` is cross-attention where the model has it."""
+    """Return the walk of one row of one head."""
     check_language(language)
-    sentence = read_sentence(subject, text, translation, edits)
-    look = _choose(subject, sentence, kind, layer, head, at, language)
+    spot, sentence = spot or Spot(), read_sentence(subject, text, translation, edits)
+    look = _choose(subject, sentence, spot, language)
     parts = [_tell_tokens(look), *_tell_embedding(look)]
     if (norm := sentence.reading.blocks.get(f"{look.name}.norm")) is not None and _comes_before(look):
         parts.append(_tell_block(look, f"{look.name}.norm", norm))
@@ -124,9 +131,9 @@ def take_walk(
     target = subject.vocabularies.target
     return Walk(
         text=text, translation=target.decode(sentence.target) if sentence.reading.logits is not None else "",
-        language=language, kind=look.kind, layer=layer, head=head, at=look.at, parts=parts,
+        language=language, kind=look.kind, layer=look.layer, head=look.head, at=look.at, parts=parts,
         figure=figure.draw(sentence.model, language), lacks=figure.say_what_lacks(sentence.model, language),
-        weights=look.values["weights"][0, head].tolist(), row_labels=[token["text"] for token in look.rows],
+        weights=look.values["weights"][0, look.head].tolist(), row_labels=[token["text"] for token in look.rows],
         column_labels=[token["text"] for token in look.columns],
         numbers={name: _plain(look, name) for name in ("q", "k", "v", "products", "scores", "weights", "mixed")
                  if name in look.values},
@@ -137,14 +144,12 @@ def _plain(look: Look, name: str) -> Any:
     return look.take(name).tolist()
 
 
-def _choose(
-    subject: Subject, sentence: Sentence, kind: str | None, layer: int, head: int, at: int | None, language: str
-) -> Look:
+def _choose(subject: Subject, sentence: Sentence, spot: Spot, language: str) -> Look:
     """Return the row of the head that is asked for; errors count from 1, as people do."""
-    reading = sentence.reading
+    reading, layer, head = sentence.reading, spot.layer, spot.head
     if not reading.maps:
         raise UsageError("inside.no_attention", kind=sentence.model.config.kind)
-    kind = kind or ("cross" if "cross" in reading.maps else next(iter(reading.maps)))
+    kind = spot.kind or ("cross" if "cross" in reading.maps else next(iter(reading.maps)))
     if kind not in reading.maps:
         raise UnknownName("inside.unknown_kind", kind, reading.maps)
     name = f"decoder.{layer}.cross" if kind == "cross" else f"{kind}.{layer}.attention"
@@ -152,7 +157,7 @@ def _choose(
         raise UsageError("inside.no_such_part", part="layer", number=layer + 1, last=reading.weights(kind).shape[1])
     values = reading.blocks[name]
     heads, rows = values["weights"].shape[1:3]
-    at = rows - 1 if at is None else at
+    at = rows - 1 if spot.at is None else spot.at
     if not 0 <= head < heads:
         raise UsageError("inside.no_such_part", part="head", number=head + 1, last=heads)
     if not 0 <= at < rows:
@@ -161,7 +166,7 @@ def _choose(
     for side in reading.maps[kind]:
         vocabulary = subject.vocabularies.target if side == "target" else subject.vocabularies.source
         sides.append(describe_tokens(vocabulary, reading.tokens[side][0].tolist()))
-    return Look(sentence, values, name, kind, layer, head, at, *sides, language)
+    return Look(sentence, values, name, kind, layer, head, at, sides[0], sides[1], language)
 
 
 # ------------------------------------------------------------------------------------------------- its parts
@@ -260,7 +265,7 @@ def _tell_weights(look: Look) -> Part:
         lines.append(look.say("mixed", terms=terms))
     vectors = [look.show("Σ αv", look.take("mixed"))] if "mixed" in look.values else []
     heading = look.say("softmax", total=float(weights.sum()))
-    return Part(heading, "softmax", lines, vectors, [look.say("read"), *(titles[name] for name in names)], rows)
+    return Part(heading, "weights", lines, vectors, [look.say("read"), *(titles[name] for name in names)], rows)
 
 
 def _tell_rest(look: Look) -> list[Part]:
@@ -274,7 +279,8 @@ def _tell_rest(look: Look) -> list[Part]:
     for block in names[names.index(name) + 1 :]:
         if not block.startswith(f"{layer}."):
             break
-        parts.append(_tell_block(look, block, blocks[block]))
+        if "output" in blocks[block]:
+            parts.append(_tell_block(look, block, blocks[block]))
     return parts
 
 

@@ -56,6 +56,7 @@ class InsideRequest(SentenceRequest):
     lang: Language = "en"
     map: bool = Field(default=True, description="Whether to return the map of the model and its switches.")
     layer: Index | None = Field(default=None, description="The only layer whose weights are returned.")
+    kind: Literal["encoder", "decoder", "cross"] | None = Field(default=None, description="The only kind of attention.")
 
 
 class Cell(Closed):
@@ -123,7 +124,7 @@ async def warm(call: Call) -> dict[str, Any]:
 async def view_sentence(call: Call) -> dict[str, Any]:
     request = call.parse(InsideRequest)
     return await ask_about_sentence(
-        call, "inside", request, language=request.lang, drawing=request.map, layer=request.layer
+        call, "inside", request, language=request.lang, drawing=request.map, layer=request.layer, kind=request.kind
     )
 
 

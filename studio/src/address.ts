@@ -55,10 +55,24 @@ function merge(changes: Record<string, string | number>): Values {
   return values;
 }
 
+const PAUSE = 250; // milliseconds between two changes of the address while somebody types; browsers refuse more
+let written = 0;
+let later = 0;
+
 function move(next: Place, replace: boolean): void {
-  const hash = write(next);
-  if (hash !== location.hash) history[replace ? "replaceState" : "pushState"](null, "", hash);
+  clearTimeout(later);
+  if (!replace) commit(true); // what was typed belongs to the step before
   place.value = next;
+  const wait = written + PAUSE - performance.now();
+  if (replace && wait > 0) later = window.setTimeout(commit, wait, true);
+  else commit(replace);
+}
+
+function commit(replace: boolean): void {
+  const hash = write(place.peek());
+  if (hash === location.hash) return;
+  written = performance.now();
+  history[replace ? "replaceState" : "pushState"](null, "", hash);
 }
 
 addEventListener("hashchange", () => (place.value = parse(location.hash)));

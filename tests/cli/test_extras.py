@@ -51,6 +51,8 @@ NEEDS = {  # verb -> (extra, arguments); text.en, text.de, MODEL and GPT are the
     "distill": ("train", "MODEL"),
     "evaluate": ("evaluate", "MODEL --source text.en --target text.de"),
     "look": ("train", "MODEL abc"),
+    "film": ("train", "MODEL abc"),
+    "errors": ("evaluate", "MODEL --source text.en --target text.de"),
     "inside": ("train", "MODEL abc"),
     "race": ("train", "--corpus reverse"),
     "serve": ("serve", "MODEL --port 0 --state state"),

@@ -53,4 +53,4 @@ def test_the_theme_is_the_browsers_until_it_is_chosen(browser, served):
     with opened(browser, served, color_scheme="dark") as page:
         page.get_by_role("button", name="Light").click()
         assert page.locator("html").get_attribute("data-theme") == "light"
-        assert "theme=light" in page.url
+        expect(page).to_have_url(re.compile("theme=light"))

@@ -1,6 +1,7 @@
 """Inside, Break it and Search: a student's numbers are those of torch."""
 
 import json
+import re
 from math import exp
 
 import pytest
@@ -58,9 +59,7 @@ def test_a_cell_is_chosen_with_the_arrow_keys_and_the_address_keeps_it(browser, 
         page.get_by_role("slider").focus()
         page.keyboard.press("ArrowDown")
         page.keyboard.press("ArrowRight")
-        expect(page.locator(".cell h3")).to_be_visible()
-        assert "row=1" in page.url
-        assert "column=1" in page.url
+        expect(page).to_have_url(re.compile("row=1.*column=1"))
 
 
 def test_decoding_goes_step_by_step(browser, warmed):

@@ -85,7 +85,7 @@ def test_a_click_on_a_word_offers_the_likeliest_words_and_the_rest_is_translated
         menu.get_by_role("button", name=re.compile(rf"^{re.escape(other)}\s")).click()
         expect(page.locator(WORDS).nth(1)).to_have_text(re.compile(rf"^{re.escape(other)}\W*$"))
         assert said(page)[0] == before[0]
-        assert "begin=" in page.url
+        expect(page).to_have_url(re.compile("begin="))
         page.get_by_role("button", name="Undo my choices").click()
         expect(page.locator(WORDS).nth(1)).to_have_text(before[1])
 
@@ -104,6 +104,7 @@ def test_words_are_required_and_forbidden_and_the_link_keeps_it(browser, served)
         expect(page.locator(WORDS).filter(has_text=re.compile(f"^{wanted}$"))).not_to_have_count(0)
         rules = {"require": [wanted], "forbid": [first]}
         expected = ask(served, "/v1/translate", text="a b c", **rules)["translations"][0]["text"]
+        expect(page).to_have_url(re.compile("require="))
         place = page.url.partition("#")[2]
     with opened(browser, served, f"#{place}") as page:
         expect(page.locator(".require .chip")).to_have_text([f"{wanted} ×"])
@@ -209,3 +210,11 @@ def test_an_edit_translates_only_its_own_segment(browser, served):
         expect(page.locator(".target-cell").nth(1)).to_have_value(expected)
         assert [one["texts"] for one in asked] == [["f e d"]]
         assert [page.locator(".target-cell").nth(row).input_value() for row in (0, 2)] == others
+
+
+def test_a_long_text_goes_to_the_segments_and_typing_does_not_fill_the_address(browser, served):
+    with opened(browser, served, "#/translate?model=en-de") as page:
+        page.get_by_label("Text to translate").fill("Abc bad. " * 200)
+        expect(page.get_by_label("Paste a text")).to_have_value("Abc bad. " * 200)
+        page.wait_for_timeout(400)
+        assert len(page.url) < 200

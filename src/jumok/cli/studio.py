@@ -57,10 +57,10 @@ def open_browser(address: str) -> None:
 
     def run() -> None:
         try:
-            found = webbrowser.open(address)
+            opened = webbrowser.open(address)
         except webbrowser.Error:
-            found = False
-        if not found:
+            opened = False
+        if not opened:
             print_aside(f"no browser was found: open {address} yourself")
 
     threading.Thread(target=run, daemon=True).start()

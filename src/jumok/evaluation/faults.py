@@ -42,6 +42,7 @@ def find_faults(
     model: Translates, pairs: Sequence[Pair], *, progress: Callable[[int], None] = lambda sentences: None
 ) -> list[Fault]:
     """Translate all pairs greedily and measure each of them."""
+    metrics.check_installed()  # now: what is missing is reported before the work
     translated = model.lines((pair.source for pair in pairs), progress=progress, beam=1)
     faults = []
     for row, (pair, one) in enumerate(zip(pairs, translated, strict=True)):

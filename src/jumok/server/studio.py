@@ -23,7 +23,7 @@ from jumok.server.routes import Call, Route
 from jumok.server.translating import check_sizes, fits
 from jumok.service.models import ServedModel
 
-TOLD = (
+STATED = (
     "name",
     "made",
     "by",
@@ -76,7 +76,7 @@ def describe_card(model: ServedModel) -> dict[str, Any]:
         "search": {"beam": model.options.beam, "length_penalty": model.options.length_penalty},
         "examples": [str(one) for one in examples][:8] if isinstance(examples, list) else None,
         "scores": {name: finite(float(value)) for name in SCORES if isinstance(value := scores.get(name), int | float)},
-    } | {name: value if isinstance(value := card.get(name), str | int | float) else None for name in TOLD}
+    } | {name: value if isinstance(value := card.get(name), str | int | float) else None for name in STATED}
 
 
 async def split_texts(call: Call) -> dict[str, Any]:

@@ -3,6 +3,9 @@
 import { useRef } from "preact/hooks";
 import { locate, partners, type Place } from "./align";
 import { lit, sentences, text, type, unknown } from "./state";
+import { takeOver } from "./text";
+
+const LONG = 1_500; // characters from which on a text is translated in segments
 
 interface Part {
   readonly text: string;
@@ -10,18 +13,24 @@ interface Part {
   readonly unknown: boolean;
 }
 
-/** The text in pieces, each of one kind. */
+/** The text in pieces, each of one kind; places and spans are sorted, so that one pass is enough. */
 function divide(whole: string): Part[] {
   const places = locate(whole, sentences.value), spans = unknown.value ?? [];
   const edges = new Set([0, whole.length]);
   for (const { start, stop } of places) edges.add(start).add(stop);
   for (const [start, stop] of spans) edges.add(start).add(stop);
   const sorted = [...edges].filter((edge) => edge <= whole.length).sort((a, b) => a - b);
-  return sorted.slice(0, -1).map((start, row) => ({
-    text: whole.slice(start, sorted[row + 1]),
-    place: places.find((one) => one.start <= start && start < one.stop) ?? null,
-    unknown: spans.some(([first, last]) => first <= start && start < last),
-  }));
+  let word = 0, span = 0;
+  return sorted.slice(0, -1).map((start, row) => {
+    while (word < places.length && places[word]!.stop <= start) word += 1;
+    while (span < spans.length && spans[span]![1] <= start) span += 1;
+    const place = places[word], found = spans[span];
+    return {
+      text: whole.slice(start, sorted[row + 1]),
+      place: place && place.start <= start ? place : null,
+      unknown: found !== undefined && found[0] <= start,
+    };
+  });
 }
 
 export function SourceBox({ label, placeholder, language }: { label: string; placeholder: string; language: string | null }) {
@@ -56,7 +65,7 @@ export function SourceBox({ label, placeholder, language }: { label: string; pla
         ))}{"\n"}
       </div>
       <textarea aria-label={label} placeholder={placeholder} value={whole} lang={language ?? undefined} spellcheck={false}
-        onInput={(event) => type(event.currentTarget.value)} onMouseMove={point} onMouseLeave={() => (lit.value = null)}
+        onInput={(event) => (event.currentTarget.value.length > LONG ? takeOver : type)(event.currentTarget.value)} onMouseMove={point} onMouseLeave={() => (lit.value = null)}
         onScroll={(event) => { if (copy.current) copy.current.scrollTop = event.currentTarget.scrollTop; }} />
     </div>
   );

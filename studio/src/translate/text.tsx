@@ -2,6 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
+import { set } from "../address";
 import type { Model } from "../engine/engine";
 import type en from "../strings/en/translate";
 import { download } from "./corrections";
@@ -44,6 +45,13 @@ export function TextView({ model, words }: { model: Model; words: Words }) {
       </ol>
     </section>
   );
+}
+
+/** Take a text that is too long for the boxes. */
+export function takeOver(whole: string): void {
+  draft.value = whole;
+  opened.value = false;
+  set({ view: "text", text: "", begin: "" });
 }
 
 function start(model: Model): void {

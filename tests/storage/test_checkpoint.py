@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -439,3 +440,13 @@ def test_nothing_in_the_sources_can_run_code_from_a_file_or_split_lines_where_d1
         if forbidden.search(re.sub(r'".*?"|`.*?`|\.eval\(\)', "", line))
     ]
     assert found == []
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+def test_whoever_may_read_one_file_of_a_folder_may_read_all(tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        write_whole(tmp_path / "a", {"model.safetensors": {"x": torch.zeros(3)}}, {"card.json": b"{}"})
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "a").iterdir()} == {0o666 & ~mask}

@@ -65,6 +65,8 @@ def write_whole(folder: Path, tensors: Mapping[str, Mapping[str, Tensor]], files
                 save_file({key: value.detach().contiguous() for key, value in group.items()}, str(partial / name))
             except SafetensorError as error:
                 raise OSError(str(error)) from error
+            # safetensors lets nobody else read it; a server may run as another user
+            (partial / name).chmod(partial.stat().st_mode & 0o666)
         for name, content in files.items():
             write_file(partial / name, content)
 

@@ -153,7 +153,12 @@ def compile_in_steps() -> Generator[None, None, None]:
 
 def _compile() -> Path:
     """Return the compiled file, compiled now if necessary."""
-    return NEVER.finish(_compile_in_steps())
+    steps = _compile_in_steps()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return Path(done.value)
 
 
 def _compile_in_steps() -> Generator[None, None, Path]:

@@ -1,6 +1,7 @@
 """Compare the engines with a plain search in torch: no cache, no batches of sentences.
 
     bench/equality --model runs/tiny --source val.en --sentences 1000
+    bench/equality … --against torch            # the native engine beside the torch engine; minutes instead of hours
 
 The plain search computes source and output from scratch at every step, one sentence at a time, with hypotheses as
 tuples.  Required words and sampling use the engine's search over such a step; the tests prove what that finds.  For
@@ -26,7 +27,7 @@ import torch
 from jumok import machine
 from jumok.config.search import SearchOptions, TokenConstraints
 from jumok.decoding.constraints import search_with_phrases
-from jumok.decoding.hypothesis import NEVER, penalize
+from jumok.decoding.hypothesis import penalize
 from jumok.decoding.search import greedy
 from jumok.engines.native_engine import NativeEngine
 from jumok.engines.options import limit_length, list_features
@@ -37,6 +38,7 @@ from jumok.storage import checkpoint
 from jumok.storage.bundle import read
 from jumok.text.boundaries import contains_word
 from jumok.text.lines import read_lines
+from jumok.text.symbols import NEVER
 from jumok.text.vocabulary import Vocabulary
 
 Ids = tuple[int, ...]
@@ -62,7 +64,7 @@ class Feature(NamedTuple):
             prefix=body[: self.prefix] if len(body) > self.prefix else (),
             opening=next((f" {word[: self.letters]}" for word in words if self.letters and len(word) > 1), ""),
             require=tuple(tuple(vocabulary.encode(word)) for word in dict.fromkeys(words[: self.require])),
-            forbid=tuple(words[: self.forbid]),
+            forbid=tuple(words[self.require : self.require + self.forbid]),
         )
 
 
@@ -120,6 +122,11 @@ FEATURES = [
     Feature("3 groups of 2, all 6", SearchOptions(beam=6, groups=3, n_best=6)),
     Feature("coverage 0.2, beam 5", SearchOptions(beam=5, coverage=0.2)),
     Feature("2 drawn from the 20 likeliest", SearchOptions(sample=True, n_best=2, top_k=20)),
+]
+COMBINED = [  # constraints of several kinds, which the plain search does not know together
+    Feature("a prefix, a required and a forbidden word, beam 5", SearchOptions(beam=5), prefix=2, require=1, forbid=1),
+    Feature("a prefix, no two tokens twice, at least 12", SearchOptions(beam=5, no_repeat=2, min_length=12), prefix=2),
+    Feature("two required words, no two tokens twice, beam 4", SearchOptions(beam=4, no_repeat=2), require=2),
 ]
 
 
@@ -265,7 +272,10 @@ class Plain:
             hypotheses = search_with_phrases(self.step, start, [limit], phrases, o, texts=self.engine.texts)[0]
             return [(one.ids, one.score) for one in hypotheses]
         if o.sample:
-            choose, start = self.engine.make_sampler(o, [number], limit), Stateless(tuple(source), [()] * o.n_best)
+            choose, start = (
+                self.engine.stepwise.make_sampler(o, [number], limit),
+                Stateless(tuple(source), [()] * o.n_best),
+            )
             drawn = greedy(self.step, start, [limit] * o.n_best, o, choose=choose)
             return sorted(((one.ids, one.score) for one in drawn), key=lambda one: -one[1])
         if o.groups > 1:
@@ -299,24 +309,32 @@ def differences(ours: Sequence[Any], plain: Sequence[tuple[Ids, float]]) -> str:
     return "tie" if near else "other"
 
 
-def compare(path: str, texts: list[str], only: str = "") -> Iterator[tuple[str, str, dict[str, int], float]]:
+def compare(
+    path: str, texts: list[str], only: str = "", against: str = "plain"
+) -> Iterator[tuple[str, str, dict[str, int], float]]:
     """For every engine and feature (with `only` in its name): counts of same, tie and other, and the seconds of the
-    plain search."""
+    search that they are compared with: the plain one, or that of the torch engine."""
     contents = read(path)
     sources = contents.vocabularies.source.encode_all(texts)
     torch_engine = TorchEngine(checkpoint.with_model(contents).model, surfaces=contents.vocabularies.target.surfaces)
     engines: dict[str, Any] = {"torch": torch_engine, "native": NativeEngine(contents)}
     first = torch_engine.decode(sources, SearchOptions(beam=1))
     with ProcessPoolExecutor(machine.cores()) as pool:
-        for number, feature in enumerate(FEATURES):
+        for number, feature in enumerate([*FEATURES, *(COMBINED if against == "torch" else [])]):
             if only not in feature.name:
                 continue
             constraints = [feature.constraints_for(nbest[0].body, contents.vocabularies.target) for nbest in first]
             began = time.perf_counter()
-            tasks = zip(range(len(sources)), sources, constraints, strict=True)
-            plain = list(pool.map(partial(plainly, path, number), tasks, chunksize=10))
+            if against == "torch":
+                found = torch_engine.decode(sources, feature.options, constraints=constraints)
+                plain = [[(one.ids, one.score) for one in several] for several in found]
+            else:
+                tasks = zip(range(len(sources)), sources, constraints, strict=True)
+                plain = list(pool.map(partial(plainly, path, number), tasks, chunksize=10))
             seconds = time.perf_counter() - began
             for name, engine in engines.items():
+                if name == against:
+                    continue
                 if name == "native" and set(list_features(feature.options, constraints)) - engine.supported:
                     continue
                 ours = engine.decode(sources, feature.options, constraints=constraints)
@@ -329,17 +347,15 @@ def main() -> int:
     parser.add_argument("--model", required=True)
     parser.add_argument("--source", required=True)
     parser.add_argument("--sentences", type=int, default=1_000)
+    parser.add_argument("--against", choices=("plain", "torch"), default="plain", help="what to compare with")
     parser.add_argument("--only", default="", help="features with this in their name, such as forbidden")
     given = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     texts = [text for text in islice(read_lines(given.source), given.sentences) if text.strip()]
-    print(
-        f"| {len(texts):,} sentences | engine | the same | another of equal score | another score | plain search |\n"
-        + "|---" * 6
-        + "|"
-    )
+    kinds = "the same | another of equal score | another score"
+    print(f"| {len(texts):,} sentences | engine | {kinds} | {given.against} search |\n{'|---' * 6}|", flush=True)
     wrong = 0
-    for feature, engine, counts, seconds in compare(given.model, texts, given.only):
+    for feature, engine, counts, seconds in compare(given.model, texts, given.only, given.against):
         print(
             f"| {feature} | {engine} | {counts['same']:,} | {counts['tie']} | {counts['other']} | {seconds:.0f} s |",
             flush=True,

@@ -169,10 +169,10 @@ def link_words(
 
     `weights` (T, S), END included, is the attention of one head, `lexicon` the shortlist of the model, if it has one.
     """
-    from jumok.evaluation.linking import find_chances, link
+    from jumok.evaluation.linking import find_evidence, link
 
     pieces = vocabularies.source.pieces(source), vocabularies.target.pieces(target)
-    links = link(weights[: len(target), : len(source)], *pieces, find_chances(lexicon, source, target))
+    links = link(weights[: len(target), : len(source)], *pieces, find_evidence(lexicon, source, target))
     return tuple(sorted(links, key=lambda pair: pair[::-1]))
 
 

@@ -30,6 +30,7 @@ from jumok.data import corpora, resolve
 from jumok.data.corpora import Corpus, Pair
 from jumok.data.prepare import folder as prepared_folder
 from jumok.data.prepare.stage import Report, Stage
+from jumok.disk.locks import lock
 from jumok.errors import ModelFileError, Resumable
 from jumok.evaluation.ngrams import chrf_matrix
 from jumok.events import Sink
@@ -85,7 +86,8 @@ def distill(
     if source is not None or target is not None:
         recipe = recipe.change({"data.corpus": None, "data.table": None, "data.source": source, "data.target": target})
     lessons = Lessons.of(recipe, teacher, folder.data)
-    lessons.write(around.get("stop", NEVER), partial(tell, around.get("sinks", ())))
+    with lock(folder.path, "the run"):
+        lessons.write(around.get("stop", NEVER), partial(tell, around.get("sinks", ())))
     languages = dict(zip(("languages.source", "languages.target"), teacher.languages or (), strict=False))
     return run(
         student.recipe(recipe, {**languages, **lessons.data()}), folder,

@@ -25,6 +25,7 @@ EXTRAS = {  # module -> extra
     "httptools": "serve",
     "uvloop": "serve",
     "python_multipart": "serve",
+    "segno": "serve",
     "sentencex": "serve",
     "py3langid": "serve",
     "mecab_ko": "korean",

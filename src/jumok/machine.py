@@ -86,6 +86,14 @@ def peak_memory() -> int:
         return peak if sys.platform == "darwin" else peak * 1024
 
 
+def resident_memory() -> int:
+    """Resident size of this process now, in bytes; its largest so far where the present one is unknown."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return peak_memory()
+
+
 def process_began() -> float:
     """When this process was started, on the clock of `time.monotonic`; if unknown, when jumok was imported."""
     try:

@@ -26,7 +26,8 @@ class Word:
 class Translation:
     """One translation; `alternatives` are the next best.
 
-    `attention` and `alignment` (pairs of source word and target word, from 0) are None unless they are asked for.
+    `attention` and `alignment` (pairs of source word and target word, from 0; in text without spaces, of characters)
+    are None unless they are asked for.
     """
 
     source: str

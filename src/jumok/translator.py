@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
 from jumok.blocks import Block, link_words, list_beginnings, render, view_attention
 from jumok.config.search import SAMPLING, Constraints, SearchOptions
-from jumok.decoding.hypothesis import NEVER, Hypothesis
+from jumok.decoding.hypothesis import Hypothesis
 from jumok.engines.choose import Engines
-from jumok.engines.options import Count, EngineOptions, check_lengths, is_supported, silent
+from jumok.engines.options import Count, EngineOptions, is_supported, silent
 from jumok.errors import ModelFileError, UnknownName, UsageError
 from jumok.storage import bundle as bundles
+from jumok.text.symbols import NEVER
 from jumok.text.vocabulary import END, MASK, SEPARATOR
 from jumok.translation import Contents, Translation, Word
 
@@ -187,11 +188,10 @@ class Translator:
         running: deque[tuple[Block, list[Callable[[], list[list[Hypothesis]]]]]] = deque()
         while some := list(islice(lines, chunk)):
             block = Block(self.vocabularies, some, options, constraints, contents, first=first)
-            check_lengths(block.sources, first=first)
             calls = [(self.engines.choose(*group[1:]), block.list_arguments(group, progress)) for group in block.groups]
             first += len(some)
             if not running and (chunk == 1 or len(some) < chunk):  # there is nothing to do in the meantime
-                yield from self._finish(block, [engine.decode(**arguments) for engine, arguments in calls])
+                yield from self.finish(block, [engine.decode(**arguments) for engine, arguments in calls])
                 continue
             running.append((block, [engine.submit(**arguments) for engine, arguments in calls]))
             if len(running) > 1:  # one block is read and written while another is decoded
@@ -201,20 +201,17 @@ class Translator:
 
     def _collect(self, block: Block, running: Sequence[Callable[[], list[list[Hypothesis]]]]) -> list[Translation]:
         """Wait for the hypotheses of a block; return its translations."""
-        return self._finish(block, [wait() for wait in running])
+        return self.finish(block, [wait() for wait in running])
 
-    def _finish(
-        self, block: Block, hypotheses: Sequence[list[list[Hypothesis]]], *, stopped: bool = False
-    ) -> list[Translation]:
+    def finish(self, block: Block, hypotheses: Sequence[list[list[Hypothesis]]]) -> list[Translation]:
         """Return the translations of a block from the hypotheses of its groups; a blank line stays blank.
 
-        With `stopped`, a text without hypotheses was given up, and its translation is blank too.
+        For callers that search themselves, as the engine processes of a server do.
         """
         results = [Translation(text, "", 0.0, 0.0) for text in block.texts]
         groups = zip(block.groups, hypotheses, strict=True)
-        every = (pair for group, each in groups for pair in zip(group.rows, each, strict=True))
-        left = [(row, several) for row, several in every if several or not stopped]
-        rows, ranked = [row for row, _ in left], [block.drop_impossible(*pair, self.folder) for pair in left]
+        every = [pair for group, each in groups for pair in zip(group.rows, each, strict=True)]
+        rows, ranked = [row for row, _ in every], [block.drop_impossible(*pair, self.folder) for pair in every]
         if block.is_bare:
             texts = self.vocabularies.target.decode_all([several[0].ids for several in ranked])
             for row, (best, *_), text in zip(rows, ranked, texts, strict=True):
@@ -281,16 +278,24 @@ class Translator:
         hypotheses = forcing.alternatives(source, list_beginnings(self.vocabularies.target, prefix), count, chosen)
         return [self._render(text, source, hypothesis, Contents()) for hypothesis in hypotheses]
 
-    def graph(self, text: str, **keywords: Unpack[SearchKeywords]) -> list[dict[str, Any]]:
-        """Return the search as data: every continuation that the beam considered, its parent and what became of it."""
+    def graph(self, text: str, tokens: Sequence[str] = (), **keywords: Unpack[SearchKeywords]) -> list[dict[str, Any]]:
+        """Return the search as data: every continuation that the beam considered, its parent, and why it died.
+
+        The translation begins with `tokens`, pieces of the vocabulary.
+        """
         from jumok.decoding.graph import Graph
 
         source, graph, options = self.vocabularies.source.encode(text), Graph(), self.options(**keywords)
         if source:
-            self.engine.watch(source, options, graph.grow)
+            self.engine.watch(source, options, graph.grow, self.vocabularies.target.find_ids(tokens))
         nodes = graph.sentences.get(0, [])
         pieces = self.vocabularies.target.pieces([node.token for node in nodes])
-        return [node._asdict() | {"piece": piece} for node, piece in zip(nodes, pieces, strict=True)]
+        verdicts = graph.explain(0, options.length_penalty)
+        texts = self.vocabularies.target.decode_all([graph.path(0, number) for number in range(len(nodes))])
+        return [
+            node._asdict() | verdict._asdict() | {"piece": piece, "text": said}
+            for node, verdict, piece, said in zip(nodes, verdicts, pieces, texts, strict=True)
+        ]
 
     def stream(
         self, text: str, *, options: SearchOptions | None = None, **keywords: Unpack[SearchKeywords]

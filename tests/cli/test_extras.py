@@ -51,6 +51,7 @@ NEEDS = {  # verb -> (extra, arguments); text.en, text.de, MODEL and GPT are the
     "distill": ("train", "MODEL"),
     "evaluate": ("evaluate", "MODEL --source text.en --target text.de"),
     "look": ("train", "MODEL abc"),
+    "inside": ("train", "MODEL abc"),
     "race": ("train", "--corpus reverse"),
     "serve": ("serve", "MODEL --port 0 --state state"),
     "lab": ("train", "mask"),

@@ -54,8 +54,8 @@ def test_a_verb_has_the_same_options_alone_as_among_all_verbs():
     """typer is given only what is asked for (`select_verbs`)."""
     every = typer.main.get_command(main.app).commands
     for name, command in every.items():
-        word = name.partition(" ")[0]
-        part = typer.main.get_command(main.select_verbs([word, "--help"])).commands
+        arguments = main.join_words([*name.split(" "), "--help"])
+        part = typer.main.get_command(main.select_verbs(arguments)).commands
         assert len(part) < len(every)
         assert describe(part[name]) == describe(command), name
 

@@ -1,6 +1,7 @@
 """The translation table: IBM model 1 as it is written, and as a plain loop over words would have it."""
 
 from collections import defaultdict
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from safetensors.numpy import load, save
 from jumok.data import lexicon
 from jumok.data.corpora import Pair
 from jumok.data.lexicon import Flat, model_1
+from jumok.data.markov import Jumps, train
 from jumok.data.store import Filters, build
 from jumok.errors import ModelFileError
 from jumok.stopping import NEVER
@@ -41,12 +43,13 @@ def plainly(pairs, rounds):
 @pytest.mark.parametrize("rounds", [1, 2, 5])
 def test_the_table_is_that_of_a_loop_over_words(rounds):
     sides = [flat([pair[side] for pair in PAIRS]) for side in (0, 1)]
-    links, probability = NEVER.finish(model_1(*sides, (SIZE, SIZE), rounds=rounds))
-    found = {(int(link) // SIZE, int(link) % SIZE): value for link, value in zip(links, probability, strict=True)}
-    wanted = plainly(PAIRS, rounds)
-    assert found.keys() == wanted.keys()
-    for link, value in wanted.items():
-        assert found[link] == pytest.approx(value, rel=1e-9)
+    table = NEVER.finish(model_1(*sides, (SIZE, SIZE), rounds=rounds))
+    for kept, after in ((table.probability, rounds), (table.early, min(rounds, lexicon.EARLY))):
+        found = {(int(link) // SIZE, int(link) % SIZE): value for link, value in zip(table.pairs, kept, strict=True)}
+        wanted = plainly(PAIRS, after)
+        assert found.keys() == wanted.keys()
+        for link, value in wanted.items():
+            assert found[link] == pytest.approx(value, rel=1e-9)
 
 
 @pytest.fixture
@@ -79,23 +82,31 @@ def test_what_is_written_is_read(learnt):
     assert again.common.tolist() == table.common.tolist()
 
 
-def test_the_probabilities_of_both_directions_are_those_of_the_model_and_survive_the_file(learnt):
+def test_the_probabilities_of_both_directions_are_those_of_hidden_markov_models_and_survive_the_file(learnt):
     table, vocabulary, store = learnt
     size = len(vocabulary)
     again = lexicon.Lexicon.from_bytes(table.to_bytes(), (size, size))
     assert again.tables is not None
-    rows = range(len(store))
-    pairs = [(store.source[row].tolist(), store.target[row].tolist()) for row in rows]
-    for kept, direction in zip(again.tables, (pairs, [pair[::-1] for pair in pairs]), strict=True):
-        wanted = plainly(direction, lexicon.ROUNDS)
-        given = sorted({word for side, _ in direction for word in side})
-        found = kept.find(given, range(size))
-        assert found.shape == (size, len(given))
-        assert (found > 0.0).any()
-        for other, column in np.argwhere(found > 0.0).tolist():
-            assert found[other, column] == pytest.approx(wanted[given[column], other], rel=1e-3)
-        best = {word: max((value, other) for (of, other), value in wanted.items() if of == word)[0] for word in given}
-        assert found.max(axis=0) == pytest.approx([best[word] for word in given], rel=1e-3)
+    assert again.jumps is not None
+    sides = [lexicon.flatten(side, np.arange(len(store))) for side in (store.source, store.target)]
+    for kept, jumps, (given, other) in zip(again.tables, again.jumps, (sides, sides[::-1]), strict=True):
+        start = NEVER.finish(model_1(given, other, (size, size))).start
+        probability, wanted_jumps = NEVER.finish(train(other, given, start, (size, size)))
+        wanted = np.zeros((size, size))
+        wanted[start[0] % size, start[0] // size] = probability
+        found = kept.find(range(size), range(size))
+        listed = found > 0.0
+        assert listed.sum() > 20
+        assert found[listed] == pytest.approx(wanted[listed], rel=1e-3, abs=1e-6)
+        for field in ("before", "here", "first"):
+            assert getattr(jumps, field) == pytest.approx(getattr(wanted_jumps, field), rel=1e-3, abs=1e-5)
+
+
+def test_a_hidden_markov_model_knows_the_translation_of_a_word_that_always_has_the_same_neighbour(learnt):
+    """Every sentence has "the": model 1 cannot tell its translation from that of the others, places can."""
+    table, vocabulary, _ = learnt
+    [source], [target] = vocabulary.encode("the")[:1], vocabulary.encode("der")[:1]
+    assert table.tables[1].find([target], [source])[0, 0] > 0.9
 
 
 def test_a_file_of_an_earlier_version_has_no_probabilities(learnt):
@@ -104,6 +115,43 @@ def test_a_file_of_an_earlier_version_has_no_probabilities(learnt):
     again = lexicon.Lexicon.from_bytes(older.to_bytes(), (len(vocabulary), len(vocabulary)))
     assert again.tables is None
     assert again.of(20) == table.of(20)
+
+
+def test_a_file_without_jumps_is_that_of_an_earlier_version(learnt):
+    table, vocabulary, _ = learnt
+    older = replace(table, jumps=None)
+    again = lexicon.Lexicon.from_bytes(older.to_bytes(), (len(vocabulary), len(vocabulary)))
+    assert again.jumps is None
+    assert again.tables is not None
+
+
+@pytest.mark.parametrize("change", ["missing", "negative", "infinite", "short", "unordered", "beyond"])
+@pytest.mark.parametrize("wrong", ["own", "before", "here", "first"])
+@pytest.mark.parametrize("direction", lexicon.DIRECTIONS)
+def test_jumps_that_do_not_fit_are_refused(learnt, direction, wrong, change):
+    table, vocabulary, _ = learnt
+    jumps = Jumps(np.array([7, 9]), np.ones((3, 25)), np.ones((3, 25)), np.ones((3, 13)))
+    table = replace(table, jumps=(jumps.shrink(), jumps.shrink()))
+    arrays = load(table.to_bytes())
+    name = f"{direction}.{wrong}"
+    if change == "missing" and name == "jumps.forward.own":
+        return  # a file of an earlier version
+    if change == "missing":
+        del arrays[name]
+    elif change == "negative":
+        arrays[name] = arrays[name].astype(np.float32) - 1_000.0
+    elif change == "short":
+        arrays[name] = arrays[name][:-1].copy()
+    elif change == "infinite" and wrong != "own":
+        arrays[name] = np.full_like(arrays[name], np.inf)
+    elif change == "unordered" and wrong == "own":
+        arrays[name] = arrays[name][::-1].copy()
+    elif change == "beyond" and wrong == "own":
+        arrays[name] = np.array([7, len(vocabulary)], dtype=np.uint16)
+    else:
+        return
+    with pytest.raises(ModelFileError):
+        lexicon.Lexicon.from_bytes(save(arrays), (len(vocabulary), len(vocabulary)))
 
 
 @pytest.mark.parametrize("wrong", ["chances", "backward.begins", "backward.sources", "backward.chances"])

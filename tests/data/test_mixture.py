@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
+from jumok.config.sections import CorpusConfig, DataConfig
 from jumok.data import mixture
 from jumok.data.batches import Batches, Position
 from jumok.data.store import Store
@@ -35,7 +37,7 @@ def stored(folder: Path, corpora: list[tuple[int, int, float | None]], *, mixed:
         begins.tofile(folder / f"{side}.begins")
     np.arange(1, len(lengths) + 1, dtype=np.uint64).tofile(folder / "lines")
     meta = {"format": 1, "count": len(lengths), "dtype": "uint16", "left_out": {}}
-    meta |= {"order": "blocks", "corpora": spans} if mixed else {}
+    meta |= {"order": "rows", "corpora": spans} if mixed else {}
     (folder / "meta.json").write_text(json.dumps(meta))
     return Store(folder)
 
@@ -90,7 +92,7 @@ def test_one_file_whose_halves_differ_is_mixed_too(tmp_path):
 def test_a_pair_comes_as_often_as_the_share_of_its_corpus_says(tmp_path):
     store = stored(tmp_path / "s", [(8_000, 8, 1.0), (2_000, 8, 1.0)])
     batches = feed(store)
-    assert batches.mixture.taken == [78, 78]  # of 125 and 32 blocks
+    assert batches.mixture.taken == [78, 80]  # of 125 and 32 blocks, the last of them shorter
     seen = Counter[int]()
     for epoch in range(4):
         for batch in batches.epoch(epoch):
@@ -99,6 +101,31 @@ def test_a_pair_comes_as_often_as_the_share_of_its_corpus_says(tmp_path):
     assert max(first) - min(first) <= 1
     assert max(second) - min(second) <= 1
     assert sum(first) / sum(second) == pytest.approx(1.0, abs=0.03)
+
+
+@pytest.mark.parametrize("small", [1_000, 4_500, 9_000, 15_978])
+def test_a_small_corpus_has_its_share_though_its_last_block_is_short(monkeypatch, small):
+    monkeypatch.setattr(mixture, "BLOCK", 4_096)
+    corpora = [(0, 1_000_000, 1.0), (1_000_000, small, 1.0)]
+    mixed = mixture.Mixture(corpora, seed=1, window=1 << 20)
+    rows = np.zeros(2)
+    for epoch in range(3):
+        for window in range(mixed.windows):
+            for first, last in mixed.blocks(epoch, window):
+                rows[int(first >= 1_000_000)] += last - first
+    assert rows[1] / rows.sum() == pytest.approx(0.5, abs=0.01)
+
+
+def test_a_store_made_before_shares_were_counted_by_rows_keeps_its_order():
+    corpora = [(0, 8_000, 1.0), (8_000, 2_000, 1.0)]
+    assert mixture.Mixture(corpora, seed=1, window=WINDOW, by_rows=False).taken == [78, 78]
+
+
+def test_shares_are_given_for_all_corpora_or_for_none():
+    parts = [CorpusConfig(source="a.en", target="a.de", share=3.0), CorpusConfig(source="b.en", target="b.de")]
+    with pytest.raises(ValidationError, match="share"):
+        DataConfig(corpora=tuple(parts))
+    assert DataConfig(corpora=(parts[1], parts[1])).corpora
 
 
 def test_temperature_one_is_by_size_and_a_high_one_is_even(tmp_path):

@@ -31,7 +31,7 @@ from jumok.data.prepare.crew import Crew, WorkItem
 from jumok.data.prepare.decide import Decision
 from jumok.errors import DataError, JumokError, ModelFileError, UnknownName, UsageError
 from jumok.runs.choose import Named, choose, gather
-from jumok.runs.preparation import list_dropped
+from jumok.runs.preparation import list_dropped, prepare_folder
 from jumok.stopping import NEVER
 from jumok.text import seeds, trainer
 from jumok.text.vocabulary import Vocabulary
@@ -587,6 +587,36 @@ def test_a_prepared_folder_trains_with_its_own_vocabulary(made, tmp_path):
         choose(prepared=str(tmp_path / "p"), changes={"vocabulary.size": 500})
     told = json.loads((tmp_path / "p" / "prepared.json").read_text())
     assert told["pairs"] == PAIRS
+
+
+def test_data_prepare_never_removes_a_folder_that_holds_something_else(made, tmp_path):
+    recipe, out = small(*made[:2]), tmp_path / "mine"
+    out.mkdir()
+    assert list(prepare_folder(recipe, out))  # an empty folder is taken
+    assert list(prepare_folder(recipe, out))  # and the same data are found again
+    for place, other in ((tmp_path / "papers", recipe), (out, recipe.change({"seed": 5}))):
+        place.mkdir(exist_ok=True)
+        (place / "thesis.txt").write_text("three years of work")
+        with pytest.raises(UsageError, match="not empty"):
+            list(prepare_folder(other, place))
+        assert (place / "thesis.txt").read_text() == "three years of work"
+
+
+def test_data_prepared_before_a_setting_existed_are_found_again(made, tmp_path):
+    recipe = small(*made[:2])
+    first = run(recipe, tmp_path / "p")
+    path = tmp_path / "p" / "prepared.json"
+    summary = json.loads(path.read_text())
+    del summary["request"]["data"]["temperature"], summary["request"]["vocabulary"]["characters"]
+    path.write_text(json.dumps(summary))
+    manifest = tmp_path / "p" / "MANIFEST.json"
+    if "prepared.json" in (entries := json.loads(manifest.read_text())):
+        entries["prepared.json"]["size"] = path.stat().st_size
+        manifest.write_text(json.dumps(entries))
+    before = (tmp_path / "p" / "source.ids").stat().st_mtime_ns
+    again = run(recipe, tmp_path / "p")
+    assert again.digest == first.digest
+    assert (tmp_path / "p" / "source.ids").stat().st_mtime_ns == before
 
 
 def test_two_that_prepare_the_same_folder_do_not_meet(made, tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """Corpora as people have them, from their files to the token store: globs, tables, Parquet, addresses."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -131,3 +132,26 @@ def test_several_corpora_are_scored_each_by_itself(tmp_path):
     assert [(one["name"], one["share"]) for one in spans] == [("one", 1.0), ("two", 3.0)]
     named_languages = recipe.change({"languages.source": "en", "languages.target": "de"})  # by the names of the files
     assert presets.get(str(run / "recipe.toml")) == named_languages
+
+
+def test_an_unfinished_last_line_of_a_jsonl_file_is_left_out_and_counted(tmp_path):
+    rows = [json.dumps({"source": source, "target": target}) for source, target in PAIRS]
+    path = tmp_path / "corrections.jsonl"
+    path.write_text("".join(f"{row}\n" for row in rows))
+    whole = prepared(tmp_path / "whole", table=str(path))
+    for cut in ("{", '{"source": "Hal', '{"source": "a}\\"', rows[0][:-1]):
+        path.write_text("".join(f"{row}\n" for row in rows) + cut)
+        found = prepared(tmp_path / "cut", table=str(path))
+        assert stored(found) == stored(whole)
+        assert found.summary["left_out"] == whole.summary["left_out"] | {"unfinished last line": 1}
+        assert found.summary["pairs"] == whole.summary["pairs"] + 1
+    path.write_text("".join(f"{row}\n" for row in rows) + rows[0])  # whole, though no line feed follows
+    assert "unfinished last line" not in prepared(tmp_path / "cut", table=str(path)).summary["left_out"]
+
+
+@pytest.mark.parametrize("bad", ['{"source": "two", oops}', '{"source": "half\n', "half"])
+def test_other_bad_rows_are_still_refused(tmp_path, bad):
+    path = tmp_path / "corrections.jsonl"
+    path.write_text("".join(f"{json.dumps({'source': s, 'target': t})}\n" for s, t in PAIRS) + bad)
+    with pytest.raises(DataError, match=f"line {len(PAIRS) + 1}"):
+        prepared(tmp_path / "p", table=str(path))

@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from jumok.config.search import SearchOptions
-from jumok.decoding.hypothesis import NEVER, penalize
+from jumok.decoding.hypothesis import penalize
 from jumok.decoding.rules import forbid_tokens, require_length
 from jumok.decoding.search import beam, generate_tokens, greedy, sample_by
 from jumok.engines import torch_forcing
 from jumok.engines.torch_engine import TorchEngine
 from jumok.errors import DataError, UsageError
 from jumok.models.base import END
+from jumok.text.symbols import NEVER
 from tests.support.helpers import made
 
 A, B, C = 8, 9, 10

@@ -315,6 +315,16 @@ def test_corrections_are_a_table_that_train_reads(tmp_path):
     assert json.loads(path.read_text().splitlines()[0])["time"] == "1970-01-01T00:00:00Z"
 
 
+def test_unfinished_lines_are_removed_when_a_server_starts(tmp_path):
+    whole = '{"source": "a", "target": "b"}\n'
+    for name, content in (("en-ko", whole + '{"source": "ha'), ("en-de", whole), ("de-en", '{"sou')):
+        (tmp_path / f"{name}.jsonl").write_text(content)
+    Corrections(tmp_path).repair()
+    assert {path.stem: path.read_text() for path in tmp_path.iterdir()} == {"en-ko": whole, "en-de": whole, "de-en": ""}
+    Corrections(tmp_path / "none").repair()
+    assert not (tmp_path / "none").exists()
+
+
 def test_an_unfinished_line_is_removed_and_languages_name_no_other_file(tmp_path):
     corrections = Corrections(tmp_path)
     (tmp_path / "en-ko.jsonl").write_text('{"source": "a", "target": "b"}\n{"source": "half')

@@ -15,7 +15,7 @@ import torch
 import jumok
 from jumok.config.search import SearchOptions, TokenConstraints
 from jumok.data.lexicon import FILE, Lexicon, load_shortlist
-from jumok.decoding.hypothesis import NEVER, penalize
+from jumok.decoding.hypothesis import penalize
 from jumok.disk import user_cache
 from jumok.engines import ctranslate2_engine, native_engine
 from jumok.engines.ctranslate2_engine import CTranslate2Engine, export_to_cache, list_layouts
@@ -29,6 +29,7 @@ from jumok.kernels.searching import Course
 from jumok.models import build
 from jumok.storage import bundle, checkpoint
 from jumok.storage import tensors as stored
+from jumok.text.symbols import NEVER
 from jumok.text.vocabulary import END
 from tests.support.helpers import VARIANTS, small
 
@@ -234,8 +235,13 @@ def test_a_source_that_is_too_long_is_refused_and_one_that_just_fits_is_not(micr
         with pytest.raises(DataError, match="5,000 subwords"):
             engine.score([([270] * 5_000, [9])])
         assert 0 < len(engine.decode([[270] * 2_048], replace(options, beam=1))[0][0].ids) <= 2_049
-    with pytest.raises(DataError, match="in text 3"):
-        list(jumok.load(micro).lines(["a", "b", "a b " * 3_000, "c"]))
+
+
+@pytest.mark.parametrize("engine", ["native", "torch", "ctranslate2"])
+@pytest.mark.parametrize("chunk", [1, 2, 9])
+def test_a_text_that_is_too_long_is_named_by_its_number_among_all_texts(micro, engine, chunk):
+    with pytest.raises(DataError, match="in text 4"):
+        list(jumok.load(micro, engine=engine).lines(["a", "", "b", "a b " * 3_000, "c"], chunk=chunk))
 
 
 def test_weights_that_do_not_fit_are_refused_by_our_own_engine(own_micro):
@@ -453,7 +459,7 @@ def test_a_hypothesis_far_behind_is_given_up_only_where_it_may_be(found, sources
 def test_a_margin_of_nothing_leaves_the_likeliest_alone(found, sources):
     engine = NativeEngine(found)
     read, limits = [[*source, END] for source in sources], [len(source) + 5 for source in sources]
-    search = partial(engine.packed.search, read, limits, marks=native_engine.MARKS)
+    search = partial(engine.packed.search, read, limits)
     plain = SearchOptions(beam=4, length_penalty=0.0)
     narrow, greedy = search(plain, course=Course(margin=0.0)), search(replace(plain, beam=1))
     for one, other in zip(narrow, greedy, strict=True):

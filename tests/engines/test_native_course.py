@@ -13,7 +13,7 @@ from jumok.blocks import list_beginnings
 from jumok.config.search import SearchOptions, TokenConstraints
 from jumok.engines.native_engine import NativeEngine
 from jumok.engines.torch_engine import TorchEngine
-from jumok.kernels import library
+from jumok.kernels import library, searching
 from jumok.storage import bundle, checkpoint
 from tests.engines.test_engine import bundle_of
 
@@ -45,6 +45,17 @@ def test_a_stopped_sentence_has_no_hypotheses_and_its_neighbours_stay_the_same(n
     assert found == [[] if flags[row] else several for row, several in enumerate(whole)]
     flags[:] = [1] * len(SOURCES)
     assert native.decode(SOURCES, OPTIONS, constraints=constraints, stops=stops) == [[] for _ in SOURCES]
+
+
+def test_several_calls_of_the_kernels_find_what_one_call_finds(native, monkeypatch):
+    flags = (ctypes.c_uint8 * len(SOURCES))(*(row % 4 == 1 for row in range(len(SOURCES))))
+    results = []
+    for tokens in (searching.AT_ONCE, 500):
+        monkeypatch.setattr(searching, "AT_ONCE", tokens)
+        live = np.zeros((len(SOURCES), 60), np.int64)
+        hypotheses = native.decode(SOURCES, OPTIONS, constraints=REQUIRED, stops=ctypes.addressof(flags), live=live)
+        results.append((hypotheses, live.tolist()))
+    assert results[0] == results[1]
 
 
 def test_a_sentence_is_given_up_in_the_middle_and_its_neighbours_stay_the_same(native):

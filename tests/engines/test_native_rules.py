@@ -9,7 +9,6 @@ import torch
 
 import jumok
 from jumok.config.search import SearchOptions, TokenConstraints
-from jumok.decoding.hypothesis import NEVER
 from jumok.engines.native_engine import NativeEngine
 from jumok.engines.torch_engine import TorchEngine
 from jumok.errors import UsageError
@@ -19,6 +18,7 @@ from jumok.models import build
 from jumok.storage import bundle, checkpoint
 from jumok.text.automata import TextRules
 from jumok.text.boundaries import contains_phrase, contains_word
+from jumok.text.symbols import NEVER
 from tests.support.helpers import small
 
 pytestmark = pytest.mark.skipif(library.load() is None, reason="no C compiler on this machine")

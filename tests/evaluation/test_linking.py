@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jumok.data.lexicon import Lexicon, Table
-from jumok.evaluation.linking import UNLISTED, UNSURE, find_chances, link, score_heads
+from jumok.data.markov import Jumps
+from jumok.evaluation.linking import UNLISTED, UNSURE, Evidence, Reading, find_evidence, link, score_heads
 
 
 def plainly(weights, source, target, chances):
@@ -43,7 +44,7 @@ def test_links_of_whole_words_are_those_of_a_loop_over_words_and_every_word_has_
     generator = np.random.default_rng(seed)
     weights, *chances = generator.random((3, targets, sources))
     source, target = [f"▁s{i}" for i in range(sources)], [f"▁t{i}" for i in range(targets)]
-    links = link(weights, source, target, (chances[0], chances[1]))
+    links = link(weights, source, target, Evidence(*chances))
     assert links == plainly(weights.tolist(), source, target, (chances[0].tolist(), chances[1].tolist()))
     assert {s for s, _ in links} == set(range(sources))
     assert {t for _, t in links} == set(range(targets))
@@ -54,7 +55,7 @@ def test_a_lexicon_decides_where_attention_does_not_and_attention_between_equal_
     forward = np.array([[0.9, 0.0, 0.0], [0.0, 0.9, 0.9], [0.0, 0.9, 0.9]])
     blurred = np.full((3, 3), 1 / 3)
     blurred[1, 2] += 0.1
-    assert link(blurred, source, target, (forward, forward)) >= {(0, 0), (2, 1)}
+    assert link(blurred, source, target, Evidence(forward, forward)) >= {(0, 0), (2, 1)}
     assert (0, 0) in link(np.eye(3)[[0, 1, 2]], source, target)
 
 
@@ -92,19 +93,61 @@ def test_the_head_that_attends_to_translations_scores_best():
     cross = np.stack(
         [[[[0.5, 0.5], [0.5, 0.5]], [[0.0, 1.0], [1.0, 0.0]]], [[[1.0, 0.0], [0.2, 0.8]], [[0.4, 0.6], [0.6, 0.4]]]]
     )
-    scores = score_heads(cross, (forward, forward))
+    scores = score_heads(cross, Evidence(forward, forward))
     assert scores.shape == (2, 2)
     assert np.unravel_index(scores.argmax(), scores.shape) == (1, 0)
     assert np.unravel_index(scores.argmin(), scores.shape) == (0, 1)
+
+
+def test_jumps_link_a_word_without_a_translation_of_its_own_to_that_of_the_next_word():
+    """An article has no probabilities: after it the state stays the same, before it anything may happen."""
+    jumps = Jumps(np.array([7]), np.full((2, 25), 0.04), np.ones((2, 25)), np.ones((2, 13)))
+    jumps.before[1] = 0.001
+    jumps.before[1, 12] = 0.976
+    others = Jumps(np.array([], int), np.full((1, 25), 0.04), np.ones((1, 25)), np.ones((1, 13)))
+    source, target = [5, 7, 6], [4, 5]  # lost the umbrella
+    evidence = Evidence(
+        np.array([[0.0, 0.0, 0.9], [0.9, 0.0, 0.0]]),
+        np.array([[0.0, 0.0, 0.9], [0.9, 0.0, 0.0]]),
+        Reading(source, target, (others, jumps)),
+    )
+    flat = np.full((2, 3), 1 / 3)
+    pieces = ["▁lost", "▁the", "▁umbrella"], ["▁우산을", "▁잃었다"]
+    assert link(flat, *pieces, evidence) == {(0, 1), (1, 0), (2, 0)}
+    jumps.before[1], jumps.before[1, 13] = 0.001, 0.976  # after the article, one further: with the verb
+    assert link(flat, *pieces, evidence) == {(0, 1), (1, 1), (2, 0)}
+
+
+def test_very_long_sentences_are_linked_without_jumps():
+    flat = Jumps(np.array([], int), np.full((1, 25), 0.04), np.ones((1, 25)), np.ones((1, 13)))
+    table = Table(np.array([0, 0, 1]), np.array([1]), np.array([0.5]))
+    lexicon = Lexicon(table.begins, table.others, np.array([1]), table.chances, table, (flat, flat))
+    short, long = find_evidence(lexicon, [1] * 9, [1] * 9), find_evidence(lexicon, [1] * 500, [1] * 500)
+    assert short.reading is not None
+    assert long.reading is None
+    assert find_evidence(lexicon, [], []).reading is None
 
 
 def test_chances_of_two_sentences_are_looked_up_by_their_subwords():
     forward = Table(np.array([0, 0, 2, 3]), np.array([2, 1, 0]), np.array([0.75, 0.25, 0.5], dtype=np.float16))
     backward = Table(np.array([0, 1, 1, 2]), np.array([2, 1]), np.array([1.0, 0.5], dtype=np.float16))
     lexicon = Lexicon(forward.begins, forward.others, np.array([1]), forward.chances, backward)
-    found = find_chances(lexicon, [1, 2], [2, 0, 1])
+    found = find_evidence(lexicon, [1, 2], [2, 0, 1])
     assert found is not None
-    assert found[0].tolist() == [[0.75, 0.0], [0.0, 0.5], [0.25, 0.0]]
-    assert found[1].tolist() == [[0.5, 0.0], [0.0, 1.0], [0.0, 0.0]]
-    assert find_chances(None, [1], [1]) is None
-    assert find_chances(Lexicon(forward.begins, forward.others, np.array([1])), [1], [1]) is None
+    assert found.forward.tolist() == [[0.75, 0.0], [0.0, 0.5], [0.25, 0.0]]
+    assert found.backward.tolist() == [[0.5, 0.0], [0.0, 1.0], [0.0, 0.0]]
+    assert find_evidence(None, [1], [1]) is None
+    assert find_evidence(Lexicon(forward.begins, forward.others, np.array([1])), [1], [1]) is None
+
+
+def test_characters_of_a_text_without_spaces_are_linked_with_their_subword_and_punctuation_is_not():
+    source, target = ["▁he", "▁swim", "s", "."], ["▁彼は", "泳", "ぐ", "。"]
+    weights = np.array([[1.0, 0.0, 0.0, 0.0], [0.0, 0.5, 0.5, 0.0], [0.0, 0.4, 0.6, 0.0], [0.0, 0.0, 0.1, 0.9]])
+    assert link(weights, source, target) == {(0, 0), (0, 1), (1, 2), (1, 3)}
+    assert link(weights.T, target, source) == {(0, 0), (1, 0), (2, 1), (3, 1)}
+
+
+def test_the_bytes_of_one_character_are_linked_together():
+    target = ["▁水", "<0xE6>", "<0xB3>", "<0xB3>", "に"]
+    weights = np.array([[1.0, 0.0], [0.3, 0.7], [0.3, 0.7], [0.3, 0.7], [1.0, 0.0]])
+    assert link(weights, ["▁in", "▁swimming"], target) == {(0, 0), (1, 1), (0, 2)}

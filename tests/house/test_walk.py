@@ -7,6 +7,7 @@ figure may be raised together with the decision.
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -33,11 +34,21 @@ def measure(*arguments: object) -> dict:
     return counts
 
 
+def list_described(command: str) -> set[str]:
+    """The files that ARCHITECTURE.md names on the way of a command."""
+    text = (Path(__file__).parent.parent.parent / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    section = text.partition("## Two commands, file by file")[2].partition(f"`jumok {command}")[2]
+    described = section.partition("```")[2].partition("```")[0]
+    return {f"{name}.py" for name in re.findall(r"[a-z_]+(?:/[a-z_]+[0-9]?)+", described)}
+
+
 def test_a_translation_walks_through_few_files_and_never_back_up(micro):
     counts = measure("translate", micro, "a b c")
     assert counts["up"] == []
-    assert counts["files"] <= 31
-    assert counts["hops"] + counts["bodies"] <= 107
+    assert list_described("translate")
+    assert list_described("translate") <= set(counts["entered"])
+    assert counts["files"] <= 24
+    assert counts["hops"] + counts["bodies"] <= 82
 
 
 @pytest.mark.slow
@@ -51,6 +62,8 @@ def test_a_run_walks_no_further_than_it_did_and_never_back_up(tmp_path):
         "--set", "vocabulary.size=400", "--out", tmp_path / "run",
     )  # fmt: skip
     assert counts["up"] == []
-    assert counts["files"] <= 113
-    assert counts["hops"] <= 460
-    assert counts["hops"] + counts["bodies"] <= 690
+    assert list_described("train")
+    assert list_described("train") <= set(counts["entered"])
+    assert counts["files"] <= 118
+    assert counts["hops"] <= 505
+    assert counts["hops"] + counts["bodies"] <= 750

@@ -7,12 +7,12 @@ import torch
 
 from jumok.config.search import SearchOptions
 from jumok.config.sections import TrainingConfig
-from jumok.decoding.hypothesis import NEVER
 from jumok.decoding.search import beam
 from jumok.kernels import library, ops
 from jumok.kernels.modules import accelerate
 from jumok.kernels.stepping import ROOM, Steps
 from jumok.models.base import END, PAD
+from jumok.text.symbols import NEVER
 from jumok.training.optim import Optimizer
 from tests.support.helpers import made
 

@@ -7,7 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from jumok.data.corpora import Pair
 from jumok.evaluation.alignment import alignment_errors
+from jumok.inside.edits import Edits
+from jumok.inside.scoring import score
+from jumok.inside.surgery import change
 from jumok.lab.claim import Finding, lines
 from jumok.lab.claims import alignment, figures, forcing, heads, search
 from jumok.lab.conduct import write
@@ -120,9 +124,28 @@ def test_a_head_that_is_switched_off_changes_what_is_said_and_comes_back(lab):
     phrases = lab.phrases(10)
     before = heads.quality(model, phrases)
     for kind in heads.KINDS:
-        with heads.switch_off(heads.attentions(model.model, kind)[0], 1):
+        with change(model.model, Edits(heads={(kind, 0, 1)})):
             assert heads.quality(model, phrases)["loss"] != before["loss"]
         assert heads.quality(model, phrases) == before
+
+
+def test_a_head_that_is_off_has_the_same_bleu_in_the_lab_in_a_score_and_with_zeros_written_by_hand(lab):
+    model, phrases = lab.base().model, heads.parse_sentences(lab)
+    pairs = [Pair(phrase.english, phrase.korean, row) for row, phrase in enumerate(phrases, start=1)]
+    for kind in heads.KINDS:
+        found = heads.ablate(lab, model, phrases, kind)
+        for layer, head in ((0, 0), (1, 1)):
+            scored = score(model, pairs, Edits(heads={(kind, layer, head)}))
+            assert scored.after == found[layer][head]["bleu"]
+            module = model.model.encoder[layer] if kind == "encoder" else model.model.decoder[layer]
+            matrix = (module.cross if kind == "cross" else module.attention).output.weight
+            width = matrix.shape[1] // module.attention.heads
+            with torch.no_grad():
+                kept = matrix.clone()
+                matrix[:, head * width : (head + 1) * width] = 0.0
+                by_hand = heads.quality(model, phrases)
+                matrix.copy_(kept)
+            assert by_hand == found[layer][head]
 
 
 def test_heads_come_out_no_where_all_models_have_one_head_and_all_heads_are_copies(lab, tmp_path):

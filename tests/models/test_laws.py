@@ -9,11 +9,12 @@ from torch import Tensor
 
 from jumok.config.search import SearchOptions
 from jumok.decoding.ensemble import Ensemble
-from jumok.decoding.hypothesis import NEVER, penalize
+from jumok.decoding.hypothesis import penalize
 from jumok.decoding.search import beam, greedy, sample_by
 from jumok.engines.torch_engine import TorchEngine
 from jumok.models.base import END, PAD, START
 from jumok.storage import checkpoint
+from jumok.text.symbols import NEVER
 from tests.support.helpers import OTHERS, SYMBOLS, VARIANTS, made, small, two_sentences
 
 every = pytest.mark.parametrize("variant", [*VARIANTS, *OTHERS])

@@ -1,6 +1,7 @@
 """The head that aligns words is chosen when a run ends, without gold, and used from then on."""
 
 import json
+import shutil
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,13 +16,16 @@ from jumok.data.made import phrasebook
 from jumok.data.store import Filters, build
 from jumok.errors import ModelFileError
 from jumok.evaluation.alignment import alignment_error_rate
-from jumok.evaluation.linking import find_chances, link
+from jumok.evaluation.linking import find_evidence, link
 from jumok.models.base import Attention
 from jumok.runs.aligning import choose_head
+from jumok.runs.averaging import average_run
+from jumok.runs.choose import choose
 from jumok.runs.experiment import train
 from jumok.runs.preparation import add_shortlist
 from jumok.stopping import NEVER
 from jumok.storage import bundle
+from jumok.storage.labels import set_languages
 from jumok.text.vocabulary import Vocabularies, Vocabulary
 from tests.conftest import MICRO
 from tests.storage.test_checkpoint import relist
@@ -48,7 +52,7 @@ class Planted:
         generator = torch.Generator().manual_seed(int(source.sum()))
         rows, columns = target.shape[1], source.shape[1]
         cross = torch.rand(1, 3, 4, rows, columns, generator=generator).softmax(dim=-1)
-        given = find_chances(self.table, source[0, :-1].tolist(), target[0, 1:].tolist())
+        given = find_evidence(self.table, source[0, :-1].tolist(), target[0, 1:].tolist())
         assert given is not None
         weights = torch.from_numpy(given[0] * given[1] + 1e-6)
         cross[0, *self.planted, : rows - 1, : columns - 1] = (weights / weights.sum(dim=-1, keepdim=True)).float()
@@ -86,7 +90,7 @@ def test_a_lexicon_alone_aligns_most_words_of_the_phrasebook(phrases):
         sides = vocabularies.source.encode(phrase.english), vocabularies.target.encode(phrase.korean)
         pieces = [vocabularies.source.pieces(ids) for ids in sides]
         blind = np.full((len(sides[1]), len(sides[0])), 1.0 / len(sides[0]))
-        links.append(link(blind, *pieces, find_chances(table, *sides)))
+        links.append(link(blind, *pieces, find_evidence(table, *sides)))
         gold.append(set(phrase.alignment))
     assert alignment_error_rate(links, gold) < 0.26
 
@@ -148,3 +152,29 @@ def test_a_card_that_names_no_head_of_the_model_is_refused(own_micro, given):
     relist(model)
     with pytest.raises(ModelFileError, match="aligning"):
         bundle.read(own_micro)
+
+
+def test_the_mean_of_checkpoints_has_the_shortlist_of_its_run_and_a_head_of_its_own(own_micro, tmp_path):
+    shortlist = (own_micro / "model" / lexicon.FILE).read_bytes()
+    head = json.loads((own_micro / "model" / "card.json").read_text())["aligning"]
+    folder = average_run(own_micro, last=2, out=tmp_path / "mean")
+    assert (folder / lexicon.FILE).read_bytes() == shortlist
+    chosen = bundle.read(folder).aligning
+    assert chosen is not None
+    assert package.load(folder).translate("a b", align=True).alignment is not None
+    shutil.rmtree(own_micro / "data")  # then those of the finished model are taken
+    folder = average_run(own_micro, last=2, out=tmp_path / "without text")
+    assert (folder / lexicon.FILE).read_bytes() == shortlist
+    assert bundle.read(folder).aligning == (head["layer"], head["head"])
+    shutil.rmtree(own_micro / "model")
+    folder = average_run(own_micro, last=2, out=tmp_path / "without a model")
+    assert not (folder / lexicon.FILE).exists()
+    assert bundle.read(folder).aligning is None
+
+
+def test_a_run_that_begins_with_another_has_its_languages_unless_its_own_are_known(own_micro):
+    set_languages(own_micro, "en", "de")
+    assert choose("a.txt", "b.txt", begin=own_micro).languages.pair == ("en", "de")
+    assert choose("a.txt", "b.txt", begin=own_micro, source_language="fr").languages.pair == ("fr", "de")
+    assert choose("train.fr", "train.ko", begin=own_micro).languages.pair is None  # the names of the files say more
+    assert choose("a.txt", "b.txt").languages.pair is None

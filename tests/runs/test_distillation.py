@@ -9,11 +9,13 @@ import torch
 from jumok import distillation
 from jumok.config import presets
 from jumok.distillation import Lessons, Student, distill, find_ancestor, inherit, nearest, shape
-from jumok.errors import Resumable
+from jumok.errors import Resumable, UsageError
 from jumok.models import build
+from jumok.runs.averaging import average_run
 from jumok.storage import checkpoint
 from jumok.translation import Translation
 from jumok.translator import Translator
+from tests.storage.test_locks import hold
 from tests.support.helpers import SYMBOLS, small
 
 
@@ -198,3 +200,17 @@ def test_the_verb(jumok, micro, tmp_path):
     answer = jumok("distill", micro, "--out", out, "--decoder-layers", 1, "--set", "training.steps=2")
     assert (answer.code, answer.out) == (0, f"{out}\n")
     assert checkpoint.load(out).recipe.model.decoder_layers == 1
+
+
+def test_lessons_and_means_are_not_written_into_a_run_that_another_process_uses(own_micro, micro, monkeypatch):
+    monkeypatch.setattr("jumok.disk.locks.WAIT", 0.0)
+    digest = (own_micro / "model" / "MANIFEST.json").read_bytes()
+    with hold(own_micro) as process:
+        try:
+            with pytest.raises(UsageError, match="in use"):
+                average_run(own_micro, last=2)
+            with pytest.raises(UsageError, match="in use"):
+                distill(micro, Student(changes={"training.steps": 8}), out=own_micro)
+        finally:
+            process.kill()
+    assert (own_micro / "model" / "MANIFEST.json").read_bytes() == digest

@@ -236,7 +236,9 @@ def test_a_run_takes_no_more_of_the_disk_than_it_said_at_its_start(tmp_path, mon
         jumok.train(recipe=micro(**changes), out=run.path, sinks=[watch])
     for event in heard:
         assert max(sizes) <= event["checkpoints"] + event["model"] == pytest.approx(max(sizes), rel=0.5)
-        assert event["need"] == max(0, event["checkpoints"] + event["model"] - event["there"]) + event["logs"]
+        most = event["checkpoints"] + event["model"] + event["snapshots"]
+        assert size(run.path / "snapshots") <= event["snapshots"]
+        assert event["need"] == max(0, most - event["there"]) + event["logs"]
     assert (heard[0]["there"], heard[1]["there"] > 0) == (0, True)
     assert size(run.events, run.losses, run.tensorboard) <= heard[0]["logs"] + heard[1]["logs"]
     assert said(run.path).count("Disk: at most") == 2

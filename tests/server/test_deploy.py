@@ -3,6 +3,9 @@
 import configparser
 import platform
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -36,6 +39,35 @@ def test_the_manifests_fit_each_other_and_the_server():
     labels = found["Deployment"]["spec"]["template"]["metadata"]["labels"]
     assert found["Service"]["spec"]["selector"].items() <= labels.items()
     assert found["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"] == labels
+
+
+def test_the_manifests_fit_the_schemas_of_kubernetes():
+    """Of an older and of the newest version that the package knows; in strict mode unknown keys are errors."""
+    checker = pytest.importorskip("kubernetes_validate", reason="needs its schemas: pip install kubernetes-validate")
+    found = manifests()
+    for version in ("1.25", checker.latest_version()):
+        for one in found.values():
+            checker.validate(one, version, strict=True)
+    for change in ({"replicas": "two"}, {"replicaz": 2}):
+        broken = found["Deployment"] | {"spec": found["Deployment"]["spec"] | change}
+        with pytest.raises(checker.ValidationError):
+            checker.validate(broken, "1.25", strict=True)
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_systemd_understands_every_line_of_the_unit(tmp_path):
+    text = (DEPLOY / "systemd" / "jumok-serve.service").read_text()
+    command = re.search(r"^ExecStart=(\S+)", text, re.MULTILINE)[1]
+    unit = tmp_path / "jumok-serve.service"
+
+    def verify(content: str) -> str:
+        unit.write_text(content)
+        done = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
+        return done.stderr if done.returncode == 0 else done.stderr or "refused"
+
+    there = text.replace(command, sys.executable)  # the program is not installed there on this machine
+    assert verify(there) == ""
+    assert "MisspeltKey" in verify(there.replace("[Service]\n", "[Service]\nMisspeltKey=yes\n"))
 
 
 def test_the_unit_waits_longer_than_the_server_takes_to_drain():

@@ -150,6 +150,13 @@ def test_keys_from_the_command_line_open_a_server(micro, tmp_path, jumok):
     assert secret not in server.log.read_text()
 
 
+def test_every_line_of_the_log_is_json_whatever_is_sent(running):
+    form = b'--x\r\nContent-Disp[osition: form-data; name="q"\r\n\r\na\r\n--x--\r\n'
+    assert running.request("/translate", form, content_type="multipart/form-data; boundary=x")[0] == 400
+    lines = [line for line in running.log.read_text().split("\n") if line]
+    assert all(line.startswith("{") for line in lines[lines.index("stop with Ctrl-C") + 1 :])
+
+
 def test_logs_and_metrics_hold_no_texts_addresses_or_keys(running):
     running.request("/translate", {"q": "confidential words", "source": "en", "target": "de", "api_key": "sesame"})
     running.request("/download_file/secret-name.txt")

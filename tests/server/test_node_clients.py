@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import jumok
 from jumok.disk import user_cache
 from tests.support.running import Running
 
@@ -95,8 +96,11 @@ def test_python_openai(poet):
     client = openai.OpenAI(base_url=f"{poet.address}/v1", api_key="k", timeout=60)
     assert [model.id for model in client.models.list()] == ["poet"]
     asked = {"model": "poet", "prompt": "a b", "max_tokens": 5, "temperature": 0}
-    whole = client.completions.create(**asked).choices[0].text
+    answer = client.completions.create(**asked)
+    whole, usage = answer.choices[0].text, answer.usage
     assert whole
+    read = len(jumok.load(GPT).vocabularies.target.encode("a b"))
+    assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (read, 5, read + 5)
     assert "".join(part.choices[0].text for part in client.completions.create(**asked, stream=True)) == whole
     with pytest.raises(openai.NotFoundError):
         client.completions.create(**(asked | {"model": "nobody"}))

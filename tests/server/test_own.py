@@ -1,5 +1,6 @@
 """Our own API, the smaller protocols, streams, completions, the page, and what every answer has in common."""
 
+import gc
 import json
 import re
 import time
@@ -160,7 +161,9 @@ def test_completions_of_language_models_only(app):
     answer = ask(app, "POST", "/v1/completions", given)
     assert answer.json["choices"][0]["text"] == " and then and then and then"
     assert answer.json["choices"][0]["finish_reason"] == "length"
+    assert answer.json["usage"] == {"prompt_tokens": 1, "completion_tokens": 3, "total_tokens": 4}
     stopped = ask(app, "POST", "/v1/completions", given | {"stop": " then", "echo": True})
+    assert stopped.json["usage"] == {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
     assert stopped.json["choices"][0] == {"text": "Once and", "index": 0, "logprobs": None, "finish_reason": "stop"}
     assert ask(app, "POST", "/v1/completions", given | {"model": "en-de"}).status == 404
     assert ask(app, "POST", "/v1/completions", given | {"max_tokens": 10_000}).status == 400
@@ -168,8 +171,13 @@ def test_completions_of_language_models_only(app):
     pieces = [json.loads(line[6:]) for line in stream.text.split("\n") if line.startswith("data: {")]
     assert "".join(piece["choices"][0]["text"] for piece in pieces) == " and then and then and then"
     assert stream.text.endswith("data: [DONE]\n\n")
+    told = ask(app, "POST", "/v1/completions", given | {"stream": True, "stream_options": {"include_usage": True}})
+    last = json.loads(told.text.split("\n\n")[-3].removeprefix("data: "))
+    assert (last["choices"], last["usage"]["total_tokens"]) == ([], 4)
     chat = {"model": "en-de", "messages": [{"role": "system", "content": "x"}, {"role": "user", "content": "a dog"}]}
-    assert ask(app, "POST", "/v1/chat/completions", chat).json["choices"][0]["message"]["content"] == "A DOG"
+    spoken = ask(app, "POST", "/v1/chat/completions", chat).json
+    assert spoken["choices"][0]["message"]["content"] == "A DOG"
+    assert spoken["usage"] == {"prompt_tokens": 2, "completion_tokens": 2, "total_tokens": 4}
     assert ask(pretend_server()[1], "POST", "/v1/chat/completions", chat).status == 404
 
 
@@ -246,7 +254,8 @@ def test_a_head_request_and_a_trailing_slash_are_understood(app):
     assert ask(app, "GET", "/v2/nothing").json == {"message": "there is nothing at this address"}
 
 
-def test_the_page_is_in_two_languages_and_loads_nothing_from_elsewhere(app):
+def test_the_small_page_is_in_two_languages_and_loads_nothing_from_elsewhere():
+    _, app = pretend_server(studio=False)
     english = ask(app, "GET", "/")
     korean = ask(app, "GET", "/", headers={"accept-language": "ko"})
     assert 'lang="en"' in english.text
@@ -274,7 +283,8 @@ def test_metrics_are_in_the_text_format_of_prometheus(app):
         elif not line.startswith("#"):
             assert re.fullmatch(r'[a-z_]+(\{[a-z_]+="[^"]*"(,[a-z_]+="[^"]*")*\})? [0-9.e+-]+', line), line
     assert 'jumok_requests_total{api="libretranslate",code="200"}' in page
-    assert {"jumok_request_seconds", "jumok_cancelled_total", "jumok_stage_seconds"} <= names
+    assert {"jumok_request_seconds", "jumok_stopped_total", "jumok_stage_seconds"} <= names
+    assert [name for name in names if "cancelled" in name] == ["jumok_requests_cancelled_total"]
 
 
 def test_the_openapi_description_names_every_route_and_what_it_takes(app):
@@ -298,3 +308,34 @@ def test_the_openapi_description_names_every_route_and_what_it_takes(app):
         assert name in description["components"]["schemas"]
     names = [one["operationId"] for path in paths.values() for one in path.values()]
     assert len(set(names)) == len(names)
+
+
+def test_requests_of_all_kinds_leave_no_objects_behind(tries):
+    """What grows with the number of requests would be seen here after some hundred of them, not after weeks."""
+    front, app = pretend_server()
+
+    def send(count: int) -> int:
+        pair = {"source": "en", "target": "de"}
+        for number in range(count):
+            ask(app, "POST", "/translate", {"q": f"one {number}", **pair})
+            ask(app, "POST", "/translate", {"q": f"<p>one <b>{number}</b></p>", "format": "html", **pair})
+            ask(
+                app,
+                "POST",
+                "/v2/translate",
+                {"text": [f"<i>{number}</i> two"], "target_lang": "DE", "source_lang": "EN"},
+            )
+            ask(app, "POST", "/v1/translate/stream", {"text": f"three {number}", **pair})
+            ask(app, "POST", "/translate", {"q": f"four {number}", "source": "xx", "target": "de"})
+            front.service.delay = 0.01
+            ask(app, "POST", "/translate", {"q": f"five {number}", **pair}, leaves_after=0.0)
+            front.service.delay = 0.0
+        front.service.asked.clear()
+        gc.collect()
+        return len(gc.get_objects())
+
+    send(20)  # tables that are made once
+    before, rounds = send(20), tries(60, 2_000)
+    assert send(rounds) - before < rounds / 2  # of six requests in every round
+    assert front.active == 0
+    assert front.metrics.cancelled.total() == 40 + rounds

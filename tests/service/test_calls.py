@@ -1,6 +1,7 @@
 """Calls besides translating, and models that only torch can run."""
 
 import asyncio
+import time
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,9 @@ from jumok.errors import UnknownName
 from jumok.service.errors import Refused
 from jumok.service.values import Ask
 from jumok.translation import Contents
-from tests.service.conftest import asks, run, sentences, serve, soon
+from tests.service.conftest import asks, is_alive, run, sentences, serve, soon
 
+LOADING = 200.0  # seconds for torch, on a busy machine
 GOLDEN = Path(__file__).parent.parent / "golden" / "0.1"
 
 
@@ -75,6 +77,43 @@ def test_what_only_torch_can_do_is_the_translators_own_and_runs_in_a_process_of_
             given = {"text": "a b", "options": SearchOptions(beam=2, extra_length=5)}
             nodes = await service.call("micro", "graph", given, deadline=soon())
             assert [node["piece"] for node in nodes] == [node["piece"] for node in graph]
+
+    run(work())
+
+
+@pytest.mark.slow
+def test_the_process_with_torch_ends_when_it_is_idle_and_comes_back_when_it_is_needed(micro):
+    drawn = Ask("a b c", SearchOptions(sample=True, seed=3, extra_length=5))
+
+    async def work():
+        async with serve(micro, options={"torch_idle": 0.5}) as service:
+            [first] = await service.translate("micro", [drawn], deadline=soon(LOADING))
+            process, limit = service.torch.current, soon()
+            while is_alive(process.pid):
+                await service.translate("micro", asks(["a b"]), deadline=soon())  # this is not for torch
+                assert time.monotonic() < limit
+                await asyncio.sleep(0.05)
+            assert service.torch.current is None
+            assert service.native.current is not None
+            assert dict(service.gauges())["engine_up"][1].value == 0.0
+            assert service.metrics.engine_restarts["torch"] == 0
+            [again] = await service.translate("micro", [drawn], deadline=soon(LOADING))
+            assert again == first
+            assert service.torch.current is not process
+
+    run(work())
+
+
+def test_subwords_are_counted_without_torch(micro):
+    translator, texts = jumok.load(micro), ["a b c", "", "한국어"]
+
+    async def work():
+        async with serve(micro) as service:
+            for side in ("source", "target"):
+                vocabulary = getattr(translator.vocabularies, side)
+                counts = await service.call("micro", "count", {"texts": texts, "side": side}, deadline=soon())
+                assert counts == [len(vocabulary.encode(text)) for text in texts]
+            assert not service.torch.handles
 
     run(work())
 

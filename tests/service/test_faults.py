@@ -15,8 +15,10 @@ import pytest
 
 from jumok.service import supervisor
 from jumok.service.admission import Limits
-from jumok.service.errors import EngineLost, ModelRefused, Overloaded, Poisoned, ServiceError
+from jumok.service.errors import DeadlineExceeded, EngineLost, ModelRefused, Overloaded, Poisoned, ServiceError
+from jumok.service.follow import find_newest, list_models
 from jumok.service.suspects import HOUR, Suspects
+from jumok.storage import bundle
 from tests.service.conftest import asks, is_alive, run, sentences, serve, soon
 
 LONG = {"min_length": 1_500, "extra_length": 2_000, "beam": 12}  # options of a search that takes about a second
@@ -85,6 +87,37 @@ def test_an_engine_that_hangs_is_killed_and_replaced(micro, monkeypatch):
             assert not is_alive(first.pid)
 
     run(work())
+
+
+def test_a_search_that_never_ends_is_killed_some_seconds_after_its_deadline(micro, monkeypatch, kept):
+    monkeypatch.setattr("jumok.service.process.MODULE", "tests.support.looping_engine")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    silence, own = supervisor.SILENCE["native"], 1.5
+    assert silence == 5.0  # the guide says so
+
+    async def work():
+        async with serve(micro, options={"threads": 2, "limits": UNLIMITED}) as service:
+            first, began = service.native.current, time.monotonic()
+            with pytest.raises(DeadlineExceeded):
+                await service.translate("micro", asks(["loop a b"]), deadline=soon(own))
+            assert time.monotonic() - began < own + 1.0  # nobody waits for the watchdog
+            [answer] = await service.translate("micro", asks(["a b c"]), deadline=soon())  # by the other thread
+            assert answer.translation.source == "a b c"
+            assert service.native.current is first
+            await until(lambda: service.native.current is not first)
+            seconds = time.monotonic() - began - own
+            assert silence < seconds < silence + 15.0  # two beats, and what a busy machine adds
+            await service.translate("micro", asks(["d e f"]), deadline=soon())  # by the next process
+            assert not is_alive(first.pid)
+            return seconds
+
+    seconds = run(work())
+    kept(
+        "S1",
+        "a search that never ends: its process is replaced",
+        count=1,
+        figures=f"{seconds:.1f} s after its deadline",
+    )
 
 
 def test_a_sentence_that_kills_the_engine_twice_is_refused_and_its_neighbours_are_not(micro):
@@ -219,8 +252,6 @@ def _retrain(micro: Path, folder: Path) -> Path:
     """A copy of the run whose model is its other checkpoint."""
     from safetensors.numpy import load_file, save_file
 
-    from jumok.storage import bundle
-
     copy = Path(shutil.copytree(micro, folder / "other"))
     weights = {name: array * 0.5 for name, array in load_file(copy / "model/model.safetensors").items()}
     with bundle.replace_folder(copy / "model") as partial:
@@ -265,7 +296,7 @@ def test_a_followed_run_is_served_from_its_checkpoints_to_its_model(own_micro, t
                 target = run_folder / "model" if folder.name == "model" else run_folder / "checkpoints" / folder.name
                 shutil.copytree(folder, target.with_name("new"))
                 target.with_name("new").rename(target)
-                os.utime(target / "MANIFEST.json")
+                os.utime(target / "model.safetensors")
                 before = service.models["following"].digest
                 await until(lambda before=before: service.models["following"].digest != before)
                 [answer] = await service.translate("following", asks(["a b"]), deadline=soon())
@@ -273,6 +304,19 @@ def test_a_followed_run_is_served_from_its_checkpoints_to_its_model(own_micro, t
             assert len(set(digests)) >= 2
 
     run(work())
+
+
+def test_the_newest_checkpoint_is_followed_although_training_changes_older_ones(own_micro):
+    shutil.rmtree(own_micro / "model")
+    older, newest = sorted((own_micro / "checkpoints").iterdir())[-2:]
+    now = time.time()
+    for seconds, folder in ((20, older), (10, newest)):
+        for path in folder.iterdir():
+            os.utime(path, (now - seconds, now - seconds))
+    bundle.drop(older, ["optimizer.safetensors"])  # as it does when a third checkpoint is saved
+    assert (older / bundle.MANIFEST).stat().st_mtime > (newest / bundle.MANIFEST).stat().st_mtime
+    assert [folder for _, folder in list_models(own_micro)][:2] == [newest, older]
+    assert find_newest(own_micro).folder == newest
 
 
 FRONT = """

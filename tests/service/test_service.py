@@ -10,6 +10,7 @@ import pytest
 import jumok
 from jumok.config.search import Constraints, SearchOptions
 from jumok.service.errors import Closing, DeadlineExceeded, TooLong, UnknownModel, UnknownPair
+from jumok.service.slots import COUNT
 from jumok.service.values import Ask
 from jumok.translation import Contents
 from tests.service.conftest import asks, run, sentences, serve, soon
@@ -117,6 +118,30 @@ def test_a_request_past_its_deadline_fails_at_once_and_its_work_is_stopped(micro
             assert service.metrics.stopped > 100
             assert service.metrics.expired == 2
             assert len(await service.translate("micro", asks(["a b"]), deadline=soon())) == 1
+
+    run(work())
+
+
+def test_nothing_is_left_of_requests_that_have_ended(micro):
+    async def work():
+        async with serve(micro, options={"limits": _unlimited()}) as service:
+            for number in range(20):
+                texts = [f"{text} {number}" for text in sentences(10)]
+                kinds = [asks(texts), asks(texts), asks([f"a {number}"], min_length=1_500, extra_length=2_000)]
+                several = [asyncio.create_task(service.translate("micro", kind, deadline=soon())) for kind in kinds]
+                bad = asyncio.create_task(service.translate("micro", asks(["a " * 5_000]), deadline=soon()))
+                await asyncio.sleep(0.002)
+                several[2].cancel()
+                await asyncio.gather(*several, bad, return_exceptions=True)
+            while service.dispatcher.pending:
+                await asyncio.sleep(0.005)
+            handle, dispatcher = service.native.current, service.dispatcher
+            assert not handle.jobs
+            assert handle.slots.free == COUNT
+            assert not dispatcher._shared
+            assert not service.native.parked
+            assert dispatcher.expected_wait(False) == 0.0
+            assert not dispatcher.suspects.any
 
     run(work())
 

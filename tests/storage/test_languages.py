@@ -15,7 +15,7 @@ from jumok.config.sections import DataConfig
 from jumok.data.languages import find_languages
 from jumok.errors import DiskError, ModelFileError, UsageError
 from jumok.runs.experiment import train
-from jumok.storage import bundle
+from jumok.storage import bundle, checkpoint
 from jumok.storage.labels import set_languages
 from jumok.storage.languages import guess_languages
 from tests.conftest import MICRO
@@ -191,6 +191,12 @@ def test_models_of_earlier_versions_load_and_say_their_languages_by_names(tmp_pa
         assert "languages" not in (folder / "recipe.toml").read_text()
         saved = bundle.read(folder)
         assert saved.languages == guess_languages(saved.recipe.data)
+
+
+def test_languages_that_were_asked_for_stay_when_the_model_is_read(trained):
+    saved = bundle.read(trained)
+    assert saved.languages == ("en", "de")
+    assert checkpoint.with_model(saved).languages == ("en", "de")
 
 
 def test_a_recipe_without_languages_is_written_as_by_earlier_versions():

@@ -77,10 +77,14 @@ class PretendService:
         await self._work()
         if verb == "generate":
             return " and then" * arguments["length"]
+        if verb == "count":
+            return [len(text.split()) for text in arguments["texts"]]
         if verb == "score":
             return [
                 Translation(s, t, -1.0, -2.0) for s, t in zip(arguments["sources"], arguments["targets"], strict=True)
             ]
+        if verb in ("inside", "block", "steps", "break", "cost", "warm"):
+            return {"verb": verb, "model": model, **arguments}
         if verb == "graph":
             return [{"token": 5, "piece": "a", "parent": None, "score": float("nan")}]
         return [Translation(arguments["text"], arguments.get("prefix", "") + "X", -1.0, -1.0)]

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from jumok.decoding.hypothesis import NEVER
 from jumok.models.base import END, START
+from jumok.text.symbols import NEVER
 
 Ids = tuple[int, ...]
 Forbids = Callable[[Ids, int], bool]  # may this token follow these?

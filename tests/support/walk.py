@@ -65,4 +65,5 @@ if __name__ == "__main__":
     sys.setprofile(None)
     threading.setprofile(None)
     counts = {"code": code, "files": len(files), "hops": len(hops), "bodies": len(bodies), "up": sorted(map(str, up))}
+    counts["entered"] = sorted(files)
     print(json.dumps(counts))

@@ -11,6 +11,7 @@ import pytest
 
 from jumok.config import presets
 from jumok.errors import JumokError, ModelFileError
+from jumok.runs.averaging import average_run
 from jumok.runs.experiment import train
 from jumok.storage import bundle, checkpoint
 from jumok.storage.checkpoint import RunFolder
@@ -274,4 +275,4 @@ def test_the_files_of_a_run_that_a_resumed_one_reads_are_no_links(own_micro, tmp
     (own_micro / name).rename(tmp_path / name)
     (own_micro / name).symlink_to(tmp_path / name)
     with pytest.raises(ModelFileError, match=name):
-        checkpoint.average_run(own_micro, last=2)
+        average_run(own_micro, last=2)

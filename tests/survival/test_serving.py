@@ -97,6 +97,30 @@ def test_every_request_is_answered_once_with_the_translation_of_its_own_text(ser
 
 
 @pytest.mark.slow
+def test_a_sentence_alone_and_under_load_has_the_same_answer_to_the_last_bit(server, tries, kept):
+    """Texts, scores, probabilities of words, alignment and alternatives, as the bytes of the answer."""
+    texts, host = make_texts(tries(40, 1_000), seed=2), f"127.0.0.1:{server.port}"
+    asked = {"beam": 4, "n_best": 2, "details": True, "align": True, **PAIR}
+    bodies = [json.dumps({"text": text} | asked).encode() for text in texts]
+    requests = [Request(post(host, "/v1/translate", body), number) for number, body in enumerate(bodies)]
+    alone = load(server, send_each_once(requests, 1))
+    assert alone.statuses == {200: len(texts)}
+    lists = [
+        json.dumps({"texts": make_texts(16, seed=3 + n), "beam": 4, **PAIR}).encode() for n in range(len(texts) // 4)
+    ]
+    mixed = [*requests, *(Request(post(host, "/v1/translate", body), len(texts)) for body in lists)]
+    random.Random(4).shuffle(mixed)
+    together = load(server, send_each_once(mixed, 16))
+    first, second = (
+        {reply.number: reply.body for reply in phase.replies if reply.number < len(texts)}
+        for phase in (alone, together)
+    )
+    assert first == second
+    assert b'"score":' in first[0]
+    kept("S5", "sentences over HTTP, alone and beside fifteen others", figures="0 differ in any bit of the answer")
+
+
+@pytest.mark.slow
 def test_an_engine_that_is_killed_under_load_is_back_and_nobody_hangs(server, tries, kept):
     requests, slowest, counts = make_requests(make_texts(200), server.port), 0.0, dict[int, int]()
     for _ in range(tries(2, 20)):
@@ -192,3 +216,66 @@ def test_a_reload_under_load_loses_no_answer_and_mixes_none(tmp_path, tries, kep
     finally:
         server.stop()
     kept("S4", "a model replaced under load", figures=f"{len(replies):,} answered, 0 errors, 0 mixed")
+
+
+def make_checkpoint(run: Path, step: int, factor: float) -> Path:
+    """Save another checkpoint in a run, as training does: the newest weights times a factor."""
+    from safetensors.numpy import load_file, save_file
+
+    from jumok.storage import bundle
+
+    newest = max(path for path in (run / "checkpoints").iterdir() if path.name.startswith("step-"))
+    with bundle.replace_folder(run / "checkpoints" / f"step-{step:08d}") as partial:
+        shutil.copy(newest / "state.json", partial)
+        weights = load_file(newest / bundle.WEIGHTS)
+        save_file({name: array * factor for name, array in weights.items()}, partial / bundle.WEIGHTS)
+    return run / "checkpoints" / f"step-{step:08d}"
+
+
+@pytest.mark.slow
+def test_a_followed_run_is_served_from_its_newest_checkpoint_while_requests_run(own_micro, tmp_path, tries, kept):
+    from jumok.service.follow import list_models, read_checkpoint
+    from jumok.translator import Translator
+
+    shutil.rmtree(own_micro / "model")
+    texts, by_digest = make_texts(40, words=(3, 6)), dict[bytes, list[str]]()
+
+    def learn(folder: Path) -> None:
+        """Note what a checkpoint says, by the header of its answers."""
+        translator = Translator(read_checkpoint(own_micro, folder))
+        digest = json.loads((folder / "MANIFEST.json").read_text())["model.safetensors"]["sha256"][:16]
+        by_digest[f"x-model: {digest}".encode()] = [one.text for one in translator.translate(texts, details=False)]
+
+    learn(list_models(own_micro)[0][1])
+    server = Running(tmp_path, {"en-de": own_micro}, follow=["en-de"], cache_megabytes=0, grace=0.1)
+    switches = tries(2, 10)
+    try:
+
+        async def save_in_the_middle(client: Client) -> Phase:
+            going = asyncio.create_task(
+                client.offer(make_requests(texts, server.port), rate=25.0, seconds=5.0 * switches)
+            )
+            for number in range(switches):
+                await asyncio.sleep(0.5)
+                before = await asyncio.to_thread(lambda: server.request("/v1/models")[1]["data"][0]["digest"])
+                learn(await asyncio.to_thread(make_checkpoint, own_micro, 100 + number, 0.9))
+                until = time.monotonic() + 60.0
+                while await asyncio.to_thread(lambda: server.request("/v1/models")[1]["data"][0]["digest"]) == before:
+                    assert time.monotonic() < until, "the newer checkpoint was not loaded"
+                    await asyncio.sleep(0.1)
+            return await going
+
+        phase = load(server, save_in_the_middle)
+    finally:
+        assert server.stop() == 0
+    assert set(phase.statuses) <= {200, 429}, phase.statuses
+    assert phase.statuses[200] > phase.statuses.get(429, 0)
+    seen = set()
+    for reply in phase.accepted:
+        [header] = [header for header in by_digest if header in reply.head]
+        assert text_of(reply) == by_digest[header][reply.number]
+        seen.add(header)
+    assert len(by_digest) == switches + 1
+    assert len(seen) > 1
+    figures = f"{len(phase.accepted):,} answered by {len(seen)} checkpoints, 0 errors, 0 mixed"
+    kept("S4", "a newer checkpoint of a followed run under load", figures=figures)

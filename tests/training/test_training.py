@@ -23,6 +23,7 @@ from jumok.data.made import phrasebook
 from jumok.errors import DiskError, JumokError, Resumable, UsageError
 from jumok.events import read_events
 from jumok.models.base import END, START
+from jumok.runs.averaging import average_run
 from jumok.runs.trainee import noise_of
 from jumok.storage import checkpoint
 from jumok.training import loop, optim
@@ -162,7 +163,7 @@ def test_the_mean_of_a_stopped_runs_checkpoints_is_that_of_those_that_were_due(t
     with pytest.raises(Resumable):
         run(tmp_path / "a", stop_at=10)
     assert sorted(path.name for path in (tmp_path / "a" / "checkpoints").iterdir())[-1] == "step-00000010"
-    checkpoint.average_run(tmp_path / "a", last=2)
+    average_run(tmp_path / "a", last=2)
     card = json.loads((tmp_path / "a" / "model" / "card.json").read_text())
     assert card["weights"] == "mean of the checkpoints 4, 8"
 

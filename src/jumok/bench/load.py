@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+IDLE = 10.0  # seconds after which a connection is not used again, because servers close idle ones
 LOST = 0  # the status of a request whose connection broke, or which was not answered in time
 HEAD_END = b"\r\n\r\n"
 Received = tuple[int, bytes, bytes]  # status, head, body
@@ -102,6 +103,7 @@ class Connection(asyncio.Protocol):
         self.buffer = bytearray()
         self.waiting: asyncio.Future[Received] | None = None
         self.open = False
+        self.used = 0.0  # when its last request was answered
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -160,7 +162,9 @@ class Client:
         connection = None
         while self.idle and connection is None:
             connection = self.idle.pop()
-            connection = connection if connection.open else None
+            if not connection.open or time.perf_counter() - connection.used > IDLE:
+                connection.close()
+                connection = None
         try:
             if connection is None:
                 loop = asyncio.get_running_loop()
@@ -172,6 +176,7 @@ class Client:
                 connection.close()
             return Reply(request.number, *NOTHING, due - began, time.perf_counter() - due)
         if connection.open:
+            connection.used = time.perf_counter()
             self.idle.append(connection)
         return Reply(request.number, status, head, body, due - began, time.perf_counter() - due)
 

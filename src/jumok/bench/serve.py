@@ -59,6 +59,7 @@ class Settings:
     shortlist: bool = False
     seconds: float = 10.0  # of every phase
     sentences: int = 1_000
+    cache_megabytes: float = 0.0  # equal requests would be answered from a cache without translating
     options: tuple[str, ...] = ()  # further options of `jumok serve`
 
 
@@ -76,7 +77,7 @@ class Server(AbstractContextManager["Server"]):
             "state": self.folder.name,
         }
         values |= {"port": self.port, "beam": chosen.beam, "shortlist": chosen.shortlist, "log": "json"}
-        values |= {"cache_megabytes": 0}  # equal requests would otherwise be answered without translating
+        values |= {"cache_megabytes": chosen.cache_megabytes}
         config.write_text(tomli_w.dumps(values), encoding="utf-8")
         command = [sys.executable, "-m", "jumok", "serve", "--config", str(config), *chosen.options]
         self.log = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
@@ -101,18 +102,25 @@ class Server(AbstractContextManager["Server"]):
 
     def memory(self) -> int:
         """Return the proportional set size of the server and of all its child processes, in bytes."""
-        total, waiting = 0, [self.process.pid]
+        return sum(sizes["pss"] for sizes in self.measure_processes().values())
+
+    def measure_processes(self) -> dict[str, dict[str, int]]:
+        """Return the proportional set size and the anonymous memory of the front and of its engine processes."""
+        sizes_of = {name: {"pss": 0, "anonymous": 0} for name in ("front", "engine")}
+        waiting = [self.process.pid]
         while waiting:
             pid = waiting.pop()
             try:
-                rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+                status, rollup = (Path(f"/proc/{pid}/{name}").read_text() for name in ("status", "smaps_rollup"))
                 for task in Path(f"/proc/{pid}/task").iterdir():
                     waiting += map(int, (task / "children").read_text().split())
             except OSError:
                 continue
-            size = re.search(r"^Pss:\s+(\d+) kB", rollup, re.MULTILINE)
-            total += 1_024 * int(size[1]) if size else 0
-        return total
+            sizes = sizes_of["front" if pid == self.process.pid else "engine"]
+            for kind, name, text in (("pss", "Pss", rollup), ("anonymous", "RssAnon", status)):
+                size = re.search(rf"^{name}:\s+(\d+) kB", text, re.MULTILINE)
+                sizes[kind] += 1_024 * int(size[1]) if size else 0
+        return sizes_of
 
     def __exit__(self, *_: object) -> None:
         self.process.terminate()

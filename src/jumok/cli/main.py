@@ -18,7 +18,7 @@ from typer.models import CommandInfo, TyperInfo
 
 import jumok
 from jumok import messages
-from jumok.cli import failures, serve, verbs
+from jumok.cli import failures, inside, looking_back, serve, studio, verbs
 from jumok.cli.models import model_app
 from jumok.cli.options import (
     SETTINGS,
@@ -48,7 +48,6 @@ from jumok.cli.options import (
     ValidSources,
     ValidTables,
     ValidTargets,
-    VerbGroup,
     argument,
     flag,
     option,
@@ -68,7 +67,6 @@ from jumok.extras import hint, is_installed
 
 app = typer.Typer(
     name="jumok",
-    cls=VerbGroup,
     help=messages.text("help.jumok"),
     epilog=messages.text("help.jumok_epilog"),
     no_args_is_help=True,
@@ -83,6 +81,7 @@ app.add_typer(data_app, name="data")
 app.add_typer(model_app, name="model")
 app.command(**verb("help.serve"))(serve.serve)
 app.add_typer(serve.key_app, name="serve key")
+app.command(**verb("help.studio"))(studio.studio)
 
 
 def show_version(requested: bool) -> None:
@@ -275,6 +274,9 @@ def look(
         print(f"written: {html}", file=sys.stderr)
 
 
+app.command(**verb("help.inside"))(inside.inside)
+app.command(**verb("help.film"))(looking_back.film)
+app.command(**verb("help.errors"))(looking_back.errors)
 app.command(**verb("help.race"))(verbs.race)
 app.command(**verb("help.lab"))(verbs.lab)
 app.command(**verb("help.generate"))(verbs.generate)
@@ -303,7 +305,8 @@ def main() -> None:
 def run() -> int:
     """Run the verb that the arguments name; returns its exit code and prints its errors."""
     try:
-        result = select_verbs(sys.argv[1:])(prog_name="jumok", standalone_mode=False)
+        arguments = join_words(sys.argv[1:])
+        result = select_verbs(arguments)(args=arguments, prog_name="jumok", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except SystemExit as exit:
         if isinstance(exit.__context__, BrokenPipeError):  # typer turns it into a failure
@@ -313,6 +316,12 @@ def run() -> int:
         raise
     except (Exception, KeyboardInterrupt) as error:
         return failures.report(error, app)
+
+
+def join_words(arguments: list[str]) -> list[str]:
+    """Return the arguments, with the two words of a group such as `serve key` as one; `serve` alone is a verb."""
+    both = " ".join(arguments[:2])
+    return [both, *arguments[2:]] if any(group.name == both for group in app.registered_groups) else arguments
 
 
 def select_verbs(arguments: Sequence[str]) -> typer.Typer:
@@ -326,7 +335,7 @@ def select_verbs(arguments: Sequence[str]) -> typer.Typer:
         part.registered_groups = list(map(outline_group, app.registered_groups))
         return part
     part.registered_commands = [verb for verb in app.registered_commands if name_of(verb) == word]
-    part.registered_groups = [group for group in app.registered_groups if str(group.name).partition(" ")[0] == word]
+    part.registered_groups = [group for group in app.registered_groups if group.name == word]
     return part if part.registered_commands or part.registered_groups else app
 
 

@@ -55,7 +55,7 @@ def model_average(
     last: Annotated[int, option("N", "help.average_last")] = 5,
     out: Annotated[Path | None, option("FOLDER", "help.average_out")] = None,
 ) -> None:
-    from jumok.storage.checkpoint import average_run
+    from jumok.runs.averaging import average_run
 
     if last < 1:
         raise UsageError("cli.too_few_checkpoints", checkpoints=last)

@@ -11,7 +11,6 @@ What several verbs share is named here once.  No torch.
 from typing import Annotated, Any, TypedDict
 
 import typer
-from typer.core import TyperGroup
 
 from jumok import messages
 
@@ -47,15 +46,6 @@ def flag(name: str, key: str) -> Any:
 def argument(key: str, metavar: str | None = None) -> Any:
     """Return an argument, which is given without the name of an option."""
     return typer.Argument(help=messages.text(key), metavar=metavar)
-
-
-class VerbGroup(TyperGroup):
-    """Verbs, of which one may be named by two words and begin like another: `serve` and `serve key`."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if (both := " ".join(args[:2])) in self.commands:
-            args = [both, *args[2:]]
-        return super().resolve_command(ctx, args)
 
 
 File = str | None

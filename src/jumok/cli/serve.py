@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 key_app = typer.Typer(**verb("help.serve_key"), no_args_is_help=True, rich_markup_mode=None, context_settings=SETTINGS)
 StateFolder = Annotated[Path | None, option("FOLDER", "help.serve_state")]
 KeyFilePath = Annotated[Path | None, option("FILE", "help.serve_keys")]
+EVERYWHERE = "0.0.0.0"  # where a class can reach the server
 KEY = "key"  # the first argument of `jumok serve` that is a verb and not a model
 
 
@@ -57,23 +58,29 @@ def serve(
     length_penalty: LengthPenalty = None,
     shortlist: Shortlist = False,
     threads: Annotated[int | None, option("N", "help.serve_threads")] = None,
+    torch_idle: Annotated[float | None, option("MINUTES", "help.serve_torch_idle")] = None,
     deadline: Annotated[float | None, option("SECONDS", "help.serve_deadline")] = None,
     grace: Annotated[float | None, option("SECONDS", "help.serve_grace")] = None,
     drain: Annotated[float | None, option("SECONDS", "help.serve_drain")] = None,
     openai: Annotated[bool, flag("--openai", "help.serve_openai")] = False,
+    without_studio: Annotated[bool, flag("--without-studio", "help.serve_without_studio")] = False,
     log: Annotated[str | None, option("FORM", "help.serve_log")] = None,
+    workspace: Annotated[Path | None, option("FOLDER", "help.serve_workspace")] = None,
+    classroom: Annotated[bool, flag("--class", "help.serve_class")] = False,
     check: Annotated[bool, flag("--check", "help.serve_check")] = False,
     as_json: Json = False,
 ) -> None:
     from jumok.server.settings import Settings
 
     settings = (Settings.read(config) if config is not None else Settings()).change(
-        models=name_models(models or [], follow or []) or None, follow=name_followed(follow or []) or None, host=host,
+        models=name_models(models or [], follow or []) or None, follow=name_followed(follow or []) or None,
+        host=host or (EVERYWHERE if classroom else None), workspace=workspace, classroom=classroom or None,
         port=port, state=find_state(state) if state or config is None else None, keys=keys,
         without_keys=without_keys or None, allow_host=allow_host, allow_origin=allow_origin, trust_proxy=trust_proxy,
         root_path=root_path, public_url=public_url, certificate=certificate, private_key=private_key, beam=beam,
-        length_penalty=length_penalty, shortlist=shortlist or None, threads=threads, deadline_seconds=deadline,
-        grace=grace, drain=drain, openai=openai or None, log=log,
+        length_penalty=length_penalty, shortlist=shortlist or None, threads=threads, torch_idle_minutes=torch_idle,
+        deadline_seconds=deadline, grace=grace, drain=drain, openai=openai or None, log=log,
+        studio=False if without_studio else None,
     )  # fmt: skip
     if settings.state is None:
         settings = settings.change(state=find_state(None))
@@ -106,7 +113,28 @@ def announce(life: Life, port: int) -> None:
     address = find_address(settings, port)
     lines = [f"serving at {address}{settings.root_path}/", *(f"  {describe_model(model)}" for model in models)]
     print_aside("\n".join([*lines, *suggest_call(address + settings.root_path, models), "stop with Ctrl-C"]))
+    announce_class(life, port)
     life.front.log.write("ready", port=port, models=len(models))
+
+
+def announce_class(life: Life, port: int) -> None:
+    """Say how students join: an address, a code, and both as a picture for telephones."""
+    room, settings = life.front.classroom, life.settings
+    if room is None:
+        return
+    import io
+
+    import segno
+
+    from jumok.server.classroom import find_own_address
+
+    host = settings.host.strip("[]")
+    shown = find_own_address() if host in (EVERYWHERE, "::") else host
+    scheme = "https" if settings.certificate else "http"
+    room.address = (settings.public_url or f"{scheme}://{shown}:{port}") + settings.root_path
+    picture = io.StringIO()
+    segno.make(f"{room.address}/#/translate?join={room.code}", error="m", micro=False).terminal(picture, compact=True)
+    print_aside(f"class at {room.address}/ with the code {room.code}\n{picture.getvalue()}")
 
 
 def find_address(settings: Settings, port: int) -> str:

@@ -239,9 +239,10 @@ class Command:
 
     def describe_input(self, translator: "Translator", options: SearchOptions) -> dict[str, Any]:
         """Return all that the translations depend on: a draft made with other values is not continued."""
+        from jumok.storage.bundle import WEIGHTS
         from jumok.text.lines import digest
 
-        weights = [folder / "model.safetensors" for folder in translator.folders]
+        weights = [folder / WEIGHTS for folder in translator.folders]
         how = {"align": self.align, "json": self.as_json, "engine": translator.engine_name}
         how["deterministic"] = translator.deterministic
         option = asdict(options) | asdict(self.constraints) | how

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from jumok.config.recipe import Recipe
     from jumok.config.search import Constraints, SearchOptions
     from jumok.config.sections import CleaningConfig, CorpusConfig
@@ -144,3 +146,12 @@ class TranslateKeywords(SearchKeywords, ConstraintKeywords, ContentKeywords, tot
 
     options: SearchOptions | None
     constraints: Constraints | None
+
+
+class CourseKeywords(TypedDict, total=False):
+    """How a search of the native engine runs (`kernels.searching.Course`), besides its options and constraints."""
+
+    threads: int | None
+    stops: int | Sequence[int] | None
+    live: np.ndarray | None
+    limits: Sequence[int] | None

@@ -4,8 +4,8 @@
     constraints = Constraints(prefix="The", forbid=("bicycle",))
 
 Both are made once, from the options of the command line or from keywords, and handed down unchanged: the translator,
-the engines, the search and the kernels read the same value.  Functions accept
-their fields as keywords (keywords.py); one that is None, or not given, takes its default.
+the engines, the search and the kernels read the same value.  Functions accept their fields as keywords (keywords.py);
+one that is None, or not given, takes its default.
 """
 
 from __future__ import annotations

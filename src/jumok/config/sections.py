@@ -87,6 +87,14 @@ class DataConfig(Section):
     ratio: Annotated[float, Field(ge=1.0, le=1_000.0)] = 9.0  # largest ratio of the two lengths in subwords
     tokens_per_batch: Annotated[int, Field(ge=16, le=10**7)] = 4_096  # most tokens per side of a batch, with padding
 
+    @model_validator(mode="after")
+    def check_shares(self) -> Self:
+        """Refuse shares that only some corpora have."""
+        without = [number for number, corpus in enumerate(self.corpora, start=1) if corpus.share is None]
+        if without and len(without) < len(self.corpora):
+            raise ValueError(messages.text("config.share_missing", number=without[0]))
+        return self
+
 
 class VocabularyConfig(Section):
     """Subwords, trained on the corpus itself."""
@@ -102,12 +110,13 @@ class VocabularyConfig(Section):
     sampling: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0  # rate of subword sampling in training; grows with dropout
 
 
+LONGEST_TAG = 35  # characters of a BCP 47 tag
 TAG = r"^[a-z]{2,3}(-[A-Z][a-z]{3})?(-([A-Z]{2}|[0-9]{3}))?(-([a-z0-9]{5,8}|[0-9][a-z0-9]{3}))*$"
-Tag = Annotated[str, Field(pattern=TAG, max_length=35)]  # a BCP 47 tag in canonical form (text/languages.py)
+Tag = Annotated[str, Field(pattern=TAG, max_length=LONGEST_TAG)]  # a BCP 47 tag in canonical form (text/languages.py)
 
 
 class LanguagesConfig(Section):
-    """The languages of both sides; they are for whoever uses the model and do not change training."""
+    """The languages of both sides; they describe the model to its users and do not change training."""
 
     source: Tag | None = None
     target: Tag | None = None
@@ -252,6 +261,7 @@ class TrainingConfig(Section):
     validate_every: Count | None = None  # updates between validations, instead of `validations`
     valid_pairs: Annotated[int, Field(ge=1, le=10**6)] = 2_000  # most pairs to score during training
     save_minutes: Annotated[float, Field(gt=0.0, le=1_440.0)] = 15.0  # between checkpoints; does not change the result
+    snapshots: Annotated[int, Field(ge=0, le=1_000)] = 24  # half-precision weights to look back at; 0 is none
     patience: Annotated[int, Field(ge=0, le=10_000)] = 0  # validations without a better loss or BLEU; 0 never stops
     average: Annotated[int, Field(ge=1, le=100)] = 5  # the final model is the mean of this many last checkpoints
     ema: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0  # decay of a running mean of the weights; 0 is off

@@ -208,7 +208,10 @@ class Batches:
     @cached_property
     def mixture(self) -> Mixture:
         """The rows of each window."""
-        return Mixture(self.store.corpora, seed=self.seed, window=self.window, temperature=self.temperature)
+        return Mixture(
+            self.store.corpora, seed=self.seed, window=self.window, temperature=self.temperature,
+            by_rows=self.store.by_rows,
+        )  # fmt: skip
 
     def window_plan(self, epoch: int, number: int) -> list[np.ndarray]:
         """The rows of each batch of one window."""

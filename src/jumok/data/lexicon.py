@@ -3,7 +3,9 @@
 IBM model 1 (Brown et al. 1993): every target subword of a pair comes from one of its source subwords or from nothing,
 and expectation-maximisation estimates from which.  The likely translations of the subwords of a sentence, with the
 subwords that are frequent everywhere, are the shortlist from which an engine chooses instead of the whole vocabulary.
-The probabilities, and those of the opposite direction, help to align words (evaluation/linking.py).
+
+For aligning words (evaluation/linking.py), hidden Markov models continue from model 1, one in each direction
+(markov.py): their probabilities and jumps are kept beside the shortlist.
 
 Shapes   L links (a target subword and a source subword of the same pair) · U different links · P target positions
 """
@@ -14,28 +16,33 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from jumok.data.markov import Flat, Jumps, check_jumps, train
 from jumok.data.store import Store, StoredSide
 from jumok.errors import ModelFileError
 from jumok.storage.bundle import SHORTLIST, Bundle, check_header
 from jumok.text.vocabulary import END, SPECIALS
 
 LINKS = 12_000_000  # most links that are held; of a larger text, a sample of its pairs is used
-BACKWARD = 3_000_000  # most links from which the opposite direction is learned, which needs no rare subwords
-FORWARD_SHARE = 0.85  # share of the work that is done when the opposite direction begins
+ALIGNING = 6_000_000  # most links from which the models that align words are learned; they need no rare subwords
+SHARES = (0.5, 0.7, 0.8)  # share of the work that is done when each further model begins
 SUMMED = 1 << 20  # pairs whose lengths are added up at a time
 ROUNDS = 5  # iterations of expectation-maximisation
+EARLY = 3  # iterations after which a hidden Markov model continues: later tables are too certain to be corrected
 NOTHING = 0  # PAD stands for "no source subword"
 FILE = SHORTLIST
+Result = TypeVar("Result")
+DIRECTIONS = ("jumps.forward", "jumps.backward")  # of a target's subwords, and of a source's
 
 
 @dataclass(frozen=True)
 class Table:
-    """The likely translations of each subword, likeliest first, and their probabilities."""
+    """The likely translations of each subword and their probabilities."""
 
     begins: np.ndarray  # (V + 1,) index of the first translation of each subword
     others: np.ndarray  # the translations of all subwords
@@ -44,12 +51,17 @@ class Table:
     @cached_property
     def _ordered(self) -> tuple[np.ndarray, np.ndarray, int]:
         """Both subwords of each entry as one number, in ascending order, their probabilities, and the factor."""
-        begins = self.begins.astype(np.int64)
-        of = np.repeat(np.arange(len(begins) - 1, dtype=np.int64), begins[1:] - begins[:-1])
         factor = int(self.others.max(initial=0)) + 1
-        codes = of * factor + self.others
+        codes = self.codes(factor)
         order = np.argsort(codes)
         return codes[order], self.chances[order].astype(np.float64), factor
+
+    def codes(self, factor: int) -> np.ndarray:
+        """Return both subwords of each entry as one number, the first times a factor and the second."""
+        begins = self.begins.astype(np.int64)
+        of = np.repeat(np.arange(len(begins) - 1, dtype=np.int64), begins[1:] - begins[:-1])
+        codes: np.ndarray = of * factor + self.others
+        return codes
 
     def find(self, given: Sequence[int], other: Sequence[int]) -> np.ndarray:
         """Return the probability (O, G) of each subword in `other` as a translation of each in `given`; 0 if rare."""
@@ -71,6 +83,7 @@ class Lexicon:
     common: np.ndarray
     chances: np.ndarray | None = None  # probability of each target; a file of an earlier version has none
     backward: Table | None = None  # source subwords by target subword
+    jumps: tuple[Jumps, Jumps] | None = None  # of targets and of sources; an earlier version has none
 
     @cached_property
     def tables(self) -> tuple[Table, Table] | None:
@@ -90,6 +103,8 @@ class Lexicon:
             back = self.backward
             arrays |= {"chances": self.chances, "backward.begins": back.begins, "backward.sources": back.others}
             arrays["backward.chances"] = back.chances
+        for name, jumps in zip(DIRECTIONS, self.jumps or (), strict=False):
+            arrays |= {f"{name}.{field}": array for field, array in vars(jumps).items()}
         return save(arrays)
 
     @classmethod
@@ -113,7 +128,22 @@ class Lexicon:
         both = np.concatenate([chances.ravel(), back_chances.ravel()])
         if not whole or not _fits(back_begins, sources, sizes[::-1]) or not ((both >= 0.0) & (both <= 1.0)).all():
             raise ModelFileError("data.shortlist_of_another_vocabulary", file=file)
-        return cls(begins, targets, common, chances, Table(back_begins, sources, back_chances))
+        backward = Table(back_begins, sources, back_chances)
+        return cls(begins, targets, common, chances, backward, _read_jumps(arrays, sizes, file))
+
+
+def _read_jumps(arrays: dict[str, np.ndarray], sizes: tuple[int, int], file: str | Path) -> tuple[Jumps, Jumps] | None:
+    """Return the jumps of both directions; None in a file of an earlier version."""
+    if f"{DIRECTIONS[0]}.own" not in arrays:
+        return None
+    try:
+        forward, backward = (
+            check_jumps({field: arrays[f"{name}.{field}"] for field in Jumps.__dataclass_fields__}, size)
+            for name, size in zip(DIRECTIONS, sizes[::-1], strict=True)
+        )
+    except (KeyError, ValueError, TypeError) as error:
+        raise ModelFileError("data.not_a_shortlist", reason=error, file=file) from None
+    return forward, backward
 
 
 def _fits(begins: np.ndarray, others: np.ndarray, sizes: tuple[int, int]) -> bool:
@@ -138,27 +168,33 @@ def learn(
     rows = sample(store)
     source, target = (flatten(side, rows) for side in (store.source, store.target))
     frequent = np.bincount(target.ids, minlength=sizes[1])
-    links = yield from _within(0.0, FORWARD_SHARE, model_1(source, target, sizes))
-    forward = _list_likely(*links, sizes, each=each, least=least)
-    rows = sample(store, most=BACKWARD)
+    likely = yield from _within(0.0, SHARES[0], model_1(source, target, sizes))
+    forward = _list_likely(likely.pairs, likely.probability, sizes, each=each, least=least)
+    rows = sample(store, most=ALIGNING)
     source, target = (flatten(side, rows) for side in (store.source, store.target))
-    links = yield from _within(FORWARD_SHARE, 1.0, model_1(target, source, sizes[::-1]))
-    backward = _list_likely(*links, sizes[::-1], each=each, least=least)
+    chances, onto_target = yield from _within(*SHARES[:2], train(target, source, likely.start, sizes))
+    chances = chances[np.searchsorted(likely.pairs, forward.codes(sizes[1]))]
+    likely = yield from _within(*SHARES[1:], model_1(target, source, sizes[::-1]))
+    backward, onto_source = yield from _within(SHARES[2], 1.0, train(source, target, likely.start, sizes[::-1]))
     most = np.argsort(-frequent, kind="stable")[:common]
     most = most[(frequent[most] > 0) & (most >= SPECIALS)]
-    ends = np.append(most, END).astype(forward.others.dtype)
-    return Lexicon(forward.begins, forward.others, ends, forward.chances, backward)
+    return Lexicon(
+        forward.begins,
+        forward.others,
+        np.append(most, END).astype(forward.others.dtype),
+        chances.astype(np.float16),
+        _list_likely(likely.pairs, backward, sizes[::-1], each=each, least=least),
+        (onto_target.shrink(), onto_source.shrink()),
+    )
 
 
-def _within(
-    first: float, last: float, work: Generator[float, None, tuple[np.ndarray, np.ndarray]]
-) -> Generator[float, None, tuple[np.ndarray, np.ndarray]]:
+def _within(first: float, last: float, work: Generator[float, None, Result]) -> Generator[float, None, Result]:
     """Do a part of the work; yields the share of the whole that is done."""
     while True:
         try:
             yield first + (last - first) * next(work)
         except StopIteration as end:
-            result: tuple[np.ndarray, np.ndarray] = end.value
+            result: Result = end.value
             return result
 
 
@@ -176,17 +212,17 @@ def _list_likely(
     return Table(begins.astype(np.uint32), to[listed].astype(small), probability[listed].astype(np.float16))
 
 
-@dataclass(frozen=True)
-class Flat:
-    """Concatenated sentences."""
+class Likely(NamedTuple):
+    """The table of model 1."""
 
-    ids: np.ndarray
-    lengths: np.ndarray
+    pairs: np.ndarray  # (U,) different links as source · V + target
+    probability: np.ndarray  # (U,) of the target given the source
+    early: np.ndarray  # (U,) the same after few iterations
 
     @property
-    def begins(self) -> np.ndarray:
-        begins: np.ndarray = np.cumsum(self.lengths) - self.lengths
-        return begins
+    def start(self) -> tuple[np.ndarray, np.ndarray]:
+        """The table from which a hidden Markov model continues."""
+        return self.pairs, self.early
 
 
 def sample(store: Store, *, most: int | None = None) -> np.ndarray:
@@ -216,8 +252,8 @@ def model_1(
     sizes: tuple[int, int],
     *,
     rounds: int = ROUNDS,
-) -> Generator[float, None, tuple[np.ndarray, np.ndarray]]:
-    """The different links (U,) as source · V + target, and the probability (U,) of the target given the source.
+) -> Generator[float, None, Likely]:
+    """The different links and their probabilities.
 
     Yields the share of the rounds that are done.
     """
@@ -239,14 +275,15 @@ def model_1(
     pairs, link = _number(code)  # (U,), (L,)
     del code
     of = pairs // sizes[1]
-    probability = np.ones(len(pairs))
+    probability = early = np.ones(len(pairs))
     for number in range(rounds):
         yield number / rounds
         weight = probability[link]
         weight /= np.bincount(position, weight, minlength=len(target.ids))[position]
         expected = np.bincount(link, weight, minlength=len(pairs))  # (U,)
         probability = expected / np.bincount(of, expected, minlength=sizes[0])[of]
-    return pairs, probability
+        early = probability if number < EARLY else early
+    return Likely(pairs, probability, early)
 
 
 def _number(code: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -29,14 +29,16 @@ class Mixture:
         seed: int,
         window: int,
         temperature: float | None = None,
+        by_rows: bool = True,
     ) -> None:
         """`corpora` are first rows, numbers of rows and shares.
 
-        Without shares, each corpus is seen in proportion to its size to the power 1 / `temperature`.
+        Without shares, each corpus is seen in proportion to its size to the power 1 / `temperature`.  Stores made
+        before shares were counted `by_rows` count blocks, of which the last one of a corpus is shorter.
         """
         self.corpora, self.seed = [(first, rows) for first, rows, _ in corpora], seed
         self.blocks_of = [-(-rows // BLOCK) for _, rows in self.corpora]
-        self.taken = _count_blocks(corpora, self.blocks_of, temperature)
+        self.taken = _count_blocks(corpora, self.blocks_of, temperature, by_rows)
         self.windows = max(1, -(-sum(self.taken) // max(1, window // BLOCK)))
         self.ends = np.array([first + rows for first, rows in self.corpora])
 
@@ -82,9 +84,9 @@ class Mixture:
 
 
 def _count_blocks(
-    corpora: Sequence[tuple[int, int, float | None]], blocks: Sequence[int], temperature: float | None
+    corpora: Sequence[tuple[int, int, float | None]], blocks: Sequence[int], temperature: float | None, by_rows: bool
 ) -> list[int]:
-    """The number of blocks that an epoch takes of each corpus; in all, about as many as there are."""
+    """The number of blocks that an epoch takes of each corpus; in all, about as many rows as there are."""
     given = [share for _, _, share in corpora]
     if len(corpora) == 1 or (temperature is None and all(share is None for share in given)):
         return list(blocks)
@@ -94,5 +96,8 @@ def _count_blocks(
     else:
         wanted = rows ** (1.0 / (temperature or 1.0))
     wanted /= wanted.sum()
-    total = sum(blocks)
-    return [max(1, round(share * total)) for share in wanted.tolist()]
+    if not by_rows:
+        return [max(1, round(share * sum(blocks))) for share in wanted.tolist()]
+    per_block = rows / np.maximum(1, blocks)
+    taken = wanted * rows.sum() / np.maximum(1.0, per_block)
+    return [max(1, round(count)) for count in taken.tolist()]

@@ -28,6 +28,7 @@ CHUNK = 8_192  # most pairs encoded at a time
 CHARACTERS = 1 << 18  # most characters encoded at a time, so that very long lines take no more memory than short ones
 COMPARED = 1 << 20  # sentences whose starts are checked at a time
 FORMAT = 1
+BY_ROWS, BY_BLOCKS = ORDERS = ("rows", "blocks")  # how the shares of corpora are counted (mixture.py)
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ class Store:
                 raise ValueError(Message("data.wrong_id_type", {"dtype": dtype}))
             self.source, self.target = StoredSide(folder, "source", dtype), StoredSide(folder, "target", dtype)
             self.lines = _map(folder / "lines", "uint64")
-            self.mixed, self.corpora = meta.get("order") == "blocks", _read_corpora(meta)
+            self.mixed, self.corpora = meta.get("order") in ORDERS, _read_corpora(meta)
+            self.by_rows = meta.get("order") == BY_ROWS
             self._check_lengths()
         except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             quoted = shlex.quote(str(folder))

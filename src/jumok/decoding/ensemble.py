@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,6 +28,10 @@ class Ensemble:
 
     def __init__(self, models: Sequence[Seq2Seq]) -> None:
         self.models = list(models)
+
+    def convert(self, change: Callable[[Any], Any]) -> Ensemble:
+        """Return the ensemble of the models that `change` makes of these."""
+        return Ensemble([change(model) for model in self.models])
 
     def start(self, source: Tensor) -> EnsembleState:
         return EnsembleState([model.start(source) for model in self.models])

@@ -10,7 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from jumok.decoding.hypothesis import penalize
+from jumok.text.symbols import END
+
 Fate = Literal["living", "ended", "pruned"]
+Reason = Literal[
+    "crowded_out",  # other candidates of the step were likelier, and the beam was full
+    "ended_too_low",  # it would have ended the sentence, which only candidates within the beam width may
+    "no_heirs",  # it was continued, but none of its continuations was among the candidates of the next step
+    "bounded",  # the search stopped: it could not have beaten the hypotheses that had ended, however it went on
+]
 ROOT = -1
 
 
@@ -23,6 +32,15 @@ class Node(NamedTuple):
     gain: float  # log-probability of the token
     log_probability: float  # of all tokens so far
     fate: Fate
+
+
+class Verdict(NamedTuple):
+    """What the beam made of a continuation, and why."""
+
+    rank: int  # among the candidates of its step, from 1
+    margin: float | None  # log-probability above that of the last candidate that was continued; None if none was
+    score: float | None  # of a hypothesis that ended: what the search ranks by
+    reason: Reason | None  # why nothing follows; None where something does, or the hypothesis has ended
 
 
 class Expansion(NamedTuple):
@@ -57,6 +75,25 @@ class Graph:
             nodes.append(Node(rows[origin], now.step, token, gain, total, fate))
         self.rows[now.sentence] = [first + index for index in now.continued]
 
+    def explain(self, sentence: int, length_penalty: float) -> list[Verdict]:
+        """Return what the beam made of every node of a sentence, in the order of the nodes."""
+        nodes = self.sentences.get(sentence, [])
+        parents = {node.parent for node in nodes}
+        last = max((node.step for node in nodes), default=0)
+        places: dict[int, int] = {}  # candidates of each step so far
+        bars: dict[int, float] = {}  # log-probability of the last candidate that was continued at each step
+        for node in nodes:
+            if node.fate == "living":
+                bars[node.step] = min(node.log_probability, bars.get(node.step, node.log_probability))
+        verdicts = []
+        for number, node in enumerate(nodes):
+            rank = places[node.step] = places.get(node.step, 0) + 1
+            bar = bars.get(node.step)
+            score = penalize(node.log_probability, node.step + 1, length_penalty) if node.fate == "ended" else None
+            margin = None if bar is None else node.log_probability - bar
+            verdicts.append(Verdict(rank, margin, score, _find_reason(node, number in parents, last)))
+        return verdicts
+
     def path(self, sentence: int, node: int) -> list[int]:
         """Return the tokens from the first to this node's."""
         tokens: list[int] = []
@@ -64,3 +101,12 @@ class Graph:
             tokens.append(self.sentences[sentence][node].token)
             node = self.sentences[sentence][node].parent
         return tokens[::-1]
+
+
+def _find_reason(node: Node, has_children: bool, last: int) -> Reason | None:
+    """Return why a hypothesis was not continued; `last` is the last step of the search."""
+    if node.fate == "ended" or has_children:
+        return None
+    if node.fate == "pruned":
+        return "ended_too_low" if node.token == END else "crowded_out"
+    return "bounded" if node.step == last else "no_heirs"

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from jumok.text.symbols import END, PAD, SPECIALS, START, UNKNOWN
-
-NEVER = (PAD, UNKNOWN, START, *range(4, SPECIALS))  # tokens that no output contains
+from jumok.text.symbols import END
 
 
 @dataclass(frozen=True)

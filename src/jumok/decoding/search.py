@@ -20,10 +20,11 @@ from torch import Tensor
 
 from jumok.config.search import SearchOptions
 from jumok.decoding.graph import Expansion
-from jumok.decoding.hypothesis import NEVER, Hypothesis, penalize
+from jumok.decoding.hypothesis import Hypothesis, penalize
 from jumok.decoding.rules import MINUS, Moment, Rule
 from jumok.kernels import ops
 from jumok.models.base import END, START, State
+from jumok.text.symbols import NEVER
 
 Step = Callable[[Tensor, State], tuple[Tensor, State]]
 

@@ -3,13 +3,14 @@
     STATE/corrections/en-ko.jsonl      {"source": …, "target": the better one, "machine": …, "time": …}
 
 Lines are appended and flushed one at a time.  A line that a killed process left unfinished is removed when the next
-one is added.
+server starts, or the next line is added.
 """
 
 import json
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 
@@ -26,6 +27,12 @@ class Corrections:
     def __init__(self, folder: str | Path, *, now: Callable[[], float] = time.time) -> None:
         self.folder, self.now = Path(folder), now
         self.lock = Lock()
+
+    def repair(self) -> None:
+        """Remove the unfinished last lines that a killed process has left."""
+        for path in self.folder.glob("*.jsonl"):
+            with suppress(OSError):  # adding to it will say why it cannot be written
+                _append(path, b"")
 
     def find_file(self, source_language: str, target_language: str) -> Path:
         """Return the file of a pair of languages; tags are cleaned, so that they name no other file."""
@@ -53,11 +60,11 @@ class Corrections:
 
 
 def _append(path: Path, line: bytes) -> None:
-    """Append a line behind the last whole one."""
+    """Append a line, or nothing, behind the last whole one."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         size = _find_end(descriptor)
-        if size + len(line) > MOST_BYTES:
+        if line and size + len(line) > MOST_BYTES:
             raise DiskError("documents.corrections_full", file=path.name, most=MOST_BYTES)
         os.ftruncate(descriptor, size)
         written = 0

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from jumok.documents.scripts import UNSPACED
 from jumok.errors import DataError
 from jumok.messages import Message
+from jumok.text.boundaries import UNSPACED
 
 MOST_BYTES = 10_000_000  # of a glossary, as DeepL has it
 LONGEST = 1_024  # bytes of a term

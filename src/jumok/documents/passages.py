@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 from jumok.documents.items import TEXT, Composite, Escape, Item, Raw, cut
 from jumok.documents.placement import Element, Links, Mark, place
-from jumok.documents.reading import Reader, Unit
-from jumok.documents.scripts import SPACES, UNSPACED, has_letters, is_unspaced
+from jumok.documents.reading import Reader
+from jumok.documents.scripts import has_letters
 from jumok.documents.segments import Segment
 from jumok.documents.sentences import Splitter
 from jumok.documents.writing import Writer
+from jumok.text.boundaries import split_units
 from jumok.translation import Translation
 
 LINE_BREAKS = re.compile(r"[\n\r\v\f\x85\u2028\u2029]")  # in text they are space; those that count are marks
@@ -90,7 +91,7 @@ class Sentence:
         for item in items:
             reader.read(item)
         self.text = reader.text
-        self.units = split_units(self.text, is_unspaced(self.text))
+        self.units = split_units(self.text)
         self.root = reader.finish(self.units)
 
     @property
@@ -111,25 +112,10 @@ class Sentence:
             return "".join(write(item.raw) for item in self.items)
         if not self.root.children:
             return escape(translation.text)
-        by_character = is_unspaced(self.text) or is_unspaced(translation.text)
-        units = split_units(translation.text, by_character)
-        links: Links = translation.alignment or ()
-        if by_character or not links:
-            links = link_diagonally(len(self.units), len(units))
+        units = split_units(translation.text)
+        links: Links = translation.alignment or link_diagonally(len(self.units), len(units))
         place(self.root, links, len(self.units), [word for _, word in units])
         return Writer(units, escape, write).join(self.root)
-
-
-def split_units(text: str, by_character: bool) -> list[Unit]:
-    """Return what can be linked, each with the space before it: words; characters in scripts without spaces."""
-    units = []
-    for number, word in enumerate(SPACES.sub(" ", text).strip().split(" ") if text.strip() else []):
-        space = " " if number else ""
-        if by_character and UNSPACED.search(word):
-            units += [(space if place == 0 else "", character) for place, character in enumerate(word)]
-        else:
-            units.append((space, word))
-    return units
 
 
 def link_diagonally(sources: int, targets: int) -> Links:

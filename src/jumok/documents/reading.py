@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from jumok.documents.items import CLOSE, MARK, OPEN, Item, Raw
 from jumok.documents.placement import Element, Mark
-from jumok.documents.scripts import CLOSING, OPENING, SPACES, UNSPACED, find_core, is_punctuation
+from jumok.documents.scripts import CLOSING, OPENING, find_core, is_punctuation
+from jumok.text.boundaries import SPACES, UNSPACED
 
 PAUSES = frozenset(",;:，、；：—–")
 CHUNKS = re.compile(r"[\s\u2581]+|[^\s\u2581]+")

@@ -1,16 +1,10 @@
-"""Characters by their role in a line: punctuation that hugs a word, and scripts that are written without spaces."""
+"""Characters by their role in a line: punctuation that hugs a word, marks, letters."""
 
-import re
 import unicodedata
 
 OBJECT = "\ufffc"  # stands for a mark in the text that sentences are found in
-SPACES = re.compile(r"[\s\u2581]+")  # U+2581 is a space to a vocabulary
 CLOSING = frozenset(".,;:!?…%)]}»›”’。，、！？；：）】」』》〉؟،؛।")
 OPENING = frozenset("([{¿¡«‹“‘„‚（【「『《〈")
-UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-    "\uff66-\uff9f\U00020000-\U0003ffff]"
-)  # Thai, Lao, Myanmar, Khmer, kana, Han
 
 
 def is_punctuation(character: str) -> bool:
@@ -28,11 +22,6 @@ def find_core(word: str) -> tuple[int, int]:
     while is_punctuation(word[stop - 1]):
         stop -= 1
     return start, stop
-
-
-def is_unspaced(text: str) -> bool:
-    """Whether half or more of a text is in a script that is written without spaces between words."""
-    return 2 * len(UNSPACED.findall(text)) >= len(SPACES.sub("", text)) > 0
 
 
 def has_letters(text: str) -> bool:

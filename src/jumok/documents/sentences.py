@@ -20,8 +20,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from jumok import extras
-from jumok.documents.scripts import OBJECT, SPACES, UNSPACED
+from jumok.documents.scripts import OBJECT
 from jumok.errors import DataError, MissingPackage
+from jumok.text.boundaries import SPACES, UNSPACED
 
 Fits = int | Callable[[str], bool]  # most characters of a sentence, or whether the model can take it
 Span = tuple[int, int]

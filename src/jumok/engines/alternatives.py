@@ -41,7 +41,7 @@ def find_alternatives(
     """
     ways: dict[tuple[int, ...], float] = {}
     for begun in beginnings:
-        width = count + len(begun.opening)  # at most so many tokens end inside the opening
+        width = count + len(begun.opening)  # at most len(opening) tokens end inside it
         wide = SearchOptions(
             beam=width, n_best=width, length_penalty=0.0, min_length=options.min_length, no_repeat=options.no_repeat
         )

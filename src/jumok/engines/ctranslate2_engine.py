@@ -29,7 +29,7 @@ from typing import Any
 
 from jumok import machine
 from jumok.config.search import UNCONSTRAINED, SearchOptions, TokenConstraints
-from jumok.decoding.hypothesis import NEVER, Hypothesis, penalize
+from jumok.decoding.hypothesis import Hypothesis, penalize
 from jumok.disk import user_cache
 from jumok.engines.options import Count, Feature, Ids, check_lengths, check_support, silent
 from jumok.errors import DiskError, MissingPackage, ModelFileError, UnknownName, Unsupported, UsageError
@@ -37,6 +37,7 @@ from jumok.interop import ctranslate2_library as interop
 from jumok.messages import Message
 from jumok.storage import bundle as bundles
 from jumok.storage.bundle import Bundle
+from jumok.text.symbols import NEVER
 from jumok.text.vocabulary import END
 
 FORMAT = 1  # version of the exported models in the cache
@@ -120,10 +121,12 @@ class CTranslate2Engine:
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of every source (ids without END), best first, in the order given.
 
-        `details` are the log-probabilities of the tokens, for which the hypotheses are scored once more.  Without them
-        greedy search gives no scores at all: they are nan.  There is no sampling, so `numbers` change nothing.
+        `details` are the log-probabilities of the tokens, for which the hypotheses are scored again.  Without them
+        greedy search gives no scores at all: they are nan.  There is no sampling, so `numbers` are for errors alone.
         """
-        return self.submit(sources, options, constraints=constraints, details=details, progress=progress)()
+        return self.submit(
+            sources, options, constraints=constraints, numbers=numbers, details=details, progress=progress
+        )()
 
     def submit(
         self,
@@ -138,7 +141,7 @@ class CTranslate2Engine:
         """Begin to decode in the background; the function waits for what `decode` returns."""
         check_support(self, options, constraints)
         bare = options.beam == 1 and not details
-        check_lengths(sources)
+        check_lengths(sources, numbers)
         rows = [[self.source[i] for i in ids] for ids in sources]
         prefixes = [self._list_prefix(bound) for bound in constraints or [UNCONSTRAINED] * len(rows)]
         limits = [len(row) + len(prefix) + options.extra_length for row, prefix in zip(rows, prefixes, strict=True)]

@@ -33,8 +33,8 @@ class Engine(Protocol):
         """Return the hypotheses of every source (ids without END), best first, in the order given.
 
         `constraints` are those of each source.  `numbers` are those of the sources in the user's file: sampling
-        depends on them.  Without `details` an engine may leave out scores.  An engine raises `Unsupported` where it
-        lacks a feature that is asked for.
+        depends on them, and errors name them.  Without `details` an engine may leave out scores.  An engine raises
+        `Unsupported` where it lacks a feature that is asked for.
         """
         ...
 

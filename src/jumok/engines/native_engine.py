@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from typing import TypedDict, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
 from jumok.config.search import SearchOptions, TokenConstraints
 from jumok.config.sections import TransformerConfig
-from jumok.decoding.hypothesis import NEVER, Hypothesis, rank
-from jumok.engines.alternatives import find_alternatives
+from jumok.decoding.hypothesis import Hypothesis, rank
 from jumok.engines.options import (
-    AT_ONCE,
     Count,
     Feature,
     Ids,
@@ -30,30 +28,22 @@ from jumok.engines.options import (
 )
 from jumok.errors import Unsupported, UsageError
 from jumok.kernels import library
-from jumok.kernels.forcing import Heads
 from jumok.kernels.layout import find_obstacle
 from jumok.kernels.pack import Packed
-from jumok.kernels.ruling import Rules, SentenceRules
-from jumok.kernels.searching import Course, Marks, Shortlist, address_of
+from jumok.kernels.searching import Course, Shortlist, address_of
 from jumok.messages import Message
 from jumok.storage import tensors
 from jumok.storage.bundle import Bundle
-from jumok.text.automata import TextRules
 from jumok.text.vocabulary import END, START
 
-MARKS = Marks(START, END, NEVER)
+if TYPE_CHECKING:
+    from jumok.config.keywords import CourseKeywords
+    from jumok.kernels.ruling import Rules
+    from jumok.text.automata import TextRules
+
 # With a shortlist, a hypothesis e^2 times less likely than its sentence's best is given up
 # (docs/log/2026-11-17-shortlist.md).
 MARGIN = 2.0
-
-
-class CourseKeywords(TypedDict, total=False):
-    """How a search of the native engine runs."""
-
-    threads: int | None
-    stops: int | Sequence[int] | None
-    live: np.ndarray | None
-    limits: Sequence[int] | None
 
 
 class NativeEngine:
@@ -72,7 +62,14 @@ class NativeEngine:
         assert isinstance(model, TransformerConfig)  # there are kernels for no other kind
         self.packed = Packed(kernels, model, bundle.sizes, tensors.read(bundle))
         self.shortlist = read_shortlist(self.packed.matrix, bundle) if shortlist else None
-        self.texts = TextRules(bundle.vocabularies.target.surfaces)
+        self.surfaces = bundle.vocabularies.target.surfaces
+
+    @cached_property
+    def texts(self) -> TextRules:
+        """Rules about the text of outputs; only constraints need them."""
+        from jumok.text.automata import TextRules
+
+        return TextRules(self.surfaces)
 
     @property
     def description(self) -> str:
@@ -95,8 +92,8 @@ class NativeEngine:
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of every source (ids without END), best first, in the order given.
 
-        There is no sampling, so `numbers` change nothing, and `details` are always given.  May be called from several
-        threads at once.
+        There is no sampling, so `numbers` are for errors alone, and `details` are always given.  May be called from
+        several threads at once.
 
         `threads` is the number of cores that are used at most.  `stops` are the addresses of a byte for each
         source, or the address of as many bytes in a row, which another thread or process may set: where it is not 0,
@@ -106,6 +103,7 @@ class NativeEngine:
         certain, and these tokens.  `limits` bounds the outputs further than the options do.
         """
         check_support(self, options, constraints)
+        check_lengths(sources, numbers)
         stops = course.get("stops")
         flags = range(stops, stops + len(sources)) if isinstance(stops, int) else stops
         chosen = Course(course.get("threads"), flags, course.get("live"))
@@ -125,6 +123,7 @@ class NativeEngine:
     ) -> Callable[[], list[list[Hypothesis]]]:
         """Begin to decode in the background; the function waits for what `decode` returns."""
         check_support(self, options, constraints)
+        check_lengths(sources, numbers)
         running = self._background.submit(self._search, sources, options, constraints)
 
         def collect() -> list[list[Hypothesis]]:
@@ -142,7 +141,6 @@ class NativeEngine:
         course: Course = Course(),
         bounds: Sequence[int] | None = None,
     ) -> list[list[Hypothesis]]:
-        check_lengths(sources)
         read = [[*ids, END] for ids in sources]
         each = list(constraints) if constraints is not None and any(any(bound.kinds) for bound in constraints) else None
         limits = [len(ids) - 1 + options.extra_length for ids in read]
@@ -152,16 +150,9 @@ class NativeEngine:
             limits = [min(pair) for pair in zip(limits, bounds, strict=True)]
         if self.shortlist is not None and not options.exact and options.n_best == 1:
             course = course._replace(margin=MARGIN)
-        size = max(1, AT_ONCE // (options.n_best * max(limits, default=1)))
-        results: list[list[Hypothesis]] = []
-        for start in range(0, len(read), size):
-            block = slice(start, start + size)
-            hypotheses = self.packed.search(
-                read[block], limits[block], options, marks=MARKS, shortlist=self.shortlist,
-                rules=None if each is None else self._make_rules(each[block]), course=course.skip(start),
-            )  # fmt: skip
-            results += [rank(several, options.length_penalty) for several in hypotheses]
-        return results
+        rules = None if each is None else self._make_rules(each)
+        hypotheses = self.packed.search(read, limits, options, shortlist=self.shortlist, rules=rules, course=course)
+        return [rank(several, options.length_penalty) for several in hypotheses]
 
     def alternatives(
         self, source: Ids, beginnings: Sequence[TokenConstraints], count: int, options: SearchOptions
@@ -170,6 +161,8 @@ class NativeEngine:
 
         `beginnings` are different divisions of one text into tokens (`alternatives.find_alternatives`).
         """
+        from jumok.engines.alternatives import find_alternatives
+
         return find_alternatives(self.decode, self.texts.spelling, source, beginnings, count, options)
 
     def score(
@@ -209,10 +202,12 @@ class NativeEngine:
         check_lengths([source for source, _ in pairs])
         read = [([*source, END], [*target, END]) for source, target in pairs]
         chosen = max(0, self.packed.decoder.layers - 2) if layer is None else layer
-        return self.packed.attend(read, START, Heads(chosen, head), threads=threads)
+        return self.packed.attend(read, START, chosen, head, threads=threads)
 
     def _make_rules(self, constraints: Sequence[TokenConstraints]) -> Rules:
         """Return the constraints as the kernels read them."""
+        from jumok.kernels.ruling import Rules, SentenceRules
+
         texts = self.texts
         each = [
             SentenceRules(

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from jumok.engines.interface import FastEngine
 
 LONGEST_SOURCE = 2_048  # subwords; longer sources are refused, so that an absurd line cannot exhaust the memory
-AT_ONCE = 1 << 23  # most tokens of output in one call of the kernels
 ENGINES = ("auto", "native", "ctranslate2", "torch")
 
 Ids = Sequence[int]
@@ -85,10 +84,11 @@ def list_features(options: SearchOptions, constraints: Sequence[TokenConstraints
     return [feature for feature, wanted in asked.items() if wanted]
 
 
-def check_lengths(sources: Sequence[Ids], *, first: int = 0) -> None:
-    """Raise `DataError` where a source is too long; `first` is the number of the first in its file, from 0."""
-    for number, ids in enumerate(sources, start=first):
+def check_lengths(sources: Sequence[Ids], numbers: Sequence[int] | None = None) -> None:
+    """Raise `DataError` where a source is too long; `numbers` are those of the sources in their file, from 0."""
+    for row, ids in enumerate(sources):
         if len(ids) > LONGEST_SOURCE:
+            number = row if numbers is None else numbers[row]
             raise DataError("engines.too_long", number=number + 1, subwords=len(ids), most=LONGEST_SOURCE)
 
 

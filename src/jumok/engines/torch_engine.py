@@ -1,5 +1,6 @@
 """The reference engine: ids to hypotheses with torch; every feature, any model of models/.
 
+A search without rules is one call of the kernels where they have the model; all others go step by step (stepwise.py).
 Sentences are sorted by length and decoded in batches up to a token budget; results are in the order given.
 With the kernels a translation does not depend on the rest of the batch, bit for bit, unless coverage is asked for.  In
 plain torch the last bits of a sum depend on the batch; `deterministic` then takes one sentence at a time on one thread.
@@ -7,36 +8,20 @@ plain torch the last bits of a sum depend on the batch; `deterministic` then tak
 Shapes   B sentences · S source · T target
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from itertools import islice
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from jumok.config.search import UNCONSTRAINED, SearchOptions, TokenConstraints
-from jumok.data.batches import pad
-from jumok.decoding.constraints import search_with_phrases
-from jumok.decoding.ensemble import Ensemble
-from jumok.decoding.graph import Expansion
-from jumok.decoding.hypothesis import NEVER, Hypothesis, rank
-from jumok.decoding.rules import (
-    Prefixes,
-    Rule,
-    Rulebook,
-    Ruling,
-    apply_to_copies,
-    forbid_repeats,
-    forbid_words,
-    require_length,
-)
-from jumok.decoding.search import Choose, beam, generate_tokens, greedy, keep_apart, sample_by
-from jumok.engines.alternatives import find_alternatives
+from jumok.decoding.hypothesis import Hypothesis, rank
 from jumok.engines.options import (
-    AT_ONCE,
     Count,
     Feature,
     Ids,
@@ -47,21 +32,15 @@ from jumok.engines.options import (
 )
 from jumok.engines.torch_forcing import TorchForcing
 from jumok.kernels.modules import FastTransformer, accelerate
-from jumok.kernels.searching import Marks
-from jumok.keys import generator, key
-from jumok.models.base import END, START, Seq2Seq, State
-from jumok.text.automata import TextRules
+from jumok.keys import key
+from jumok.models.base import END, Seq2Seq
+from jumok.text.symbols import NEVER
 
-
-@dataclass(frozen=True)
-class Part:
-    """Sentences that are decoded together."""
-
-    sources: list[list[int]]
-    limits: list[int]  # the longest output of each
-    numbers: list[int]  # of the sentences; sampling depends on them
-    constraints: list[TokenConstraints]
-    rule: Rule | None  # given by the caller
+if TYPE_CHECKING:
+    from jumok.decoding.graph import Expansion
+    from jumok.decoding.rules import Ruling
+    from jumok.engines.stepwise import Part, StepwiseSearch
+    from jumok.text.automata import TextRules
 
 
 class TorchEngine(TorchForcing):
@@ -76,29 +55,33 @@ class TorchEngine(TorchForcing):
         surfaces: Callable[[], Sequence[str]] = tuple,
         deterministic: bool = False,
     ) -> None:
-        """`surfaces` returns the tokens as text; only constraints need it.
+        """`model` is a module or an ensemble of them; `surfaces` returns the tokens as text, for constraints only.
 
         With `deterministic` the hypotheses of a source do not depend on the other sources or on its position.
         """
         self.device = torch.device(device)
         self.model: Seq2Seq = model
-        together = cast(list[nn.Module], model.models if isinstance(model, Ensemble) else [model])
-        fast: list[Any] = [accelerate(part).eval() for part in together]
-        self.fast: Any = Ensemble(fast) if isinstance(model, Ensemble) else fast[0]
+        self.fast: Any = make_fast(model) if isinstance(model, nn.Module) else model.convert(make_fast)
         self.batch_tokens = batch_tokens
         self.surfaces = surfaces
         self.deterministic = deterministic
 
     @cached_property
+    def stepwise(self) -> StepwiseSearch:
+        """The search for what no kernel has."""
+        from jumok.engines.stepwise import StepwiseSearch
+
+        return StepwiseSearch(self.fast, self.device, self.surfaces)
+
+    @property
     def texts(self) -> TextRules:
         """Rules about the text of outputs."""
-        return TextRules(self.surfaces)
+        return self.stepwise.texts
 
     def release(self) -> None:
         """Free what was packed from the present weights, for a model that goes on learning."""
-        for part in self.fast.models if isinstance(self.fast, Ensemble) else [self.fast]:
-            if isinstance(part, FastTransformer):
-                part.release()
+        if isinstance(self.fast, FastTransformer):
+            self.fast.release()
 
     def decode(
         self,
@@ -119,10 +102,12 @@ class TorchEngine(TorchForcing):
         always given.  `limits` bounds the outputs further than the options do.  `ruling` makes a rule of the caller's
         for sources that are decoded together, from their indices and their limits.
         """
-        check_lengths(sources)
+        check_lengths(sources, numbers)
         free_of_rules = ruling is None and is_plain(options, constraints)
         if free_of_rules and (at_once := self._search_at_once(sources, options, limits, progress)) is not None:
             return at_once
+        from jumok.engines.stepwise import Part
+
         results: list[list[Hypothesis]] = [[] for _ in sources]
         asked = list(constraints) if constraints is not None else [UNCONSTRAINED] * len(sources)
         bound = [row for row, asked_for in enumerate(asked) if asked_for.require]
@@ -139,7 +124,7 @@ class TorchEngine(TorchForcing):
                     part = Part(
                         [list(sources[row]) for row in rows], longest, numbered, [asked[row] for row in rows], own
                     )
-                    decoded = self._search(part, options)
+                    decoded = self._search_by_steps(part, options)
                 for row, hypotheses in zip(rows, decoded, strict=True):
                     results[row] = hypotheses
                 progress(len(rows))
@@ -162,14 +147,9 @@ class TorchEngine(TorchForcing):
         longest = [len(ids) - 1 + options.extra_length for ids in read]
         if limits is not None:
             longest = [min(pair) for pair in zip(longest, limits, strict=True)]
-        results: list[list[Hypothesis]] = []
-        size = max(1, AT_ONCE // (options.n_best * max(longest, default=1)))
-        for start in range(0, len(read), size):
-            block = slice(start, start + size)
-            hypotheses = self.fast.search(read[block], longest[block], options, marks=Marks(START, END, NEVER))
-            results += [rank(several, options.length_penalty) for several in hypotheses]
-            progress(len(hypotheses))
-        return results
+        hypotheses = self.fast.search(read, longest, options)
+        progress(len(hypotheses))
+        return [rank(several, options.length_penalty) for several in hypotheses]
 
     def submit(
         self,
@@ -198,79 +178,12 @@ class TorchEngine(TorchForcing):
             yield order[start:stop]
             start = stop
 
-    def _search(self, part: Part, options: SearchOptions) -> list[list[Hypothesis]]:
-        with torch.inference_mode():
-            read = pad(part.sources, after=END).to(self.device)
-            state = self.fast.start(read)
-        if options.sample:
-            return self._sample(state, part, options)
-        step, limits, phrases = self.fast.step, part.limits, [bound.require for bound in part.constraints]
-        wide = replace(options, n_best=options.beam) if options.coverage else options
-        if any(phrases):
-            rules = self._make_rules(options, part.constraints, part.rule)
-            hypotheses = search_with_phrases(
-                step, state, limits, phrases, wide, rules=rules, texts=self._known_texts(), device=self.device
-            )
-        elif options.groups > 1:
-            hypotheses = self._search_diversely(state, part, wide)
-        else:
-            rules = self._make_rules(options, part.constraints, part.rule)
-            hypotheses = beam(step, state, limits, wide, rules=rules.list_all(), device=self.device)
-        return self._penalize_coverage(part.sources, hypotheses, options) if options.coverage else hypotheses
-
-    def _known_texts(self) -> TextRules | None:
-        """Return the rules about text, None where the spelling of tokens is unknown."""
-        return self.texts if len(self.texts.spelling) else None
-
-    def _make_rules(
-        self, options: SearchOptions, constraints: Sequence[TokenConstraints], own: Rule | None = None
-    ) -> Rulebook:
-        """Return the rule given by the caller and those of these options and constraints."""
-        rules: list[Rule] = [] if own is None else [own]
-        if options.min_length:
-            rules.append(require_length(options.min_length, END))
-        if options.no_repeat:
-            rules.append(forbid_repeats(options.no_repeat))
-        if any(bound.forbid for bound in constraints):
-            automata = [self.texts.forbid(bound.forbid) if bound.forbid else None for bound in constraints]
-            rules.append(forbid_words(automata, END))
-        if not any(bound.prefix or bound.opening for bound in constraints):
-            return Rulebook(rules)
-        openings = [self.texts.open_with(bound.opening) if bound.opening else None for bound in constraints]
-        return Rulebook(rules, Prefixes([bound.prefix for bound in constraints], openings, END))
-
-    def _sample(self, state: State, part: Part, options: SearchOptions) -> list[list[Hypothesis]]:
-        each = options.n_best
-        copies = torch.arange(len(part.limits), device=self.device).repeat_interleave(each)
-        choose = self.make_sampler(options, part.numbers, max(part.limits))
-        limits, rules = self._copy_sentences(part, options, copies)
-        samples = greedy(
-            self.fast.step, state.select(copies), limits, options, choose=choose, rules=rules, device=self.device
-        )
-        return [sorted(samples[i : i + each], key=lambda h: -h.score) for i in range(0, len(samples), each)]
-
-    def _copy_sentences(self, part: Part, options: SearchOptions, origin: Tensor) -> tuple[list[int], list[Rule]]:
-        """Return the limits and rules of copies of sentences, where copy b is of sentence origin[b]."""
-        rows = origin.tolist()
-        own = None if part.rule is None else apply_to_copies(part.rule, origin)
-        rulebook = self._make_rules(options, [part.constraints[i] for i in rows], own)
-        return [part.limits[i] for i in rows], rulebook.list_all()
-
-    def _search_diversely(self, state: State, part: Part, options: SearchOptions) -> list[list[Hypothesis]]:
-        """Search with groups, each a separate beam that avoids the tokens of the groups before it."""
-        groups, width = options.groups, options.beam // options.groups
-        blocks = torch.arange(len(part.limits), device=self.device).repeat_interleave(groups)
-        limits, rules = self._copy_sentences(part, options, blocks)
-        ranking = keep_apart(groups, options.diversity, spare=options.beam)
-        narrow = replace(options, beam=width, n_best=width, groups=1)
-        hypotheses = beam(
-            self.fast.step, state.select(blocks), limits, narrow, rules=rules, ranking=ranking, device=self.device
-        )
-        merged = []
-        for start in range(0, len(hypotheses), groups):
-            distinct = {h.ids: h for block in hypotheses[start : start + groups] for h in block}
-            merged.append(sorted(distinct.values(), key=lambda h: -h.score)[: options.n_best])
-        return merged
+    def _search_by_steps(self, part: Part, options: SearchOptions) -> list[list[Hypothesis]]:
+        """Return the hypotheses of sentences that are decoded together."""
+        if options.sample or not options.coverage:
+            return self.stepwise.search(part, options)
+        hypotheses = self.stepwise.search(part, replace(options, n_best=options.beam))
+        return self._penalize_coverage(part.sources, hypotheses, options)
 
     def _penalize_coverage(
         self, sources: list[list[int]], hypotheses: list[list[Hypothesis]], options: SearchOptions
@@ -288,14 +201,17 @@ class TorchEngine(TorchForcing):
             ranked.append(sorted(scored, key=lambda h: -h.score)[: options.n_best])
         return ranked
 
-    def watch(self, source: Ids, options: SearchOptions, watch: Callable[[Expansion], None]) -> None:
-        """Search one sentence and pass every step to `watch`."""
+    def watch(self, source: Ids, options: SearchOptions, watch: Callable[[Expansion], None], prefix: Ids = ()) -> None:
+        """Search one sentence, whose translation begins with a prefix, and pass every step to `watch`."""
         check_lengths([source])
-        ids = list(source)
-        with torch.inference_mode():
-            state = self.fast.start(pad([ids], after=END).to(self.device))
-        rules, limits = self._make_rules(options, [UNCONSTRAINED]).list_all(), [len(ids) + options.extra_length]
-        beam(self.fast.step, state, limits, options, rules=rules, watch=watch, device=self.device)
+        self.stepwise.watch(source, options, watch, prefix)
+
+    def stream(
+        self, source: Ids, options: SearchOptions, *, prefix: Ids = (), never: Sequence[int] = NEVER
+    ) -> Iterator[int]:
+        """Yield the tokens of one translation after a prefix, greedily or sampled, as they are decoded; not the END."""
+        check_lengths([source])
+        yield from self.stepwise.stream(source, options, prefix=prefix, never=never)
 
     def alternatives(
         self, source: Ids, beginnings: Sequence[TokenConstraints], count: int, options: SearchOptions
@@ -304,35 +220,14 @@ class TorchEngine(TorchForcing):
 
         `beginnings` are different divisions of one text into tokens (`alternatives.find_alternatives`).
         """
+        from jumok.engines.alternatives import find_alternatives
+
         return find_alternatives(self.decode, self.texts.spelling, source, beginnings, count, options)
 
-    def make_sampler(self, options: SearchOptions, numbers: list[int], limit: int) -> Choose:
-        """Return a function that samples tokens for `n_best` copies of every sentence, by its number."""
-        rows = [
-            generator(options.seed, "sample", number, copy).random(limit, dtype=np.float32)
-            for number in numbers
-            for copy in range(options.n_best)
-        ]
-        uniforms = torch.from_numpy(np.stack(rows)).to(self.device)
-        return sample_by(uniforms, temperature=options.temperature, top_k=options.top_k, top_p=options.top_p)
 
-    def stream(
-        self, source: Ids, options: SearchOptions, *, prefix: Ids = (), never: Sequence[int] = NEVER
-    ) -> Iterator[int]:
-        """Yield the tokens of one translation after a prefix, greedily or sampled, as they are decoded; not the END."""
-        check_lengths([source])
-        ids = list(source)
-        limits = [len(ids) + len(prefix) + options.extra_length]
-        rules = self._make_rules(options, [TokenConstraints(prefix=tuple(prefix))]).list_all()
-        with torch.inference_mode():
-            state = self.fast.start(pad([ids], after=END).to(self.device))
-        temperature = options.temperature if options.sample else 0.0
-        choose = self.make_sampler(replace(options, temperature=temperature, n_best=1), [0], limits[0])
-        steps = generate_tokens(self.fast.step, state, limits, choose, rules=rules, never=never, device=self.device)
-        for extended in islice(steps, len(prefix), None):
-            token = extended[0][1]
-            if token != END:
-                yield token
+def make_fast(model: nn.Module) -> nn.Module:
+    """Return a twin of the model that runs in the kernels, for translating."""
+    return accelerate(model).eval()
 
 
 def is_plain(options: SearchOptions, constraints: Sequence[TokenConstraints] | None) -> bool:

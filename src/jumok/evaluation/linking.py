@@ -1,69 +1,134 @@
 """Word alignment of a sentence and its translation, from the attention of one head and a lexicon; no torch.
 
-    a(t, s)           attention of target piece t to source piece s, from a forced pass
+    a(t, s)             attention of target piece t to source piece s, from a forced pass
     P(t | s), P(s | t)  how likely one subword is a translation of the other (data/lexicon.py)
 
-Each target word chooses the source word of the largest a(t, s) · P(t | s), normalised over the source; each source
-word chooses the target word of the largest a(t, s) · P(s | t), normalised over the target.  Links that both choose are
-kept; then every word that still has none gets its choice, the most certain first.
+Two hidden Markov models (data/markov.py) read the sentences.  One observes the target pieces, which come from source
+pieces by a(t, s) · P(t | s); the other the source pieces, which come from target pieces by a(t, s) · P(s | t).  Each
+target word chooses the source word of the largest posterior in the first, each source word the target word of the
+largest in the second.  Links that both choose are kept; then every word that still has none gets its choice, the most
+certain first.
 
-Pieces without a letter or digit do not count in a word that has others: the full stops of both sentences attend to
-each other, and would link their last words.
+A model of an earlier version has no jumps, and a very long pair would take too long: there, a(t, s) · P(t | s) is
+normalised over the source and a(t, s) · P(s | t) over the target, and these decide.
+
+Observed pieces without a letter or digit do not count in a word that has others: the full stops of both sentences
+attend to each other, and would link their last words.
 
 `score_heads` says which head fits a lexicon best: that head aligns, chosen without gold alignments when a run ends.
 
 Shapes   T target pieces · S source pieces · W words of one side · L layers · H heads
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
 from jumok.data.lexicon import Lexicon
+from jumok.data.markov import Jumps, find_posteriors, is_small
 from jumok.evaluation.alignment import Links
-from jumok.text.boundaries import words_of
+from jumok.text.boundaries import is_unspaced, units_of
 
-UNSURE = 1e-2  # added to every attention weight: a head may overlook a word
-UNLISTED = 1e-4  # added to every probability: a lexicon does not list rare translations
+UNSURE, OVERLOOKED = 1e-2, 5e-3  # added to every attention weight, without jumps and with: a head may overlook a word
+UNLISTED, RARE = 1e-4, 1e-7  # added to every probability: a lexicon does not list rare translations
+
+
+class Evidence(NamedTuple):
+    """What a lexicon knows of two sentences."""
+
+    forward: np.ndarray  # (T, S) P(target | source)
+    backward: np.ndarray  # (T, S) P(source | target)
+    reading: Reading | None = None
+
+
+class Reading(NamedTuple):
+    """The subwords of two sentences, and how the states of each side's jump."""
+
+    source: Sequence[int]
+    target: Sequence[int]
+    jumps: tuple[Jumps, Jumps]  # where targets are observed, and where sources are
 
 
 def link(
     weights: np.ndarray,
     source_pieces: Sequence[str],
     target_pieces: Sequence[str],
-    chances: tuple[np.ndarray, np.ndarray] | None = None,
+    evidence: Evidence | None = None,
 ) -> Links:
-    """Return links (source word, target word), words counted from 0 by spaces; every word that has letters has one.
+    """Return links (source word, target word), counted from 0; every word that has letters has one.
 
-    `weights` (T, S) is attention over subword pieces, which may include </s>.  `chances` are P(target | source) and
-    P(source | target), both (T, S); without them attention alone decides.
+    Words are the units of text/boundaries.py: words between spaces, characters in a text without spaces.
+
+    `weights` (T, S) is attention over subword pieces, which may include </s>.  Without evidence attention alone
+    decides.
     """
     if weights.shape != (len(target_pieces), len(source_pieces)):
         raise ValueError(f"weights are {weights.shape}, pieces are ({len(target_pieces)}, {len(source_pieces)})")
-    sources, source_sums = _gather(source_pieces)
-    targets, target_sums = _gather(target_pieces)
-    if not len(sources) or not len(targets):
+    sources, source_sums, _ = _gather(source_pieces)
+    targets, target_sums, all_targets = _gather(target_pieces)
+    if not sources or not targets:
         return set()
-    attention = np.asarray(weights, dtype=np.float64) + UNSURE  # (T, S)
-    used = np.outer(target_sums.sum(axis=1), source_sums.sum(axis=1)) > 0  # (T, S)
-    to_source, to_target = (attention * (1.0 if p is None else p + UNLISTED) for p in (chances or (None, None)))
-    to_source, to_target = np.where(used, to_source, 0.0), np.where(used, to_target, 0.0)
+    attention = np.asarray(weights, dtype=np.float64)  # (T, S)
+    if evidence is not None and evidence.reading is not None:
+        to_source, to_target = _read(attention, evidence, evidence.reading)
+        from_targets = all_targets
+    else:
+        used = np.outer(target_sums.sum(axis=1), source_sums.sum(axis=1)) > 0  # (T, S)
+        to_source, to_target = _normalise(attention, evidence, used)
+        from_targets = target_sums
+    forward = (target_sums / target_sums.sum(axis=0)).T @ to_source @ source_sums  # (targets, sources)
+    backward = from_targets.T @ to_target @ (source_sums / source_sums.sum(axis=0))  # (targets, sources)
+    links = _merge(forward, backward)
+    return {pair for s, t in links for pair in product(sources[s], targets[t])}
+
+
+def _read(attention: np.ndarray, evidence: Evidence, reading: Reading) -> tuple[np.ndarray, np.ndarray]:
+    """Return the posteriors (T, S) of source pieces given a target piece, and of target pieces given a source piece."""
+    attended = attention + OVERLOOKED  # (T, S)
+    to_source = find_posteriors(attended * (evidence.forward + RARE), reading.target, reading.jumps[0])
+    to_target = find_posteriors((attended * (evidence.backward + RARE)).T, reading.source, reading.jumps[1])
+    return to_source, to_target.T
+
+
+def _normalise(attention: np.ndarray, evidence: Evidence | None, used: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the same (T, S) by the product of attention and lexicon alone."""
+    chances = (1.0, 1.0) if evidence is None else (evidence.forward + UNLISTED, evidence.backward + UNLISTED)
+    to_source, to_target = (np.where(used, (attention + UNSURE) * each, 0.0) for each in chances)
     to_source = to_source / np.maximum(to_source.sum(axis=1, keepdims=True), 1e-300)
     to_target = to_target / np.maximum(to_target.sum(axis=0, keepdims=True), 1e-300)
-    forward = (target_sums / target_sums.sum(axis=0)).T @ to_source @ source_sums  # (targets, sources)
-    backward = target_sums.T @ to_target @ (source_sums / source_sums.sum(axis=0))  # (targets, sources)
-    return {(int(sources[s]), int(targets[t])) for s, t in _merge(forward, backward)}
+    return to_source, to_target
 
 
-def _gather(pieces: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the words (W,) of pieces, and which pieces belong to which word as 0 or 1 (pieces, W)."""
-    words = np.array(words_of(pieces), dtype=int)
+class Gathered(NamedTuple):
+    """The words of one side, W in number, and the pieces of each as 0 or 1 (pieces, W)."""
+
+    units: list[range]  # what each word is in a link: itself, or the characters of a subword in a text without spaces
+    counting: np.ndarray  # pieces that count for a word: those with letters or digits, where it has any
+    belonging: np.ndarray  # all pieces of a word
+
+
+def _gather(pieces: Sequence[str]) -> Gathered:
+    """Return the words of pieces; in a text without spaces each subword is one, with the punctuation after it."""
     spoken = np.array([any(map(str.isalnum, piece)) for piece in pieces], dtype=bool)
-    numbers = np.unique(words[words >= 0])
-    belongs = words[:, None] == numbers[None, :]  # (pieces, W)
-    has_letters = (belongs & spoken[:, None]).any(axis=0)  # (W,)
-    sums = np.where(has_letters[None, :], belongs & spoken[:, None], belongs).astype(np.float64)
-    return numbers, sums
+    units, words = list[range](), np.full(len(pieces), -1)
+    ranges = units_of(pieces)
+    by_piece = any(stop - start > 1 for start, stop in ranges) or is_unspaced("".join(pieces))
+    for piece, (start, stop) in enumerate(ranges):
+        if start == stop:
+            continue
+        if not units or (start >= units[-1].stop and (not by_piece or spoken[piece])):
+            units.append(range(start, stop))
+        elif not by_piece or spoken[piece]:
+            units[-1] = range(units[-1].start, max(units[-1].stop, stop))
+        words[piece] = len(units) - 1
+    belonging = words[:, None] == np.arange(len(units))  # (pieces, W)
+    has_letters = (belonging & spoken[:, None]).any(axis=0)  # (W,)
+    counting = np.where(has_letters[None, :], belonging & spoken[:, None], belonging)
+    return Gathered(units, counting.astype(np.float64), belonging.astype(np.float64))
 
 
 def _merge(forward: np.ndarray, backward: np.ndarray) -> set[tuple[int, int]]:
@@ -81,23 +146,25 @@ def _merge(forward: np.ndarray, backward: np.ndarray) -> set[tuple[int, int]]:
     return links
 
 
-def find_chances(
-    lexicon: Lexicon | None, source: Sequence[int], target: Sequence[int]
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return P(target | source) and P(source | target) of two sentences' subwords, (T, S) each; None if unknown."""
+def find_evidence(lexicon: Lexicon | None, source: Sequence[int], target: Sequence[int]) -> Evidence | None:
+    """Return what a lexicon knows of two sentences' subwords; None without probabilities."""
     if lexicon is None or lexicon.tables is None:
         return None
     forward, backward = lexicon.tables
-    return forward.find(source, target), backward.find(target, source).T
+    chances = forward.find(source, target), backward.find(target, source).T
+    sizes = len(source), len(target)
+    if lexicon.jumps is None or not all(sizes) or not (is_small(*sizes) and is_small(*sizes[::-1])):
+        return Evidence(*chances)
+    return Evidence(*chances, Reading(source, target, lexicon.jumps))
 
 
-def score_heads(cross: np.ndarray, chances: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+def score_heads(cross: np.ndarray, evidence: Evidence) -> np.ndarray:
     """Return how well each head (L, H) agrees with a lexicon on one sentence, as a sum over its target pieces.
 
     `cross` (L, H, T, S) is cross-attention without the rows and columns of </s>.  A head gets, for each target piece,
     the attention that it pays to the source pieces which the lexicon links it to, by √(P(t | s) · P(s | t)).
     """
-    together = np.sqrt((chances[0] + UNLISTED) * (chances[1] + UNLISTED))  # (T, S)
+    together = np.sqrt((evidence.forward + UNLISTED) * (evidence.backward + UNLISTED))  # (T, S)
     together = together / together.sum(axis=1, keepdims=True)  # (T, S)
     scores: np.ndarray = (cross * together).sum(axis=(2, 3))  # (L, H)
     return scores

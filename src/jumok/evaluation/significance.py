@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from jumok.errors import UsageError
 from jumok.evaluation import metrics
@@ -37,28 +37,58 @@ def significance(
     """
     import numpy as np
 
+    resampled = resample([a, b], references, metric=metric, samples=samples, seed=seed, tokenize=tokenize)
+    (first, second), (ours, theirs) = resampled.scores, resampled.samples
+    differences = ours - theirs
+    spread = np.abs(differences)
+    chance = int(np.sum(spread - spread.mean() >= abs(first.value - second.value)))
+    p_value = (chance + 1) / (samples + 1)
+    return Significance(first, second, first.value - second.value, p_value, find_interval(differences))
+
+
+class Resampled(NamedTuple):
+    """The scores of systems, and those on every sample of the sentences."""
+
+    scores: list[metrics.Score]
+    samples: Any  # (systems, samples)
+
+
+def resample(
+    systems: Sequence[Sequence[str]],
+    references: metrics.References,
+    *,
+    metric: str = "bleu",
+    samples: int = 1000,
+    seed: int = 12345,
+    tokenize: str = "auto",
+) -> Resampled:
+    """Score systems on sentences sampled with replacement, all systems on the same samples."""
+    import numpy as np
+
     if samples < 1:
         raise UsageError("evaluation.no_samples", samples=samples)
-    sets = metrics.list_reference_sets(a, references)
-    metrics.list_reference_sets(b, references)
+    sets, *_ = [metrics.list_reference_sets(system, references) for system in systems]  # all are checked
     scorer = metrics.build_metric(metric, sets, tokenize=tokenize)
-    statistics = [np.array(list(_count_each(scorer, system, sets)), dtype=np.float64) for system in (a, b)]
+    statistics = [np.array(list(_count_each(scorer, system, sets)), dtype=np.float64) for system in systems]
     whole = [scorer._compute_score_from_stats(list(table.sum(axis=0))) for table in statistics]
-    generator = np.random.default_rng(seed)
-    differences = np.empty(samples)
+    generator, scores, count = np.random.default_rng(seed), np.empty((len(systems), samples)), len(systems[0])
     for sample in range(samples):
-        rows = generator.choice(len(a), size=len(a), replace=True)
-        ours, theirs = (scorer._compute_score_from_stats(list(table[rows].sum(axis=0))).score for table in statistics)
-        differences[sample] = ours - theirs
-    spread = np.abs(differences)
-    chance = int(np.sum(spread - spread.mean() >= abs(whole[0].score - whole[1].score)))
-    low, high = np.quantile(differences, [0.025, 0.975])
+        rows = generator.choice(count, size=count, replace=True)
+        for system, table in enumerate(statistics):
+            scores[system, sample] = scorer._compute_score_from_stats(list(table[rows].sum(axis=0))).score
     signature = scorer.get_signature()
     signature.update("bs", samples)
     signature.update("seed", seed)
-    first, second = (metrics.Score(result.name, float(result.score), str(signature)) for result in whole)
-    p_value = (chance + 1) / (samples + 1)
-    return Significance(first, second, first.value - second.value, p_value, (float(low), float(high)))
+    named = [metrics.Score(result.name, float(result.score), str(signature)) for result in whole]
+    return Resampled(named, scores)
+
+
+def find_interval(scores: Any) -> tuple[float, float]:
+    """Return the interval that holds 95 % of the scores."""
+    import numpy as np
+
+    low, high = np.quantile(scores, [0.025, 0.975])
+    return float(low), float(high)
 
 
 def _count_each(metric: Any, hypotheses: Sequence[str], sets: Sequence[Sequence[str]]) -> Iterator[list[float]]:

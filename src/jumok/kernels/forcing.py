@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from jumok.kernels.searching import BoundModel, address_of
-from jumok.kernels.structs import ForceTask
+from jumok.kernels.task_structs import ForceTask
 from jumok.machine import cores
 
 Pair = tuple[Sequence[int], Sequence[int]]
-
-
-class Heads(NamedTuple):
-    """The layer of the decoder whose attention over the source is asked for, and one of its heads; None for all."""
-
-    layer: int
-    head: int | None = None
 
 
 def score(model: BoundModel, pairs: Sequence[Pair], start: int, *, threads: int | None = None) -> list[list[float]]:
@@ -35,15 +27,24 @@ def score(model: BoundModel, pairs: Sequence[Pair], start: int, *, threads: int 
 
 
 def attend(
-    model: BoundModel, pairs: Sequence[Pair], start: int, heads: Heads, *, threads: int | None = None
+    model: BoundModel,
+    pairs: Sequence[Pair],
+    start: int,
+    layer: int,
+    head: int | None,
+    *,
+    threads: int | None = None,
 ) -> list[np.ndarray]:
-    """Return the attention (heads, T, S) of targets over their sources; both have their END."""
+    """Return the attention (heads, T, S) in a layer of targets over their sources; both have their END.
+
+    It is that of one head, or of all heads of the layer.
+    """
     order, task, _alive = _describe(model, pairs, start, threads)
-    count = 1 if heads.head is not None else int(model.decoder.heads)
+    count = 1 if head is not None else int(model.decoder.heads)
     shapes = [(len(pairs[row][1]), count, len(pairs[row][0])) for row in order]
     begins = np.concatenate([[0], np.cumsum([t * h * s for t, h, s in shapes])]).astype(np.int64)
     weights = np.empty(int(begins[-1]), np.float32)
-    task.layer, task.head = heads.layer, -1 if heads.head is None else heads.head
+    task.layer, task.head = layer, -1 if head is None else head
     task.weights, task.weight_begins = address_of(weights), address_of(begins)
     model.library.jk_force(ctypes.byref(model.encoder), ctypes.byref(model.decoder), ctypes.byref(task))
     results = {

@@ -1,4 +1,4 @@
-"""Models current fast: `accelerate` gives a twin of a model, with the same weights, whose modules run in the kernels.
+"""Models made fast: `accelerate` gives a twin of a model, with the same weights, whose modules run in the kernels.
 
 A model is plain torch and does not know of this.  Every class in the table at the end takes the place of one of a
 model's and computes the same up to rounding.
@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from jumok.config.search import SearchOptions
-from jumok.kernels import ops, stepping
+from jumok.kernels import ops
 from jumok.kernels.layout import find_obstacle, scale_of_scores
 from jumok.kernels.pack import Packed
 from jumok.kernels.parts import (
@@ -31,13 +31,16 @@ from jumok.kernels.parts import (
     is_dot,
     scale_of,
 )
-from jumok.kernels.searching import Marks, RawHypothesis
+from jumok.kernels.searching import RawHypothesis
 from jumok.kernels.training import Whole
 from jumok.models import transformer
 from jumok.nn.attention import CrossAttention, SelfAttention
 from jumok.nn.dropout import Dropout
 from jumok.nn.embedding import Embedding
 from jumok.nn.layers import Linear
+
+if TYPE_CHECKING:
+    from jumok.kernels.stepping import Steps
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -85,7 +88,7 @@ class FastTransformer(Fast, transformer.Transformer):
         return super().hidden(source, target)
 
     def whole(self) -> Whole | None:
-        """The model as the training kernels know it, current at its first use."""
+        """The model as the training kernels know it, described at its first use."""
         if "_whole" not in self.__dict__:
             self.__dict__["_whole"] = Whole(self) if find_obstacle(self.config, training=True) is None else None
         whole: Whole | None = self.__dict__["_whole"]
@@ -105,17 +108,19 @@ class FastTransformer(Fast, transformer.Transformer):
         """Free the packed weights."""
         self.__dict__.pop("_packed", None)
 
-    def start(self, source: Tensor) -> stepping.Steps:  # type: ignore[override]
-        return stepping.start(self.packed(), source)
+    def start(self, source: Tensor) -> Steps:  # type: ignore[override]
+        from jumok.kernels.stepping import start  # only a search with rules goes step by step
 
-    def step(self, token: Tensor, state: stepping.Steps) -> tuple[Tensor, stepping.Steps]:  # type: ignore[override]
+        return start(self.packed(), source)
+
+    def step(self, token: Tensor, state: Steps) -> tuple[Tensor, Steps]:  # type: ignore[override]
         return state.step(token), state
 
     def search(
-        self, sources: Sequence[Sequence[int]], limits: Sequence[int], options: SearchOptions, *, marks: Marks
+        self, sources: Sequence[Sequence[int]], limits: Sequence[int], options: SearchOptions
     ) -> list[list[RawHypothesis]]:
         """From sources to translations in one call."""
-        return self.packed().search(sources, limits, options, marks=marks)
+        return self.packed().search(sources, limits, options)
 
 
 def list_fast(model: nn.Module) -> dict[type[nn.Module], Any]:

@@ -162,7 +162,7 @@ def embed(
 
 
 class Around(NamedTuple):
-    """What is done before and after a matrix product, in the order of the kernel's arguments."""
+    """Operations before and after a matrix product, in the order of the kernel's arguments."""
 
     eps: float  # of the norm before it
     relu: bool
@@ -216,7 +216,7 @@ def linear(
     rate: float = 0.0,
     stream: Stream | None = None,
 ) -> Tensor:
-    """x Wᵀ + b with what stands around it: layer norm before; relu, or dropout and the residual sum, after."""
+    """x Wᵀ + b in one pass with a layer norm before it, and relu, or dropout and the residual sum, after it."""
     rate = rate if stream else 0.0
     plain = relu and (residual is not None or rate > 0.0)  # the backward pass reads the sign of relu's output
     if torch.is_grad_enabled() and not plain and takes_linear(x, weight, residual) and (lib := kernels(x, weight)):
@@ -261,7 +261,7 @@ def likeliest(logits: Tensor, count: int, never: Tensor) -> tuple[Tensor, Tensor
 
 
 def normalizer(logits: Tensor) -> Tensor:
-    """The logarithm (N, 1) of the sum of e^x over each row (N, V); the kernel's sums know nothing of other rows."""
+    """The logarithm (N, 1) of the sum of e^x over each row (N, V); the kernel's sums do not depend on other rows."""
     if logits.is_contiguous() and (lib := kernels(logits)):
         sums = logits.new_empty(len(logits), 1)
         lib.jk_log_sum_exp(*at(sums, logits), *logits.shape)
@@ -275,7 +275,7 @@ def normalizer(logits: Tensor) -> Tensor:
 class Attention(torch.autograd.Function):
     """Dot-product attention from packed projections: queries in `first`, keys and values in the last columns of
     `second`, or all three in `first` when `second` is None; with `turns` (T, 2, K), queries and keys are turned by
-    their positions (positions.Rotary).  Nothing is split, merged or copied."""
+    their positions (nn.variants.Rotary).  Nothing is split, merged or copied."""
 
     @staticmethod
     def forward(

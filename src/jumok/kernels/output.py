@@ -54,7 +54,7 @@ class PackedMatrix:
 
 
 class OutputBuffers:
-    """What one worker's output layer reuses from one batch to the next: the packed matrix and scratch memory.
+    """The memory that one worker's output layer reuses from batch to batch: the packed matrix and scratch memory.
 
     Training puts one on each parameter as `buffers` while its weights do not change (training/update.py).
     """
@@ -122,7 +122,7 @@ class FusedCrossEntropy(torch.autograd.Function):
 def smoothed_cross_entropy(
     x: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, *, smoothing: float, rows: int = 512
 ) -> Tensor:
-    """`nn.loss.smoothed_cross_entropy`, in slices of so many rows."""
+    """`nn.loss.smoothed_cross_entropy`, in slices of `rows` rows."""
     whole = torch.is_grad_enabled() and not torch.is_autocast_enabled(x.device.type)
     if whole and x.device.type == "cpu" and x.dtype == torch.float32:
         fused: Tensor = FusedCrossEntropy.apply(x, weight, bias, labels, smoothing, rows)

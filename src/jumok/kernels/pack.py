@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from jumok.config.search import SearchOptions
 from jumok.config.sections import TransformerConfig
-from jumok.kernels import forcing, layout
-from jumok.kernels.forcing import Heads, Pair
-from jumok.kernels.ruling import Rules
-from jumok.kernels.searching import BoundModel, Course, Marks, RawHypothesis, Shortlist, search
+from jumok.kernels import layout
+from jumok.kernels.searching import BoundModel, Course, RawHypothesis, Shortlist, search
 from jumok.kernels.structs import Dense, LayerWeights, NormWeights, Stack
+
+if TYPE_CHECKING:
+    from jumok.kernels.forcing import Pair
+    from jumok.kernels.ruling import Rules
 
 
 class Weights(Protocol):
@@ -53,28 +55,31 @@ class Packed:
         limits: Sequence[int],
         options: SearchOptions,
         *,
-        marks: Marks,
         shortlist: Shortlist | None = None,
         rules: Rules | None = None,
         course: Course = Course(),
     ) -> list[list[RawHypothesis]]:
         """Translate sources (with their END) in one call; see `searching.search`."""
         with self._bind_model(sources, max(limits, default=0)) as model:
-            return search(model, sources, limits, options, marks=marks, shortlist=shortlist, rules=rules, course=course)
+            return search(model, sources, limits, options, shortlist=shortlist, rules=rules, course=course)
 
     def score(self, pairs: Sequence[Pair], start: int, *, threads: int | None = None) -> list[list[float]]:
         """Return the log-probabilities of given translations; see `forcing.score`."""
+        from jumok.kernels import forcing
+
         with self._bind_model([source for source, _ in pairs], self._longest(pairs)) as model:
             return forcing.score(model, pairs, start, threads=threads)
 
     def attend(
-        self, pairs: Sequence[Pair], start: int, heads: Heads, *, threads: int | None = None
+        self, pairs: Sequence[Pair], start: int, layer: int, head: int | None, *, threads: int | None = None
     ) -> list[np.ndarray]:
         """Return the attention of given translations over their sources; see `forcing.attend`."""
-        if not 0 <= heads.layer < self.decoder.layers or not -1 < (heads.head or 0) < self.decoder.heads:
-            raise IndexError(f"there is no {heads}")
+        from jumok.kernels import forcing
+
+        if not 0 <= layer < self.decoder.layers or not -1 < (head or 0) < self.decoder.heads:
+            raise IndexError(f"there is no head {head} in layer {layer}")
         with self._bind_model([source for source, _ in pairs], self._longest(pairs)) as model:
-            return forcing.attend(model, pairs, start, heads, threads=threads)
+            return forcing.attend(model, pairs, start, layer, head, threads=threads)
 
     def _longest(self, pairs: Sequence[Pair]) -> int:
         """Return the length of the longest target; their ids must be symbols."""

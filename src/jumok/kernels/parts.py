@@ -34,11 +34,11 @@ from jumok.nn.variants import Dot, GatedFeedForward, PreNormAlone
 
 
 class Fast:
-    """What takes the place of a module."""
+    """The mark of a class that takes the place of a model's own."""
 
     @classmethod
     def takes(cls, module: Any) -> bool:
-        """Whether it can take the place of this one."""
+        """Whether it can take the place of this module's class."""
         return True
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jumok.config.search import SearchOptions
-from jumok.kernels.structs import AutomatonTable, SearchRules
+from jumok.kernels.task_structs import AutomatonTable, SearchRules
 from jumok.text.automata import Automaton, Spelling
 
 
@@ -36,10 +36,8 @@ class Rules(NamedTuple):
     ending: Automaton | None = None  # of the text after a phrase
 
 
-def pack(rules: Rules | None, order: Sequence[int], options: SearchOptions) -> tuple[SearchRules | None, list[Any]]:
-    """Return the rules in the order of the search, None where there are none, and what must stay alive with them."""
-    if rules is None and not (options.min_length or options.no_repeat):
-        return None, []
+def pack(rules: Rules | None, order: Sequence[int], options: SearchOptions) -> tuple[SearchRules, list[Any]]:
+    """Return the rules of options and sentences in the order of the search, and what must stay alive with them."""
     packed, alive = SearchRules(min_length=options.min_length, no_repeat=options.no_repeat, ending=-1), list[Any]()
 
     def store(numbers: Iterable[int]) -> int:

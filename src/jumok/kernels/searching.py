@@ -6,18 +6,23 @@ import ctypes
 from collections.abc import Sequence
 from itertools import accumulate
 from math import inf
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from jumok.config.search import SearchOptions
 from jumok.errors import UsageError
-from jumok.kernels import ruling
 from jumok.kernels.structs import SearchTask, Stack
 from jumok.machine import available_memory, cores
+from jumok.text.symbols import END, NEVER, START
+
+if TYPE_CHECKING:
+    from jumok.kernels.ruling import Rules
+    from jumok.kernels.task_structs import SearchRules
 
 GROUP = 48  # hypotheses that a core works on at once: GROUP_ROWS in search.c
 ROWS = 96  # rows whose logits are computed at once: ROWS_AT_ONCE in transformer.h
+AT_ONCE = 1 << 23  # most tokens of output in one call of the kernels
 SMALL = 1 << 26  # bytes up to which a search does not check the free memory
 
 
@@ -39,14 +44,6 @@ class BoundModel(NamedTuple):
     decoder: Stack
     sources: int | None = None  # address of the position vectors of sources; None where there are none
     targets: int | None = None
-
-
-class Marks(NamedTuple):
-    """The first and the last token of an output, and the tokens that no output contains."""
-
-    start: int
-    end: int
-    never: Sequence[int]
 
 
 RawHypothesis = tuple[tuple[int, ...], float, tuple[float, ...]]  # ids, log P, log-probability of each token
@@ -76,9 +73,8 @@ def search(
     limits: Sequence[int],
     options: SearchOptions,
     *,
-    marks: Marks,
     shortlist: Shortlist | None = None,
-    rules: ruling.Rules | None = None,
+    rules: Rules | None = None,
     course: Course = Course(),
 ) -> list[list[RawHypothesis]]:
     """Return the n best translations of every source (with its END), in the order given; those of one source unsorted.
@@ -86,6 +82,28 @@ def search(
     Of the options it reads beam, length_penalty, n_best, exact, min_length and no_repeat.  A source that is given up
     has no translations.
     """
+    size = max(1, AT_ONCE // (options.n_best * max(limits, default=1)))
+    results: list[list[RawHypothesis]] = []
+    for start in range(0, len(sources), size):
+        part = slice(start, start + size)
+        bound = None if rules is None else rules._replace(each=rules.each[part])
+        results += _search_at_once(
+            model, sources[part], limits[part], options, shortlist=shortlist, rules=bound, course=course.skip(start)
+        )
+    return results
+
+
+def _search_at_once(
+    model: BoundModel,
+    sources: Sequence[Sequence[int]],
+    limits: Sequence[int],
+    options: SearchOptions,
+    *,
+    shortlist: Shortlist | None,
+    rules: Rules | None,
+    course: Course,
+) -> list[list[RawHypothesis]]:
+    """Search in one call of the kernels."""
     order = sorted(range(len(sources)), key=lambda row: -len(sources[row]))
     lengths, most = [len(sources[row]) for row in order], [limits[row] for row in order]
     slots = [options.beam + (rules.each[row].required if rules else 0) for row in order]
@@ -93,15 +111,15 @@ def search(
     begins = np.zeros(len(order) + 1, np.int64)
     np.cumsum(lengths, out=begins[1:])
     tokens = np.fromiter((token for row in order for token in sources[row]), np.int64, int(begins[-1]))
-    ends_at, banned, places = (np.array(numbers, np.int64) for numbers in (most, list(marks.never), order))
+    ends_at, banned, places = (np.array(numbers, np.int64) for numbers in (most, NEVER, order))
     shape = (len(order), options.n_best, max(most, default=1))
     ids, sizes = np.empty(shape, np.int64), np.zeros(shape[:2], np.int64)
     gains, totals = np.empty(shape, np.float32), np.zeros(shape[:2], np.float32)
     flags = None if course.stops is None else np.array([course.stops[row] for row in order], np.uint64)
     lists = shortlist or Shortlist(0, False, *(np.empty(0, np.int64),) * 3)
-    packed, _alive = ruling.pack(rules, order, options)
+    packed, _alive = _pack_rules(rules, order, options)
     task = SearchTask(
-        len(order), options.beam, options.n_best, shape[2], options.exact, marks.start, marks.end,
+        len(order), options.beam, options.n_best, shape[2], options.exact, START, END,
         *map(address_of, (tokens, begins, ends_at)), model.sources, model.targets, options.length_penalty,
         course.margin, address_of(banned), len(banned), lists.matrix or None, *map(address_of, lists[2:]),
         len(lists.common), lists.same, threads, None if packed is None else ctypes.addressof(packed),
@@ -116,6 +134,17 @@ def search(
                 output, each = ids[index, k, :size].tolist(), gains[index, k, :size].tolist()
                 results[row].append((tuple(output), float(totals[index, k]), tuple(each)))
     return results
+
+
+def _pack_rules(
+    rules: Rules | None, order: Sequence[int], options: SearchOptions
+) -> tuple[SearchRules | None, list[Any]]:
+    """Return the rules in the order of the search, None where there are none, and what must stay alive with them."""
+    if rules is None and not (options.min_length or options.no_repeat):
+        return None, []
+    from jumok.kernels.ruling import pack  # loads the automata of constraints
+
+    return pack(rules, order, options)
 
 
 def find_live(live: np.ndarray | None, sources: int) -> tuple[int | None, int]:

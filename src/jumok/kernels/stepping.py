@@ -1,6 +1,6 @@
 """Steps of a packed decoder: the encoder is one call, and so is each step; keys and values are written once.
 
-What comes out for a hypothesis does not depend on what else is in the batch, to the last bit.
+The result of a hypothesis does not depend on the rest of the batch, bit for bit.
 
 Shapes   B sentences · S source · N rows (hypotheses) · D width · V vocabulary · W keys and values of all heads
 """
@@ -60,7 +60,7 @@ class Caches:
 
 @dataclass
 class Steps:
-    """What N hypotheses of B sentences remember: where each position of their past is, and the source."""
+    """The state of N hypotheses of B sentences: the slot of each of their past positions, and the encoded sources."""
 
     packed: Packed
     memories: list[Tensor]  # of each layer (B, S, W)
@@ -71,7 +71,7 @@ class Steps:
     caches: Caches = field(default_factory=lambda: Caches([]))
 
     def select(self, rows: Tensor) -> Steps:
-        """Row n continues row rows[n]; nothing moves but the table of where things are."""
+        """Row n continues row rows[n]; only the table of slots changes, keys and values stay where they are."""
         chosen = Steps(
             self.packed, self.memories, self.lengths, self.sentence[rows], self.origin[rows], self.length, self.caches
         )
@@ -99,7 +99,7 @@ class Steps:
         return logits
 
     def _make_room(self, rows: int) -> None:
-        """Caches of our own with a slot for every row and room for the next position."""
+        """Provide caches that only this state writes to, with a slot for every row and room for the next position."""
         room = self.origin.shape[1]
         if self.length == room:
             self.origin = torch.cat([self.origin, torch.zeros_like(self.origin)], dim=1)

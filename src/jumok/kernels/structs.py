@@ -1,7 +1,7 @@
-"""The structures that a search passes to the kernels, field by field as in c/kernels.h; no torch.
+"""The structures that every search passes to the kernels, field by field as in c/kernels.h; no torch.
 
-Those of single operations, training passes and decoder steps, which torch calls, are in task_structs.py.  A test
-compares all of them with C.  The caller keeps the memory that their pointers refer to alive during the call.
+Those of constraints, given translations, single operations, training passes and decoder steps are in task_structs.py.
+A test compares all of them with C.  The caller keeps the memory that their pointers refer to alive during the call.
 """
 
 from __future__ import annotations
@@ -48,29 +48,6 @@ class Stack(ctypes.Structure):
     ]
 
 
-class AutomatonTable(ctypes.Structure):
-    """An automaton over the text of an output."""
-
-    _fields_ = [
-        *((name, LONG) for name in ("states", "width", "start")),
-        *((name, POINTER) for name in ("symbols", "next", "flags")),
-    ]
-
-
-class SearchRules(ctypes.Structure):
-    """What translations must and must not contain."""
-
-    _fields_ = [
-        ("min_length", LONG),
-        ("no_repeat", LONG),
-        *((name, POINTER) for name in ("prefix_begins", "prefixes")),
-        *((name, POINTER) for name in ("phrase_begins", "phrase_offsets", "phrase_tokens", "phrase_states")),
-        *((name, POINTER) for name in ("openings", "forbidding")),
-        ("ending", LONG),
-        *((name, POINTER) for name in ("automata", "unit_begins", "units")),
-    ]
-
-
 class SearchTask(ctypes.Structure):
     """A search from sources to translations."""
 
@@ -91,24 +68,10 @@ class SearchTask(ctypes.Structure):
     ]
 
 
-class ForceTask(ctypes.Structure):
-    """Given translations whose log-probabilities or attention are asked for."""
-
-    _fields_ = [
-        *((name, LONG) for name in ("sentences", "start", "threads", "layer", "head")),
-        *((name, POINTER) for name in ("tokens", "begins", "targets", "target_begins")),
-        *((name, POINTER) for name in ("source_positions", "target_positions")),
-        *((name, POINTER) for name in ("gains", "weights", "weight_begins")),
-    ]
-
-
 STRUCTURES: dict[str, type[ctypes.Structure]] = {
     "dense": Dense,
     "norm_weights": NormWeights,
     "layer_weights": LayerWeights,
     "stack": Stack,
-    "automaton": AutomatonTable,
-    "search_rules": SearchRules,
     "search_task": SearchTask,
-    "force_task": ForceTask,
 }  # by their names in C

@@ -1,6 +1,6 @@
-"""The structures of the kernels that models in torch call, field by field as in c/kernels.h.
+"""The structures that only some calls pass to the kernels, field by field as in c/kernels.h; no torch.
 
-Those of a search are in structs.py, so that translating does not load these.
+Those of every search are in structs.py, so that translating without constraints does not load these.
 """
 
 from __future__ import annotations
@@ -9,6 +9,40 @@ import ctypes
 
 from jumok.kernels import structs
 from jumok.kernels.structs import FLOAT, LONG, POINTER
+
+
+class AutomatonTable(ctypes.Structure):
+    """An automaton over the text of an output."""
+
+    _fields_ = [
+        *((name, LONG) for name in ("states", "width", "start")),
+        *((name, POINTER) for name in ("symbols", "next", "flags")),
+    ]
+
+
+class SearchRules(ctypes.Structure):
+    """What translations must and must not contain."""
+
+    _fields_ = [
+        ("min_length", LONG),
+        ("no_repeat", LONG),
+        *((name, POINTER) for name in ("prefix_begins", "prefixes")),
+        *((name, POINTER) for name in ("phrase_begins", "phrase_offsets", "phrase_tokens", "phrase_states")),
+        *((name, POINTER) for name in ("openings", "forbidding")),
+        ("ending", LONG),
+        *((name, POINTER) for name in ("automata", "unit_begins", "units")),
+    ]
+
+
+class ForceTask(ctypes.Structure):
+    """Given translations whose log-probabilities or attention are asked for."""
+
+    _fields_ = [
+        *((name, LONG) for name in ("sentences", "start", "threads", "layer", "head")),
+        *((name, POINTER) for name in ("tokens", "begins", "targets", "target_begins")),
+        *((name, POINTER) for name in ("source_positions", "target_positions")),
+        *((name, POINTER) for name in ("gains", "weights", "weight_begins")),
+    ]
 
 
 class AttentionTask(ctypes.Structure):
@@ -44,6 +78,9 @@ class StepTask(ctypes.Structure):
 
 
 STRUCTURES = structs.STRUCTURES | {
+    "automaton": AutomatonTable,
+    "search_rules": SearchRules,
+    "force_task": ForceTask,
     "attention_task": AttentionTask,
     "pass_task": PassTask,
     "step_task": StepTask,

@@ -60,7 +60,7 @@ def new_pages(size: int) -> Tensor:
 
 
 class Whole:
-    """A model that the kernels train in one call; `layout.find_obstacle` must have nothing against it."""
+    """A model that the kernels train in one call; `layout.find_obstacle` must have found none."""
 
     def __init__(self, model: Transformer) -> None:
         self.model, self.memory = model, Memory()
@@ -85,7 +85,7 @@ class Whole:
         return out
 
     def describe(self, source: Tensor, target: Tensor) -> Job:
-        """The task for the kernels, with what must live as long as they may read it."""
+        """The task for the kernels, with the memory that must stay alive while they read it."""
         model, config = self.model, self.model.config
         task = PassTask(
             layers=(config.encoder_layers, config.decoder_layers), d_model=config.d_model, heads=config.heads,
@@ -111,7 +111,7 @@ class Whole:
 
 @dataclass(frozen=True)
 class Job:
-    """A task and what it has addresses of."""
+    """A task, and the memory that its addresses refer to."""
 
     task: PassTask
     retained: list[Any]

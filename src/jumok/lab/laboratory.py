@@ -59,6 +59,7 @@ SMALL: dict[str, Any] = {  # English to Korean; some 15 seconds on two cores
     "training.validations": 4,
     "training.average": 1,
     "training.valid_pairs": 200,
+    "training.snapshots": 0,
 }
 TASK: dict[str, Any] = {  # ten letters, copied, reversed or sorted
     "vocabulary.size": 285,
@@ -163,7 +164,8 @@ class Lab:
         `surgery` changes the new model in place; the recipe does not show it, so such runs need distinct names.
         """
         recipe = self.recipe(changes)
-        identity = json.dumps([recipe.model_dump(mode="json"), name if surgery else ""], sort_keys=True)
+        values = recipe.model_dump(mode="json", exclude={"training": {"snapshots"}})
+        identity = json.dumps([values, name if surgery else ""], sort_keys=True)
         out = self.folder / "runs" / f"{_plain(name)}-{hashlib.sha256(identity.encode()).hexdigest()[:10]}"
         same = sorted((self.folder / "runs").glob(f"*-{out.name[-10:]}"))
         out = same[0] if same else out  # trained by another claim under another name

@@ -14,7 +14,7 @@ to a·n + b columns (section 3.2); those after its end read PAD.  After the colu
 continues until END.  Where a sentence has ended, convolutions see zeros too: padding changes nothing.
 
 Ours are dropout before each residual sum, the norm before the output matrix, which may be the embeddings, and how the
-decoder stands on the encoder: columns are normed, multiplied, and added to the embeddings of the target.
+decoder reads the encoder: columns are normed, multiplied, and added to the embeddings of the target.
 
 Shapes   B batch · S source · U unfolded source · T target · N rows (hypotheses) · D width · E half of it · K taps of a
          convolution · R moments remembered
@@ -129,10 +129,10 @@ def places(shift: int, length: int) -> tuple[slice, slice, slice]:
 
 
 class DilatedConvolution(Linear):
-    """The same matrix at every position over what stands there and, `shifts` away, around it (sections 3.4, 3.5).
+    """The same matrix at every position, over it and its neighbours `shifts` away (sections 3.4, 3.5).
 
-    One product over shifted copies: torch's conv1d takes longer over short sentences, and Muon knows matrices.  Copies
-    stand in the order of their distance, so that those which reach beyond the sentence are the last, and are left out.
+    One product over shifted copies: torch's conv1d takes longer over short sentences, and Muon needs matrices.  Copies
+    are in the order of their distance, so that those beyond the sentence are the last and can be left out.
     """
 
     def __init__(self, width: int, shifts: Sequence[int]) -> None:

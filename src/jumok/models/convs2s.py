@@ -140,9 +140,9 @@ class NormedOutput(TiedOutput):
 
 
 class Windows(torch.autograd.Function):
-    """x (B, T, C) to (B, T, K·C): beside each other the K neighbours of every position, zeros beyond the ends.
+    """x (B, T, C) to (B, T, K·C): the K neighbours of every position, concatenated; zeros beyond the ends.
 
-    One copy and one product with a matrix (K·C, 2C): for short sentences faster than conv1d, there and back.
+    One copy and one product with a matrix (K·C, 2C): for short sentences faster than conv1d, forward and backward.
     """
 
     @staticmethod
@@ -217,7 +217,7 @@ class ConvolutionalEncoder(nn.Module):
         self.last = Normed(inner, width, variance=1.0)
 
     def forward(self, source: Tensor) -> Memory:
-        """Padding is zero before every convolution, as is what lies beyond the ends, and counts in no m."""
+        """Padding is zero before every convolution, like the positions beyond the ends, and is not counted in m."""
         real = source != PAD  # (B, S)
         words = self.embedding(source)  # (B, S, D)
         keep = real[:, :, None].to(words.dtype)  # (B, S, 1)

@@ -122,7 +122,7 @@ class TextEncoder(nn.Module):
 
 
 class WordHead(nn.Module):
-    """Which word stands here: dense, gelu, norm, and then the table of words read backwards, with a bias."""
+    """Predicts the word at a position: dense, gelu, norm, then the transposed table of words, with a bias."""
 
     def __init__(self, width: int, table_width: int, symbols: int) -> None:
         super().__init__()

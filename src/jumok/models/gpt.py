@@ -11,7 +11,7 @@ the root of their number.  A pair is one text, the source, a SEPARATOR in the pl
 section 3.3); with an empty source it is a language model.
 
 Every row of a batch is lined up without a gap: source, SEPARATOR, target, and only then padding, which the look-ahead
-mask hides from all that is real.  So a position means the same whatever else is in the batch.
+mask hides from all real positions.  So the result of a position does not depend on the rest of the batch.
 
 Shapes   B batch · S source · T target · P = S + T places in line · N rows · D width · V vocabulary · L layers · H heads
 Not here attention and its cache (nn/attention.py), losses (training/), search (decoding/), text (text/).
@@ -122,10 +122,10 @@ class Block(nn.Module):
 
 
 def attend_after(q: Tensor, own: KeysValues, prefix: KeysValues, real: Tensor) -> Tensor:
-    """Attended values (N, H, 1, K) of queries that look at keys of their own and at those of a prefix they share.
+    """Attended values (N, H, 1, K) of queries that attend to their own keys and to those of a prefix they share.
 
-    The own ones are (N, H, T, K), those of the prefix (N / G, H, S, K), of which `real` (N / G, S) are no padding: G
-    neighbours look at the same, uncopied.
+    The own ones are (N, H, T, K), those of the prefix (N / G, H, S, K), of which `real` (N / G, S) are not padding: G
+    neighbours attend to the same prefix, which is not copied.
     """
     (rows, heads, _, width), groups, count = q.shape, len(prefix[0]), prefix[0].shape[2]
     score = SCORES["scaled-dot"](heads, width)

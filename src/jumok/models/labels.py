@@ -5,10 +5,10 @@
     Tagger       CLASS the cat sat SEPARATOR ─ encoder ─ first subwords ─ matrix ─ DET NOUN VERB END
 
 The encoder has the names and shapes of those of BERT and ELECTRA; the pooler is that of BERT's next sentence.  Labels
-are words of the target vocabulary.  What such a model says is its labels, then END, whatever was said before: so all
-that trains, searches, scores and translates works with it.  A state has one number more than the encoder's: 1 after
-the last label, -1 before, and in the output's matrix it decides for or against END and nothing else.  END is thus
-certain where it belongs, and the loss of the next token is that of the labels.
+are words of the target vocabulary.  The output of such a model is its labels, then END; it does not depend on the
+tokens before.  So training, search, scoring and translating work with it as with any other model.  A state has one
+number more than the encoder's: 1 after the last label, -1 before, and in the output matrix it decides for or against
+END and nothing else.  So END is certain where it belongs, and the loss of the next token is that of the labels.
 
 Shapes   B batch · S source · P = S + 1 places · T target · N rows · D width · E = D + 1 · V target vocabulary
          L layers · H heads
@@ -54,7 +54,7 @@ class LabelsConfig(EncoderConfig):
     usual: ClassVar[Mapping[str, Any]] = TUNING
 
     kind: Literal["classifier"] = "classifier"
-    tied: Literal["none"] = "none"  # labels are no words of the source
+    tied: Literal["none"] = "none"  # labels are not words of the source
 
     def parameters(self, source: int, target: int) -> int:
         return self.encoder_parameters(source) + (self.d_model + 1) * (self.d_model + target)
@@ -66,7 +66,7 @@ class TaggerConfig(EncoderConfig):
     usual: ClassVar[Mapping[str, Any]] = TUNING
 
     kind: Literal["tagger"] = "tagger"
-    tied: Literal["none"] = "none"  # labels are no words of the source
+    tied: Literal["none"] = "none"  # labels are not words of the source
 
     def parameters(self, source: int, target: int) -> int:
         return self.encoder_parameters(source) + (self.d_model + 1) * target

@@ -5,8 +5,8 @@
     question ── B ─ u ────────────────────────────────────────────┴─ u + o = u of the next hop … ─ W ─ softmax ─ answer
 
 "End-To-End Memory Networks": one hop is section 2.1, several and the sharing of their matrices 2.2, position and time
-4.1, language models 5.  Attention before the Transformer: queries, keys and values, but the keys know nothing of one
-another and the queries are rewritten hop by hop.  Two kinds of memory, `MEMORIES`, each a class:
+4.1, language models 5.  Attention before the Transformer: queries, keys and values, but the keys do not depend on one
+another, and the queries are rewritten hop by hop.  Two kinds of memory, `MEMORIES`, each a class:
 
 sentences  for questions about a story (memory_sentences.py)
 words      for language models (memory_words.py)

@@ -111,7 +111,7 @@ class Sentences(Hops):
         return Asking(slots, layout.sizes[:, None] > 0, u, none, none, torch.zeros_like(number), number)
 
     def answered(self, total: Tensor, moment: Tensor, count: Tensor) -> Tensor:
-        """The answer so far as a vector (…, D), like a sentence of so many words (…); 0 where there is none."""
+        """The answer so far as a vector (…, D), like a sentence of `count` words (…); 0 where there is none."""
         line, some = self.encoding(total), count[..., None].clamp(min=1)
         age = F.embedding((count - 1).clamp(0, len(self.progress) - 1), self.progress) * (count > 0)[..., None]
         return line.first * total + line.second * moment / some + age

@@ -268,7 +268,7 @@ class AdditiveDecoder(RecurrentDecoder):
 
 
 class MultiplicativeDecoder(RecurrentDecoder):
-    """The state asks, and what it finds stands beside it in the readout (Luong et al. 2015, section 3.1, "general")."""
+    """The state is the query; the readout takes both, state and context (Luong et al. 2015, section 3.1, "general")."""
 
     def __init__(self, config: RNNConfig) -> None:
         super().__init__(config, [config.d_model] * config.decoder_layers)

@@ -79,7 +79,8 @@ def run(
 
 def check_folder(folder: Path, field: Sequence[Contender]) -> None:
     """Refuse a folder with another race; note the contenders in a new one."""
-    recipes = {contender.name: contender.recipe.model_dump(mode="json") for contender in field}
+    without = {"training": {"snapshots"}}  # earlier races did not have them
+    recipes = {contender.name: contender.recipe.model_dump(mode="json", exclude=without) for contender in field}
     note = folder / "race.json"
     if note.is_file():
         try:

@@ -13,7 +13,7 @@ from torch import nn
 from jumok.data.lexicon import Lexicon
 from jumok.data.store import Store
 from jumok.engines.torch_engine import TorchEngine
-from jumok.evaluation.linking import find_chances, score_heads
+from jumok.evaluation.linking import find_evidence, score_heads
 
 PAIRS = 48  # training pairs that heads are compared on
 LONGEST = 60  # most subwords per side of such a pair
@@ -27,13 +27,13 @@ def choose_head(model: nn.Module, store: Store, lexicon: Lexicon, *, device: Any
     engine, total = TorchEngine(model, device=device), np.zeros(())
     for row in np.linspace(0, len(store) - 1, min(PAIRS, len(store))).astype(int).tolist():
         source, target = (side[row].tolist()[:LONGEST] for side in (store.source, store.target))
-        chances = find_chances(lexicon, source, target)
-        if chances is None or not source or not target:
+        evidence = find_evidence(lexicon, source, target)
+        if evidence is None or not source or not target:
             continue
         cross = engine.attention(source, target).cross[:, :, : len(target), : len(source)]  # (L, H, T, S)
         if not cross.shape[0]:
             return None
-        total = total + score_heads(cross.float().cpu().numpy(), chances)
+        total = total + score_heads(cross.float().cpu().numpy(), evidence)
     if not total.shape:
         return None
     layer, head = np.unravel_index(int(total.argmax()), total.shape)

@@ -19,8 +19,9 @@ from jumok.messages import Message
 from jumok.runs import finished
 from jumok.runs.context import Context
 from jumok.runs.trainee import Trainee
-from jumok.storage import checkpoint
-from jumok.storage.checkpoint import FULL, Checkpoint, RunFolder
+from jumok.storage import checkpoint, snapshots
+from jumok.storage.bundle import WEIGHTS
+from jumok.storage.checkpoint import FULL, MEAN, OPTIMIZER, Checkpoint, RunFolder
 from jumok.training.budget import Pace
 from jumok.training.distributed import World
 from jumok.training.optim import Optimizer, RunningMean
@@ -37,6 +38,7 @@ class Disk:
 
     checkpoints: int  # at most
     model: int  # at most
+    snapshots: int  # at most
     logs: int  # at most
     there: int  # in files that exist already
     free: int
@@ -44,7 +46,7 @@ class Disk:
     @property
     def need(self) -> int:
         """Bytes that the run may still need."""
-        return max(0, self.checkpoints + self.model - self.there) + self.logs
+        return max(0, self.checkpoints + self.model + self.snapshots - self.there) + self.logs
 
 
 @dataclass
@@ -65,6 +67,7 @@ class Keeper:
     report: Callable[..., None]
     world: World
     keep: int
+    most_snapshots: int = 0
     exact: bool = False
     unsaved: int = field(default=0, init=False)  # failed checkpoints in a row
 
@@ -83,10 +86,10 @@ class Keeper:
             name = self.folder.losses.name
             self.report("note", text=f"{name} is shorter than when the checkpoint was saved; it begins again")
         expected = checkpoint.weights(self.model)
-        checkpoint.set_weights(self.model, saved.tensors("model.safetensors", expected))
-        self.optimizer.restore(saved.tensors("optimizer.safetensors", self.optimizer.tensors()))
-        if self.mean is not None and (saved.folder / "mean.safetensors").exists():
-            self.mean.tensors.update(saved.tensors("mean.safetensors", expected))
+        checkpoint.set_weights(self.model, saved.tensors(WEIGHTS, expected))
+        self.optimizer.restore(saved.tensors(OPTIMIZER, self.optimizer.tensors()))
+        if self.mean is not None and (saved.folder / MEAN).exists():
+            self.mean.tensors.update(saved.tensors(MEAN, expected))
         self.report("stage", text=f"Continuing from step {saved.step:,}")
         return finished.read_progress(saved)
 
@@ -124,9 +127,9 @@ class Keeper:
 
     def _save(self, progress: Progress) -> None:
         weights, began = checkpoint.weights(self.model), time.monotonic()
-        tensors = {"model.safetensors": weights, "optimizer.safetensors": self.optimizer.tensors()}
+        tensors = {WEIGHTS: weights, OPTIMIZER: self.optimizer.tensors()}
         if self.mean is not None:
-            tensors["mean.safetensors"] = {name: self.mean.tensors[name] for name in weights}
+            tensors[MEAN] = {name: self.mean.tensors[name] for name in weights}
         state = {
             "progress": progress.to_json(),
             "passing": progress.plan.validated < progress.counts.step,
@@ -173,11 +176,13 @@ class Keeper:
         """
         small = SMALL + HEADER * len(self._sizes)
         complete, weights = self.size() + small, sum(self._sizes) + small
-        folders = (self.folder.checkpoints, self.folder.bundle)
+        folders = (self.folder.checkpoints, self.folder.bundle, self.folder.path / snapshots.FOLDER)
+        halves = self.most_snapshots + snapshots.SPARE + 1 if self.most_snapshots else 0
         files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
         return Disk(
             checkpoints=(FULL + 1) * complete + self.keep * weights,
             model=2 * (weights + extra),
+            snapshots=halves * (sum(self._sizes) // 2 + small),
             logs=logs,
             there=sum(path.stat().st_size for path in files),
             free=shutil.disk_usage(self.folder.path.absolute()).free,
@@ -188,11 +193,11 @@ class Keeper:
         disk, size = self.disk(logs=logs, extra=extra), self.size()
         need, free = spell_bytes(disk.need), spell_bytes(disk.free)
         self.report("disk", **asdict(disk), need=disk.need)
-        self.report("stage", text=f"Disk: at most {need} more for checkpoints, model and logs; {free} free")
+        self.report("stage", text=f"Disk: at most {need} more for checkpoints, snapshots, model and logs; {free} free")
         if disk.free < size and not begun:
             raise DiskError("runs.disk_too_small", needed=spell_bytes(size), free=free, folder=self.folder.path)
         if disk.free < disk.need:
-            advice = "try: another --out, or free some space, or --set training.average=1"
+            advice = "try: another --out, or free some space, or --set training.snapshots=0"
             self.report("note", text=f"the disk may become full in {self.folder.path}; {advice}")
 
 
@@ -201,7 +206,8 @@ def make_keeper(trainee: Trainee, folder: RunFolder, context: Context, losses: L
     return Keeper(
         folder, trainee.model, trainee.optimizer, trainee.mean, trainee.prepared.vocabularies.digest,
         surroundings(trainee.prepared.digest, context), losses=losses, report=context.report, world=context.world,
-        keep=max(2, trainee.recipe.training.average), exact=context.exact,
+        keep=max(2, trainee.recipe.training.average), most_snapshots=trainee.recipe.training.snapshots,
+        exact=context.exact,
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from jumok.config import presets
 from jumok.config.recipe import Recipe, refuse_large
 from jumok.config.sections import DataConfig
 from jumok.data import resolve, sizes
+from jumok.data.languages import find_languages
 from jumok.data.prepare import folder
 from jumok.errors import UnknownName, UsageError
 from jumok.storage import bundle, checkpoint
@@ -58,8 +59,9 @@ def choose(
         changes = _allow_fewer({"changes": changes, **data})
     if model is not None and model != chosen.model.kind:
         chosen = chosen.change({"model.kind": model, "name": f"{chosen.name}-{model}"})
-    if begin is not None:
-        given = bundle.read(begin).recipe.model
+    saved = None if begin is None else bundle.read(begin)
+    if saved is not None:
+        given = saved.recipe.model
         common = type(chosen.model).model_fields.keys() & type(given).model_fields.keys() - {"kind", "tied"}
         chosen = chosen.change({f"model.{name}": getattr(given, name) for name in sorted(common)})
     given_data = {name: str(value) if isinstance(value, Path) else value for name, value in data.items()}
@@ -77,9 +79,19 @@ def choose(
         if (language := options.get(f"{side}_language")) is not None:
             wanted[f"languages.{side}"] = canonical(str(language))
     wanted |= changes
+    if saved is not None:
+        wanted |= _pass_on_languages(saved, chosen.change(wanted))
     chosen = chosen.change(wanted)
     refuse_large(chosen)
     return _as_prepared(chosen, wanted) if data.get("prepared") is not None else chosen
+
+
+def _pass_on_languages(saved: Bundle, recipe: Recipe) -> dict[str, Any]:
+    """Return changes to a recipe that give it the languages of an earlier model, where nothing else names them."""
+    if saved.languages is None or recipe.languages.pair is not None or find_languages(recipe.data) is not None:
+        return {}
+    pairs = zip(("source", "target"), saved.languages, strict=True)
+    return {f"languages.{side}": tag for side, tag in pairs if getattr(recipe.languages, side) is None}
 
 
 def recommend(asked: dict[str, Any], *, fetched: Path = Path("fetched")) -> tuple[str, int]:

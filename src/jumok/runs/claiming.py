@@ -80,8 +80,8 @@ def claim(folder: RunFolder, recipe: Recipe, world: World) -> None:
 
 
 def without_limits(recipe: Recipe) -> dict[str, Any]:
-    """A recipe without what may change when a run is resumed: limits, how often it is saved, names of languages."""
+    """A recipe without what may change when a run is resumed: limits, what it saves, names of languages."""
     values = recipe.model_dump(exclude={"languages"})
-    for name in ("steps", "epochs", "tokens", "minutes", "until_bleu", "patience", "save_minutes"):
+    for name in ("steps", "epochs", "tokens", "minutes", "until_bleu", "patience", "save_minutes", "snapshots"):
         del values["training"][name]
     return values

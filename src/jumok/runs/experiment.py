@@ -12,6 +12,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -34,6 +35,7 @@ from jumok.runs.finished import Finished, find_finished, find_limit, report_fini
 from jumok.runs.pacing import pace_of
 from jumok.runs.preparation import prepare_run
 from jumok.runs.selecting import Run, export, select
+from jumok.runs.snapshotting import make_snapshots
 from jumok.runs.trainee import Trainee, assemble, dropout_share
 from jumok.storage import bundle
 from jumok.storage.checkpoint import RunFolder
@@ -135,13 +137,16 @@ def learn(trainee: Trainee, folder: RunFolder, context: Context, earlier: Finish
         if earlier is not None:
             validator.known[earlier.name, earlier.pairs] = earlier.scores
         hooks = hooks_of(trainee, context, losses, validate=validator, save=keeper.save)
+        snapshots = make_snapshots(trainee, folder, context)
+        snapshots.thin(progress.counts.step)
         try:
-            reason = drive(trainee, pace, progress, context, hooks).reason
+            reason = drive(trainee, pace, progress, context, replace(hooks, updated=snapshots.take)).reason
         except loop.NotFinite as error:
             raise loop.NotFinite("runs.not_finite", **error.values, folder=shlex.quote(str(folder.path))) from None
         if reason == "stopped":
             context.report("stopped", step=progress.counts.step)
             raise Resumable("runs.stopped", step=progress.counts.step, folder=folder.path)
+        snapshots.end(progress.counts.step)
         if not world.first:  # rank 0 writes the model and shares its scores
             return Run(folder.path, world.share({}))
         selected = select(trainee, folder, pace, progress, validator, earlier)

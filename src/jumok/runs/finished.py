@@ -45,8 +45,8 @@ class Finished:
 
     def candidate(self, folder: RunFolder, model: nn.Module) -> Candidate:
         """Its model as a candidate."""
-        bundle.verify(folder.bundle, ("model.safetensors",))
-        tensors = checkpoint.read_tensors(folder.bundle / "model.safetensors", checkpoint.weights(model))
+        bundle.verify(folder.bundle, (WEIGHTS,))
+        tensors = checkpoint.read_tensors(folder.bundle / WEIGHTS, checkpoint.weights(model))
         return self.name, tensors
 
 
@@ -55,7 +55,7 @@ def find_finished(folder: RunFolder) -> Finished | None:
     if not folder.bundle.is_dir():
         return None
     try:
-        bundle.verify(folder.bundle, ("card.json", "model.safetensors"))
+        bundle.verify(folder.bundle, ("card.json", WEIGHTS))
         card = bundle.read_json(folder.bundle / "card.json")
     except ModelFileError:
         return None

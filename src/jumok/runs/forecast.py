@@ -85,8 +85,9 @@ class Plan:
             "validations": f"{self.validations}, {spell(self.validation)} each on {self.validation_pairs:,} pairs",
             "memory": f"{self.memory / GB:.1f} GB in the probe, about {self.expected_memory / GB:.1f} GB expected, "
             f"{self.available_memory / GB:.1f} GB free",
-            "disk": f"{self.disk / GB:.2f} GB for checkpoints, {self.preparing / GB:.2f} GB meanwhile for preparing, "
-            f"{self.fetched / GB:.2f} GB fetched, {self.available_disk / GB:.0f} GB free",
+            "disk": f"{self.disk / GB:.2f} GB for checkpoints and snapshots, "
+            f"{self.preparing / GB:.2f} GB meanwhile for preparing, {self.fetched / GB:.2f} GB fetched, "
+            f"{self.available_disk / GB:.0f} GB free",
         }
         return [f"{name:<12} {value}" for name, value in rows.items()] + self.verdict()
 
@@ -112,7 +113,9 @@ class Plan:
                 f"Try: {instead}, or a smaller --set data.tokens_per_batch=…"
             )
         if self.disk > self.available_disk:
-            problems.append("The checkpoints do not fit on this disk. Try: another --out, or --set training.average=1")
+            problems.append(
+                "The checkpoints do not fit on this disk. Try: another --out, or --set training.snapshots=0"
+            )
         elif self.preparing > self.available_disk:
             problems.append(
                 f"Preparing needs about {self.preparing / GB:.1f} GB of disk, "

@@ -1,5 +1,6 @@
 """Prepared data of a run: vocabularies, token store, validation set and shortlist, made once and read again later."""
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -173,6 +174,12 @@ def prepare_folder(
     asked = Stop(stop)
     fetched = out.with_name(f"{out.name}.fetched")
     trained, validating = resolve.resolve_all(recipe.data, recipe.seed, fetched=fetched)
+    others, is_taken = (
+        pipeline.watched_files(recipe, validating),
+        out.is_file() or (out.is_dir() and any(out.iterdir())),
+    )
+    if is_taken and folder.find(out, recipe, trained, others, None) is None:
+        raise UsageError("runs.folder_holds_something_else", folder=out, quoted=shlex.quote(str(out)))
     with closing(EventLog(out.with_name(f"{out.name}.events.jsonl"), list(sinks))) as report:
         try:
             made = pipeline.prepare(recipe, trained, validating, out, report=report, stop=asked, workers=workers)

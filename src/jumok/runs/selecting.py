@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from jumok import machine
 from jumok.data import lexicon
+from jumok.data.known import find_known_words
 from jumok.evaluation.metrics import quality
 from jumok.runs import finished
 from jumok.runs.aligning import choose_head
@@ -18,12 +20,16 @@ from jumok.runs.finished import Finished
 from jumok.runs.trainee import Trainee
 from jumok.storage import checkpoint
 from jumok.storage.checkpoint import RunFolder
+from jumok.text import known
 from jumok.training.budget import Pace
 from jumok.training.progress import Progress
-from jumok.training.validation import Validator
+from jumok.training.validation import Validator, spread
 
 if TYPE_CHECKING:
     from jumok.translator import Translator
+
+EXAMPLES = 8  # sentences of the validation set in a model's card, for people to try
+LONGEST_EXAMPLE = 90  # characters
 
 
 @dataclass(frozen=True)
@@ -93,7 +99,7 @@ def export(
         "valid_pairs": selected.pairs,
         "machine": str(machine.describe()),
     }
-    more: dict[str, bytes] = {}
+    more = describe_text(trainee, card)
     if prepared.shortlist is not None:
         more[lexicon.FILE] = prepared.shortlist.read_bytes()
         checkpoint.set_weights(trainee.model, selected.tensors)
@@ -110,6 +116,25 @@ def export(
         f"the model is in {folder.bundle}",
     )  # fmt: skip
     return Run(folder.path, scores)
+
+
+def describe_text(trainee: Trainee, card: dict[str, Any]) -> dict[str, bytes]:
+    """Add sentences to try to the card of a translator; return the file of the words that it has read."""
+    prepared = trainee.prepared
+    if trainee.recipe.data.text is not None or not hasattr(trainee.model, "start"):
+        return {}
+    if sentences := choose_examples([pair.source for pair in trainee.scorer.pairs]):
+        card["examples"] = sentences
+    words = find_known_words(prepared.store.source, len(prepared.store), prepared.vocabularies.source)
+    return {} if words is None else {known.FILE: words}
+
+
+def choose_examples(sentences: Sequence[str]) -> list[str]:
+    """Return some sentences to try a model with: short ones, evenly spread over the set and over lengths."""
+    short = [one for one in dict.fromkeys(sentences) if 1 <= len(one) <= LONGEST_EXAMPLE and "\n" not in one]
+    chosen = [short[row] for row in spread(len(short), 4 * EXAMPLES)]
+    by_length = sorted(chosen, key=len)
+    return [by_length[row] for row in spread(len(by_length), EXAMPLES)]
 
 
 def rank(scores: dict[str, float]) -> tuple[float, float]:

@@ -20,6 +20,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from jumok.server.access import Access
 from jumok.server.bodies import read_values
+from jumok.server.classroom import is_teacher
 from jumok.server.exchange import Answer, Exchange, Receive, Send
 from jumok.server.front import Front
 from jumok.server.keys import Key, Rates
@@ -134,6 +135,8 @@ class Application:
         route, keys = call.route, self.front.keys
         if route.who == "everyone":
             return
+        if self.front.classroom is not None and self._admit_to_class(call, secret):
+            return
         if keys:
             call.key = self._require_key(route, secret)
         elif route.who == "admins" and not self.front.settings.is_loopback:
@@ -147,6 +150,16 @@ class Application:
                 if route.api.too_fast:
                     refusal = Prescribed(429, route.api.too_fast.format(rate=rate))
                 raise refusal.retry_after(wait)
+
+    def _admit_to_class(self, call: Call, secret: str | None) -> bool:
+        """Whether the class decides: the teacher may do everything, students need their token; a key has its rights."""
+        assert self.front.classroom is not None
+        if is_teacher(self.access, call.exchange):
+            return True
+        if secret is not None and self.front.keys.find(secret) is not None:
+            return False
+        self.front.classroom.check(call)
+        return True
 
     def _require_key(self, route: Route, secret: str | None) -> Key:
         if secret is None:

@@ -22,6 +22,12 @@ from jumok.service.models import ServedModel
 API = Api("openai", "OpenAI", openai_shape)
 
 
+class StreamOptions(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    include_usage: bool = False
+
+
 class CompletionRequest(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
@@ -34,6 +40,7 @@ class CompletionRequest(BaseModel):
     seed: int | None = Field(default=None, ge=0, lt=2**63)
     stop: str | list[str] | None = None
     stream: bool = False
+    stream_options: StreamOptions | None = None
     echo: bool = False
 
 
@@ -81,13 +88,30 @@ async def complete(call: Call) -> Any:
         if len(prompts) != 1 or request.n != 1:
             raise Refusal(400, "server.one_text_only")
         return Answer(200, stream_completion(call, request, model, prompts[0]), EVENTS, {"x-accel-buffering": "no"})
-    choices = list[dict[str, Any]]()
+    choices, made = list[dict[str, Any]](), list[tuple[str, str]]()
     for prompt in prompts:
         for number in range(request.n):
             text, reason = await generate(call, request, model, prompt, number)
-            choices.append({"text": text, "index": len(choices), "logprobs": None, "finish_reason": reason})
-    used = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
-    return frame(call, model, choices) | {"usage": used}
+            made.append((text, reason))
+            whole = prompt + text if request.echo else text
+            choices.append({"text": whole, "index": len(choices), "logprobs": None, "finish_reason": reason})
+    return frame(call, model, choices) | {"usage": await count_tokens(call, request, model, prompts, made)}
+
+
+async def count_tokens(
+    call: Call, request: CompletionRequest, model: ServedModel, prompts: list[str], made: list[tuple[str, str]]
+) -> dict[str, int]:
+    """Return how many subwords were read and made; a completion that was not stopped has all that were asked for."""
+    stopped = [text for text, reason in made if reason == "stop"]
+    arguments = {"texts": [*prompts, *stopped], "side": "target"}
+    counts = await call.front.service.call(model.name, "count", arguments, deadline=call.deadline)
+    whole = request.max_tokens * (len(made) - len(stopped))
+    return describe_usage(sum(counts[: len(prompts)]), sum(counts[len(prompts) :]) + whole)
+
+
+def describe_usage(read: int, made: int) -> dict[str, int]:
+    """Return numbers of tokens in the shape that clients read."""
+    return {"prompt_tokens": read, "completion_tokens": made, "total_tokens": read + made}
 
 
 def frame(call: Call, model: ServedModel, choices: list[dict[str, Any]]) -> dict[str, Any]:
@@ -112,11 +136,11 @@ async def generate(
 ) -> tuple[str, str]:
     """Return one completion and why it ended."""
     if request.max_tokens == 0:
-        return (prompt if request.echo else ""), "length"
+        return "", "length"
     arguments = arguments_for(request, prompt, number)
     text = str(await call.front.service.call(model.name, "generate", arguments, deadline=call.deadline))
     text, stopped = cut(text, request.stop)
-    return (prompt + text if request.echo else text), "stop" if stopped else "length"
+    return text, "stop" if stopped else "length"
 
 
 def cut(text: str, stop: str | list[str] | None) -> tuple[str, bool]:
@@ -137,7 +161,7 @@ async def stream_completion(
         parts = call.front.service.stream_call(
             model.name, "generate", arguments_for(request, prompt, 0), deadline=call.deadline
         )
-        text = ""
+        text = whole = ""
         async for text in parts:
             whole, stopped = cut(text, request.stop)
             safe = len(whole) if stopped else max(written, len(whole) - held)
@@ -151,15 +175,22 @@ async def stream_completion(
             if len(text) > written:
                 yield piece(call, model, text[written:], None)
         yield piece(call, model, "", reason)
+        if request.stream_options is not None and request.stream_options.include_usage:
+            used = await count_tokens(call, request, model, [prompt], [(whole, reason)])
+            yield write_data(frame(call, model, []) | {"usage": used})
         yield b"data: [DONE]\n\n"
     except (Refusal, JumokError) as error:
-        yield b"data: " + json.dumps(openai_shape(explain(error), call.id)).encode() + b"\n\n"
+        yield write_data(openai_shape(explain(error), call.id))
 
 
 def piece(call: Call, model: ServedModel, text: str, reason: str | None) -> bytes:
     """Return one event of a stream."""
-    choice = {"text": text, "index": 0, "logprobs": None, "finish_reason": reason}
-    return b"data: " + json.dumps(frame(call, model, [choice]), ensure_ascii=False).encode() + b"\n\n"
+    return write_data(frame(call, model, [{"text": text, "index": 0, "logprobs": None, "finish_reason": reason}]))
+
+
+def write_data(value: Any) -> bytes:
+    """Return a value as an event."""
+    return b"data: " + json.dumps(value, ensure_ascii=False).encode() + b"\n\n"
 
 
 async def chat(call: Call) -> dict[str, Any]:
@@ -178,7 +209,11 @@ async def chat(call: Call) -> dict[str, Any]:
     message = {"role": "assistant", "content": results[0].text, "refusal": None}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
     shape = frame(call, model, [choice]) | {"id": f"chatcmpl-{call.id}", "object": "chat.completion"}
-    return shape | {"usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}}
+    counts = [
+        await call.front.service.call(model.name, "count", {"texts": [text], "side": side}, deadline=call.deadline)
+        for side, text in (("source", order.texts[0]), ("target", results[0].text))
+    ]
+    return shape | {"usage": describe_usage(sum(counts[0]), sum(counts[1]))}
 
 
 ROUTES = [

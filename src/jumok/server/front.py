@@ -6,6 +6,7 @@ import asyncio
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
+from jumok.server.classroom import Classroom
 from jumok.server.files import JobRunner
 from jumok.server.keys import KeyFile
 from jumok.server.lag import Lag
@@ -14,6 +15,7 @@ from jumok.server.logs import Log
 from jumok.server.metrics import Metrics
 from jumok.server.refusals import Refusal
 from jumok.server.state import State
+from jumok.server.workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -70,6 +72,9 @@ class Front:
         self.metrics, self.state = Metrics(), State(settings)
         self.languages, self.jobs = Languages(service), JobRunner(self)
         self.lag = Lag()
+        self.workspace = Workspace(settings, self.state)
+        self.classroom = Classroom() if settings.classroom else None
+        self.background = set[asyncio.Task[None]]()  # what goes on after an answer
         self.active = 0  # requests that are being answered
         self.closing = False
         self.started = asyncio.Event()  # set when the models are loaded

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 FILES = 65_536  # most open files that are asked for
 INTERRUPTED = 130
-NEEDED = ("uvicorn", "starlette", "httptools", "uvloop", "python_multipart", "sentencex")  # of the extra `serve`
+NEEDED = ("uvicorn", "starlette", "httptools", "uvloop", "python_multipart", "sentencex", "segno")
 
 
 def make_service(settings: Settings) -> Service:
@@ -38,7 +38,10 @@ def make_service(settings: Settings) -> Service:
     from jumok.service.admission import Limits
 
     limits = Limits(cache=int(settings.cache_megabytes * 1_000_000))
-    options = ServiceOptions(threads=settings.threads or 0, shortlist=settings.shortlist, limits=limits)
+    options = ServiceOptions(
+        threads=settings.threads or 0, shortlist=settings.shortlist, limits=limits,
+        torch_idle=60 * settings.torch_idle_minutes,
+    )  # fmt: skip
     entries = {name: f"{name}={folder}" if name else folder for name, folder in settings.models.items()}
     plain = [entry for name, entry in entries.items() if name not in settings.follow]
     followed = [entries[name] for name in settings.follow]
@@ -52,7 +55,10 @@ def check(settings: Settings) -> None:
     for module in NEEDED:
         if not is_installed(module):
             raise MissingPackage("cli.verb_needs_package", command="jumok serve", module=module, advice=hint(module))
-    if not settings.is_loopback and not settings.without_keys and not KeyFile(settings.keys_file):
+    open_to_all = not settings.is_loopback and not settings.without_keys and not settings.classroom
+    if settings.workspace is not None and not settings.workspace.is_dir():
+        raise UsageError("server.bad_workspace", folder=settings.workspace)
+    if open_to_all and not KeyFile(settings.keys_file):
         raise UsageError("server.needs_keys", host=settings.host)
     if (settings.certificate is None) != (settings.private_key is None):
         raise UsageError("server.half_of_tls")
@@ -171,6 +177,7 @@ class Life:
                 starting.cancel()
             began = monotonic()
             self.front.jobs.close()
+            self.front.workspace.children.close()
             if starting.done() and not starting.cancelled() and (error := starting.exception()) is not None:
                 raise error
             await self.service.close(max(0.0, self.settings.drain - (monotonic() - began)))
@@ -205,7 +212,7 @@ def make_server(settings: Settings, app: Any) -> Any:
     import uvicorn
 
     from jumok.server.accepting import Acceptor
-    from jumok.server.logs import silence_uvicorn
+    from jumok.server.logs import silence_libraries
     from jumok.server.protocol import Guard
 
     class Server(uvicorn.Server):
@@ -234,7 +241,7 @@ def make_server(settings: Settings, app: Any) -> Any:
     config.load()
     if settings.certificate is not None:
         config.ssl = make_tls(settings)
-    silence_uvicorn()
+    silence_libraries()
     return Server(config)
 
 

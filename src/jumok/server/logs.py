@@ -39,9 +39,9 @@ class Log:
         self.write("fault", level="error", error=type(error).__name__, trace=places, **values)
 
 
-def silence_uvicorn() -> None:
-    """Keep uvicorn from logging on its own: its lines hold addresses and whole paths."""
-    for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi"):
+def silence_libraries() -> None:
+    """Keep libraries from logging on their own: uvicorn's lines hold addresses and whole paths, and none is JSON."""
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi", "python_multipart.multipart"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate, logger.disabled = [logging.NullHandler()], False, True
         logger.setLevel(logging.CRITICAL)

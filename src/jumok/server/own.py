@@ -119,6 +119,10 @@ class SearchRequest(Where, Search):
     text: str
 
 
+class GraphRequest(SearchRequest):
+    tokens: list[str] = Field(default_factory=list, description="Tokens that the translation begins with.")
+
+
 class AttentionRequest(SearchRequest):
     translation: str | None = Field(default=None, description="The model's best translation where it is not given.")
 
@@ -272,9 +276,12 @@ async def list_alternatives(call: Call) -> dict[str, Any]:
 
 
 async def draw_graph(call: Call) -> dict[str, Any]:
-    request = call.parse(SearchRequest)
+    request = call.parse(GraphRequest)
     check_sizes(call.front, [request.text])
-    nodes = await call_engine(call, choose_one(call, request), "graph", request, {"text": request.text})
+    if len(request.tokens) > call.front.settings.limits.generated_tokens:
+        raise Refusal(400, "server.bad_parameter", parameter="tokens", reason="too many")
+    arguments = {"text": request.text, "tokens": request.tokens}
+    nodes = await call_engine(call, choose_one(call, request), "graph", request, arguments)
     return {"nodes": [{name: _plain(value) for name, value in node.items()} for node in nodes]}
 
 
@@ -347,7 +354,7 @@ ROUTES = [
           TranslateRequest, TranslateAnswer, works=True),
     Route("POST", "/v1/alternatives", list_alternatives, API, "Other ways to continue a translation.",
           AlternativesRequest, dict[str, Any], works=True),
-    Route("POST", "/v1/graph", draw_graph, API, "Every continuation that the beam considered.", SearchRequest,
+    Route("POST", "/v1/graph", draw_graph, API, "Every continuation that the beam considered.", GraphRequest,
           dict[str, Any], works=True),
     Route("POST", "/v1/attention", look, API, "The attention of every layer and head.", AttentionRequest,
           dict[str, Any], works=True),

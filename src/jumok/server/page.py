@@ -1,8 +1,12 @@
-"""The page at `/`: two boxes, the languages, and the call as curl.  Three files, no build, nothing from other hosts."""
+"""The page at `/`: the studio, which tools/studio.py builds from studio/; where it was not built, two boxes and a call.
+
+Nothing comes from other hosts, no script is inline, and what is on the screen stays behind # in the address.
+"""
 
 from __future__ import annotations
 
 from functools import cache
+from hashlib import sha256
 from html import escape
 from importlib import resources
 
@@ -13,9 +17,12 @@ from jumok.server.routes import Answer, Api, Call, Route
 API = Api("page", "Page", libretranslate_shape)
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-KINDS = {"page.js": "text/javascript; charset=utf-8", "page.css": "text/css; charset=utf-8"}
+SCRIPT, SHEET = "text/javascript; charset=utf-8", "text/css; charset=utf-8"
+KINDS = {"page.js": SCRIPT, "page.css": SHEET}
+BUNDLE = {"studio.js": SCRIPT, "studio.css": SHEET}
+FOR_EVER = "public, max-age=31536000, immutable"  # the address of a bundle holds its hash
 WORDS = {
     "en": {
         "title": "Jumok translates", "from": "From", "to": "to", "auto": "detect the language", "swap": "Swap",
@@ -38,18 +45,50 @@ def read_asset(name: str) -> str:
     return (resources.files("jumok.server") / "assets" / name).read_text(encoding="utf-8")
 
 
+@cache
+def read_bundle() -> dict[str, tuple[bytes, bytes]]:
+    """Return the files of the studio, plain and compressed; none where it was not built."""
+    folder = resources.files("jumok.server") / "studio"
+    try:
+        return {name: ((folder / name).read_bytes(), (folder / f"{name}.gz").read_bytes()) for name in BUNDLE}
+    except OSError:
+        return {}
+
+
+@cache
+def find_version() -> str:
+    """Return a hash of the studio's files, which is part of their addresses."""
+    return sha256(b"".join(plain for plain, _ in read_bundle().values())).hexdigest()[:16]
+
+
 async def show(call: Call) -> Answer:
     language = interface_language(call)
+    if call.front.settings.studio and read_bundle():
+        settings = call.front.settings
+        values = {"language": language, "root": escape(settings.root_path), "version": find_version()}
+        values["warm"] = str(int(settings.warm))
+        return answer_page("studio.html", values | {"noscript": escape(WORDS[language]["noscript"])})
     words = {name: escape(text) for name, text in WORDS[language].items()}
-    page = read_asset("page.html")
-    for name, word in (words | {"language": language, "root": escape(call.front.settings.root_path)}).items():
-        page = page.replace(f"{{{name}}}", word)
+    return answer_page("page.html", words | {"language": language, "root": escape(call.front.settings.root_path)})
+
+
+def answer_page(name: str, values: dict[str, str]) -> Answer:
+    """Return a page with its values."""
+    page = read_asset(name)
+    for key, value in values.items():
+        page = page.replace(f"{{{key}}}", value)
     headers = {"content-security-policy": POLICY, "vary": "Origin, Accept-Language", "x-frame-options": "DENY"}
     return Answer(200, page.encode(), "text/html; charset=utf-8", headers)
 
 
 async def give_asset(call: Call) -> Answer:
     name = call.path["name"]
+    if name in BUNDLE and read_bundle():
+        plain, compressed = read_bundle()[name]
+        headers = {"cache-control": FOR_EVER, "vary": "Accept-Encoding"}
+        if "gzip" in call.exchange.headers.get("accept-encoding", ""):
+            return Answer(200, compressed, BUNDLE[name], headers | {"content-encoding": "gzip"})
+        return Answer(200, plain, BUNDLE[name], headers)
     if name not in KINDS:
         raise Refusal(404, "server.no_such_path")
     return Answer(200, read_asset(name).encode(), KINDS[name], {"cache-control": "no-cache"})

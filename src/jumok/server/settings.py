@@ -69,11 +69,16 @@ class Settings(BaseModel):
     keys: Path | None = None  # by default keys.json in the folder of the state
     without_keys: bool = False  # whether to listen beyond loopback although there are no keys
     suggestions: bool = True
+    warm: bool = False  # whether opening the studio starts the engine process with torch
+    workspace: Path | None = None  # folder whose runs and texts the studio shows, and in which it starts runs
+    classroom: bool = False  # whether students on the local network may join with a code
+    studio: bool = True  # whether / is the studio; else a page of two boxes
     openai: bool = False  # whether /v1/chat/completions is offered for translation models
     beam: int | None = Field(default=None, ge=1, le=1_000)
     length_penalty: float | None = Field(default=None, ge=0, le=10)
     shortlist: bool = False
     threads: int | None = Field(default=None, ge=1, le=1_024)
+    torch_idle_minutes: float = Field(default=10.0, ge=0, le=100_000)  # until the process with torch ends; 0 is never
     cache_megabytes: float = Field(default=16.0, ge=0, le=100_000)
     grace: float = Field(default=2.0, ge=0, le=3_600)  # seconds of listening after SIGTERM
     drain: Seconds = 10.0  # seconds for what was accepted

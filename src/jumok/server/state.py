@@ -34,3 +34,4 @@ class State:
         self.glossaries = GlossaryStore(folder / "glossaries")
         self.jobs = JobStore(folder / "jobs")
         self.corrections = Corrections(folder / "corrections")
+        self.corrections.repair()

@@ -79,7 +79,7 @@ async def stream(call: Call) -> Answer:
         glossaries=list(find_glossaries(call, request, source, target)),
         contents=Contents(details=request.details, align=request.align),
     )  # fmt: skip
-    if source is None:
+    if source is None and model is None:
         await call.front.languages.warm_up()
     part = read(call.front, order, texts[0])
     call.texts, call.characters = 1, len(texts[0])

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from jumok.server import (
+    classroom,
     completions,
     deepl,
     deepl_documents,
     deepl_glossaries,
+    findings,
     google,
     immersive,
+    inside,
     libretranslate,
     operations,
     own,
     page,
+    runs,
     streaming,
+    studio,
+    watching,
 )
 from jumok.server.routes import Route
 
@@ -22,6 +28,7 @@ def list_routes() -> list[Route]:
     """Return all routes, in the order of the description."""
     routes = [
         *libretranslate.ROUTES, *deepl.ROUTES, *deepl_glossaries.ROUTES, *deepl_documents.ROUTES, *immersive.ROUTES,
-        *google.ROUTES, *own.ROUTES, *streaming.ROUTES, *completions.ROUTES, *page.ROUTES,
+        *google.ROUTES, *own.ROUTES, *inside.ROUTES, *streaming.ROUTES, *studio.ROUTES, *completions.ROUTES,
+        *runs.ROUTES, *watching.ROUTES, *findings.ROUTES, *classroom.ROUTES, *page.ROUTES,
     ]  # fmt: skip
     return [*routes, *operations.make_routes(routes)]

@@ -5,14 +5,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jumok.config.search import SearchOptions
 from jumok.documents.guards import find_faults
 from jumok.errors import UnknownName
+from jumok.service.admission import SENTENCE, count_units
 from jumok.service.values import (
+    WARM_TEXT,
     pack_attention,
     pack_options,
     pack_translation,
@@ -21,6 +26,7 @@ from jumok.service.values import (
     unpack_options,
     unpack_translation,
 )
+from jumok.text.known import FILE, KnownWords
 from jumok.translation import Contents, Translation, Word
 
 if TYPE_CHECKING:
@@ -103,6 +109,31 @@ def _alternatives(translator: Translator, given: dict[str, Any], stopped: Any, r
     return [pack_translation(one, given["text"]) for one in translator.alternatives(**given)]
 
 
+def _choices(translator: Translator, given: dict[str, Any], stopped: Any, report: Any) -> Any:
+    from jumok.engines.choices import find_choices
+
+    vocabularies = translator.vocabularies
+    target = vocabularies.target.find_ids(given["tokens"])
+    engine: Any = translator.engines.forcing  # native or torch: both take prefixes
+    words = find_choices(
+        engine.decode, vocabularies.target, vocabularies.source.encode(given["text"]), target, given["count"]
+    )
+    return [[[word.text, word.probability] for word in some] for some in words]
+
+
+def _unknown(translator: Translator, given: dict[str, Any], stopped: Any, report: Any) -> Any:
+    known = _read_known_words(translator.folder)
+    return None if known is None else [known.find_unknown(text) for text in given["texts"]]
+
+
+@cache
+def _read_known_words(folder: Path) -> KnownWords | None:
+    """Return the words that a model has read; None where it does not say.  A process never sees another version."""
+    from jumok.storage.bundle import manifest
+
+    return KnownWords((folder / FILE).read_bytes()) if FILE in manifest(folder) else None
+
+
 def _score(translator: Translator, given: dict[str, Any], stopped: Any, report: Any) -> Any:
     return [pack_translation(one) for one in translator.score(**given)]
 
@@ -121,8 +152,66 @@ def _attention(translator: Translator, given: dict[str, Any], stopped: Any, repo
     return pack_attention(translator.attention(**given, **({} if options is None else vars(options))))
 
 
+def _count(translator: Translator, given: dict[str, Any], stopped: Any, report: Any) -> Any:
+    """Return the number of subwords of each text: of sources, or of targets."""
+    side = translator.vocabularies.source if given["side"] == "source" else translator.vocabularies.target
+    return [len(side.encode(text)) if text else 0 for text in given["texts"]]
+
+
 def _fill(translator: Translator, given: dict[str, Any], stopped: Any, report: Any) -> Any:
     return [[[word.text, word.probability] for word in words] for words in translator.fill(**given)]
+
+
+def _warm(translator: Translator, given: dict[str, Any], stopped: Any, report: Any) -> Any:
+    began = time.monotonic()
+    if hasattr(translator.model, "start"):
+        from jumok.inside.views import overview
+
+        overview(translator, WARM_TEXT)
+    return {"ready": True, "seconds": round(time.monotonic() - began, 3)}
+
+
+def _inside(translator: Translator, given: dict[str, Any], stopped: Any, report: Any) -> Any:
+    from jumok.inside.views import overview
+
+    return overview(translator, **_read_edits(given))
+
+
+def _block(translator: Translator, given: dict[str, Any], stopped: Any, report: Any) -> Any:
+    from jumok.inside.views import block
+
+    return block(translator, **_read_edits(given))
+
+
+def _steps(translator: Translator, given: dict[str, Any], stopped: Any, report: Any) -> Any:
+    from jumok.inside.views import steps
+
+    return steps(translator, **_read_edits(given))
+
+
+def _break(translator: Translator, given: dict[str, Any], stopped: Any, report: Any) -> Any:
+    from jumok.inside.breaking import compare
+
+    return compare(translator, **_read_edits(given))
+
+
+def _cost(translator: Translator, given: dict[str, Any], stopped: Callable[[], bool], report: Any) -> Any:
+    from jumok.inside.scoring import score
+    from jumok.inside.subject import read_validation
+
+    def check() -> None:
+        if stopped():
+            raise Stopped
+
+    edits, pairs = _read_edits(given)["edits"], read_validation(translator)
+    return {"of": len(pairs)} | score(translator, pairs[: given["pairs"]], edits, check).to_json()
+
+
+def _read_edits(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call with its edits as their value."""
+    from jumok.inside.edits import Edits
+
+    return given | {"edits": Edits.of(given.get("edits") or {})}
 
 
 RUN: dict[str, Callable[[Translator, dict[str, Any], Callable[[], bool], Callable[[str], None]], Any]] = {
@@ -130,13 +219,45 @@ RUN: dict[str, Callable[[Translator, dict[str, Any], Callable[[], bool], Callabl
     "stream": _stream,
     "generate": _generate,
     "alternatives": _alternatives,
+    "choices": _choices,
+    "unknown": _unknown,
     "score": _score,
     "align": _align,
     "graph": _graph,
     "attention": _attention,
+    "count": _count,
     "fill": _fill,
+    "warm": _warm,
+    "inside": _inside,
+    "block": _block,
+    "steps": _steps,
+    "break": _break,
+    "cost": _cost,
 }
-PUBLIC = ("align", "alternatives", "attention", "fill", "generate", "graph", "score")  # verbs of `Service.call`
+PUBLIC = (
+    "align", "alternatives", "attention", "block", "break", "choices", "cost", "count", "fill", "generate", "graph",
+    "inside", "score", "steps", "unknown", "warm",
+)  # fmt: skip  # verbs of `Service.call`
+EFFORT = {"break": 6, "steps": 8}  # how many times the work of a translation a call is, where it is more
+PAIR = 2 * (60 + SENTENCE)  # units of a pair that is scored with and without edits
+
+
+def count_work(verb: str, arguments: Arguments) -> int:
+    """Return the units of work of a call (admission.py); 0 where it tells nothing about the speed."""
+    if verb == "warm":
+        return 0
+    if verb == "cost":
+        return PAIR * int(arguments["pairs"])
+    return EFFORT.get(verb, 1) * count_units(_list_texts(arguments))
+
+
+def _list_texts(arguments: Arguments) -> list[str]:
+    """Return the strings among the arguments of a call."""
+    texts = []
+    for value in arguments.values():
+        several = value if isinstance(value, list) else [value]
+        texts += [one for one in several if isinstance(one, str)]
+    return texts
 
 
 def check_verb(verb: str) -> None:
@@ -153,6 +274,6 @@ def unpack_result(verb: str, result: Any, arguments: Arguments) -> Any:
         return [tuple((link[0], link[1]) for link in links) for links in result]
     if verb == "attention":
         return unpack_attention(result)
-    if verb == "fill":
+    if verb in ("choices", "fill"):
         return [[Word(*word) for word in words] for words in result]
     return result

@@ -11,6 +11,7 @@ from typing import Any
 from jumok.engines.options import list_features
 from jumok.errors import MissingPackage
 from jumok.extras import hint, is_installed
+from jumok.service import calls
 from jumok.service.admission import Backlog, Limits, Speed, count_units
 from jumok.service.cache import Cache
 from jumok.service.errors import DeadlineExceeded, EngineLost, Overloaded, Poisoned, Refused, ServiceError, TooLong
@@ -32,8 +33,8 @@ def needs_torch(model: ServedModel, ask: Ask) -> bool:
     """Return whether only torch can answer.
 
     These requests may start its process: sampling (also mbr), groups, coverage, attention maps, and everything that is
-    asked of a model which the native engine cannot run.  Of the calls, these are `attention`, `fill`, `generate` and
-    `graph`, and the others where their options need torch.
+    asked of a model which the native engine cannot run.  Of the calls, these are all that `native_engine` does not
+    have, such as `attention`, `graph` and `inside`, and the others where their options need torch.
     """
     if model.engine is None or ask.contents.attention or ask.options.mbr:
         return True
@@ -109,7 +110,7 @@ class Dispatcher:
         """Return the result of a call, as plain values."""
         options = arguments.get("options")
         torch = verb not in model.calls or (options is not None and needs_torch(model, Ask("", options)))
-        units = count_units(_list_texts(arguments))
+        units = calls.count_work(verb, arguments)
         digest = "" if torch else model.digest
         job = Job(model.name, digest, deadline, self._end, call=(verb, dict(arguments)), torch=torch, units=units)
         job.live = live
@@ -213,7 +214,7 @@ class Dispatcher:
             if job is None:
                 continue
             if outcome == "ok":
-                units, measured = units + job.units, job
+                units, measured = units + job.units, job if job.units else measured
                 self.metrics.seconds["queue"].add(max(0.0, began - job.submitted))
                 if self.suspects.any:
                     self.suspects.acquit(job.fingerprint())
@@ -284,17 +285,3 @@ def _add_sentence(job: Job, ask: Ask) -> None:
     job.call[1]["texts"].append(ask.text)
     job.call[1]["constraints"].append(pack_constraints(ask.constraints))
     job.units += count_units([ask.text])
-
-
-def _list_texts(arguments: Mapping[str, Any]) -> list[str]:
-    """Return the strings among the arguments of a call."""
-    texts = []
-    for value in arguments.values():
-        texts += (
-            [value]
-            if isinstance(value, str)
-            else [one for one in value if isinstance(one, str)]
-            if isinstance(value, list)
-            else []
-        )
-    return texts

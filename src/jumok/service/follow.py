@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from jumok.storage.bundle import Bundle
 
-MANIFEST = "MANIFEST.json"
+MANIFEST, WEIGHTS = "MANIFEST.json", "model.safetensors"
 
 
 def list_models(run: Path) -> list[tuple[int, Path]]:
-    """List the model and the checkpoints of a run that look complete, newest first, with the time of each."""
+    """List the model and the checkpoints of a run that look complete, newest first, with the time of each.
+
+    It is the time of the weights: training rewrites the manifest of an older checkpoint when it drops its optimizer.
+    """
     folders = [run / "model"]
     try:
         with os.scandir(run / "checkpoints") as entries:
@@ -23,7 +26,8 @@ def list_models(run: Path) -> list[tuple[int, Path]]:
     models = []
     for folder in folders:
         try:
-            models.append(((folder / MANIFEST).stat().st_mtime_ns, folder))
+            (folder / MANIFEST).stat()  # it is written last
+            models.append(((folder / WEIGHTS).stat().st_mtime_ns, folder))
         except OSError:  # not complete, or removed meanwhile
             continue
     return sorted(models, reverse=True)
@@ -46,7 +50,6 @@ def find_newest(run: Path) -> Bundle:
 def read_checkpoint(run: Path, folder: Path) -> Bundle:
     """Return a checkpoint of a run as a bundle: its weights with the run's recipe and vocabulary; no torch."""
     from jumok.storage import bundle
-    from jumok.storage.languages import find_languages
     from jumok.text.vocabulary import Vocabularies
 
     listed = bundle.verify(folder, (bundle.WEIGHTS, "state.json"))
@@ -56,7 +59,4 @@ def read_checkpoint(run: Path, folder: Path) -> Bundle:
     sizes = len(vocabularies.source), len(vocabularies.target)
     bundle.check(folder, listed, bundle.WEIGHTS, most=bundle.HEADER + 4 * recipe.model.parameters(*sizes))
     card = {"step": bundle.step_of(folder)}
-    languages = find_languages(recipe, card, run)
-    return bundle.Bundle(
-        recipe=recipe, vocabularies=vocabularies, card=card, folder=folder, sizes=sizes, languages=languages
-    )
+    return bundle.Bundle(recipe=recipe, vocabularies=vocabularies, card=card, folder=folder, sizes=sizes)

@@ -47,7 +47,7 @@ class Metrics:
 
     decode_tokens: Counter[str] = field(default_factory=Counter)  # by model; of the output
     sentences: Counter[str] = field(default_factory=Counter)  # answered, by model, cache included
-    cancelled: int = 0  # requests whose client left
+    cancelled: int = 0  # requests that were given up; the server prints those whose client left, by API
     stopped: int = 0  # sentences and calls that nobody waited for any more
     expired: int = 0  # requests whose deadline passed
     shed: int = 0  # requests refused because of load
@@ -76,7 +76,7 @@ class Metrics:
 
     def counters(self) -> Iterator[tuple[str, list[Sample]]]:
         """Yield the name and the samples of every counter, for printing."""
-        for name in ("cancelled", "stopped", "expired", "shed", "engine_lost", "poisoned"):
+        for name in ("stopped", "expired", "shed", "engine_lost", "poisoned"):
             yield f"{name}_total", [Sample({}, getattr(self, name))]
         for name, label in (
             ("decode_tokens", "model"),

@@ -34,6 +34,7 @@ class ServedModel:
     target: str | None = None
     digest: str = ""  # sha256 of the weights
     card: Mapping[str, Any] | None = None
+    texts: tuple[str, ...] = ()  # names of the texts that it has learned from
     kind: str = "transformer"
     generates: bool = False  # a language model, which has no source
     engine: str | None = None  # of the native process; None where everything needs torch
@@ -81,6 +82,7 @@ def describe_model(entry: ModelEntry, values: Mapping[str, Any]) -> ServedModel:
         target=languages[1],
         digest=values["digest"],
         card=values["card"],
+        texts=tuple(values["texts"]),
         kind=values["kind"],
         generates=values["text"],
         engine=values["engine"],

@@ -28,7 +28,7 @@ from jumok.service.models import ServedModel, describe_model, find, read_entries
 from jumok.service.supervisor import Supervisor
 from jumok.service.values import WARM_TEXT, Answer, Ask, Partial
 
-LOOK = 1.0  # seconds between two looks at the runs that are followed
+LOOK = 1.0  # seconds between two looks at the runs that are followed, and at an idle process
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +38,7 @@ class ServiceOptions:
     threads: int = 0  # search threads; 0 is one per core
     shortlist: bool = False  # choose among likely words only
     deterministic: bool = False  # answers of torch do not depend on the rest of the batch either
+    torch_idle: float = 600.0  # seconds without work after which the process with torch ends; 0 is never
     limits: Limits = field(default_factory=Limits)
 
 
@@ -108,6 +109,8 @@ class Service:
             await self.torch.start()
         if self._seen:
             self._tasks.append(asyncio.get_running_loop().create_task(self._follow()))
+        if self.options.torch_idle and not self._torch_only:
+            self._tasks.append(asyncio.get_running_loop().create_task(self._rest_torch()))
 
     async def close(self, grace: float) -> None:
         """Accept nothing more, finish what was accepted within `grace` seconds, and end all processes."""
@@ -124,6 +127,14 @@ class Service:
         if not self._torch_begun:
             self._torch_begun = True
             self.torch.begin()
+
+    async def _rest_torch(self) -> None:
+        """End the process with torch whenever it has been idle for long; the next request that needs it starts it."""
+        while True:
+            await asyncio.sleep(min(LOOK, self.options.torch_idle))
+            if self.torch.count_idle() > self.options.torch_idle and not self._reloading.locked():
+                self._torch_begun = False
+                self.torch.rest()
 
     # -- newer models
 
@@ -233,7 +244,10 @@ class Service:
         yield Partial(answer.translation.text, answer)
 
     async def call(self, model: str, verb: str, arguments: Mapping[str, Any], *, deadline: float) -> Any:
-        """Return the result of one of `calls.PUBLIC`, as the method of `Translator` with this name gives it."""
+        """Return the result of one of `calls.PUBLIC`, as the method of `Translator` with this name gives it.
+
+        `count` is the number of subwords of each of the `texts` on a `side`, source or target.
+        """
         calls.check_verb(verb)
         result = await self.dispatcher.call(self._accept(model), verb, arguments, deadline)
         return calls.unpack_result(verb, result, arguments)

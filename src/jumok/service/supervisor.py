@@ -49,9 +49,9 @@ class Supervisor:
         self.parked: list[Job] = []  # jobs without a process
         self._launched: EngineHandle | None = None
         self._readiness: dict[EngineHandle, asyncio.Future[None]] = {}
-        self._ready_at, self._failures, self._next_try = 0.0, 0, 0.0
+        self._ready_at, self._used_at, self._failures, self._next_try = 0.0, 0.0, 0, 0.0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._closing = False
+        self._closing = self._watching = False
 
     # -- starting and replacing
 
@@ -75,12 +75,24 @@ class Supervisor:
         assert handle is not None
         await self._bring_up(handle)
         self._switch(handle)
-        self._run(self._watch())
+        self._begin_watch()
 
     def begin(self) -> None:
         """Start the process in the background, and try again until it is ready."""
         self._run(self._restart())
-        self._run(self._watch())
+        self._begin_watch()
+
+    def _begin_watch(self) -> None:
+        """Watch the processes, from the first one on."""
+        if not self._watching:
+            self._watching = True
+            self._run(self._watch())
+
+    def rest(self) -> None:
+        """End a process that has nothing to do; `begin` starts another one."""
+        handle, self.current = self.current, None
+        if handle is not None:
+            self._run(self._retire(handle))
 
     async def _bring_up(self, handle: EngineHandle) -> None:
         """Wait until a process is ready; where that fails, it is gone."""
@@ -137,6 +149,12 @@ class Supervisor:
             else:  # a newer model was loaded meanwhile
                 self._run(self._retire(handle))
 
+    def count_idle(self) -> float:
+        """Return the seconds since the process that runs was ready or answered; 0 if it has one or none runs."""
+        if self.current is None or self.current.jobs or self.parked:
+            return 0.0
+        return time.monotonic() - max(self._ready_at, self._used_at)
+
     @property
     def pause(self) -> float:
         """Seconds until a process is started again; 0 while one runs or starts."""
@@ -178,6 +196,7 @@ class Supervisor:
     def _receive(self, handle: EngineHandle, frame: Frame) -> None:
         match frame[0]:
             case "done":
+                self._used_at = time.monotonic()
                 self._done(handle, frame)
             case "part":
                 job = handle.jobs.get(frame[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import tomllib
 import traceback
@@ -15,6 +16,7 @@ import numpy as np
 
 from jumok.blocks import Block
 from jumok.config.search import Constraints, SearchOptions
+from jumok.config.sections import DataConfig
 from jumok.decoding.hypothesis import Hypothesis
 from jumok.documents.guards import find_faults
 from jumok.engines.native_engine import NativeEngine
@@ -93,17 +95,31 @@ def describe(translator: Translator) -> dict[str, Any]:
         "digest": bundles.manifest(bundle.folder)[bundles.WEIGHTS]["sha256"],
         "card": bundle.card,
         "kind": bundle.recipe.model.kind,
+        "texts": name_texts(bundle.recipe.data),
         "languages": bundle.languages,
         "text": bundle.recipe.data.text is not None,
         "engine": None if fast is None else fast.description,
         "features": [] if fast is None else sorted(fast.supported),
-        "calls": [] if fast is None else sorted(name for name in NATIVE_CALLS if hasattr(fast, name)),
+        "calls": [] if fast is None else sorted(name for name, method in NATIVE_CALLS.items() if hasattr(fast, method)),
         "options": [usual.beam, usual.length_penalty, usual.extra_length],
         "most": LONGEST_SOURCE,
     }
 
 
-NATIVE_CALLS = ("align", "alternatives", "score")  # methods of the fast engine, where it has them
+def name_texts(data: DataConfig) -> list[str]:
+    """Return the names of the texts that a model has learned from, without their folders."""
+    some = (data.corpus, data.source, data.target, data.table, *(corpus.name for corpus in data.corpora))
+    return [re.split(r"[/\\\\]", str(one))[-1] for one in some if one]
+
+
+NATIVE_CALLS = {  # call -> method of the fast engine that it needs
+    "align": "align",
+    "alternatives": "alternatives",
+    "choices": "alternatives",
+    "count": "decode",
+    "score": "score",
+    "unknown": "decode",
+}
 
 
 def warm(translator: Translator) -> float:
@@ -221,7 +237,7 @@ def _translate_rows(
                 replies[rows[row]], decoded[number] = ["stopped"], [NOTHING]
         hypotheses.append(decoded)
         best |= zip(group.rows, decoded, strict=True)
-    for row, translation in enumerate(translator._finish(block, hypotheses)):
+    for row, translation in enumerate(translator.finish(block, hypotheses)):
         text, ended, tokens = texts[rows[row]], True, 0
         if row in best:
             chosen = best[row][0] if block.is_bare else block.choose(row, best[row])[0]

@@ -1,6 +1,7 @@
 """Folders that are complete or ignored, and the bundle of a finished model; no torch, no numpy.
 
-    RUN/model/{recipe.toml, vocabulary.model, model.safetensors, shortlist.safetensors, card.json, MANIFEST.json}
+    RUN/model/{recipe.toml, vocabulary.model, model.safetensors, shortlist.safetensors, known.bin, card.json,
+               MANIFEST.json}
 
 A folder is written under another name, every file flushed, the manifest of sizes and hashes last, then renamed.
 Reading never runs code: sizes and hashes are compared first, the rest is TOML and JSON with closed schemas.  A file
@@ -18,15 +19,14 @@ import shutil
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from jumok.config.recipe import Recipe, read_recipe
-from jumok.config.sections import CleaningConfig, TransformerConfig
+from jumok.config.sections import LONGEST_TAG, TAG, CleaningConfig, TransformerConfig
 from jumok.errors import DiskError, JumokError, MissingPackage, ModelFileError
 from jumok.messages import Message
-from jumok.storage.languages import find_languages
-from jumok.text.languages import Pair
 from jumok.text.vocabulary import Vocabularies
 
 MANIFEST = "MANIFEST.json"
@@ -51,8 +51,21 @@ class Bundle:
     card: dict[str, Any]
     folder: Path
     sizes: tuple[int, int]  # symbols of the source and of the target
-    languages: Pair | None = None  # BCP 47 tags of source and target, such as ("en", "de"); None if they are unknown
     aligning: tuple[int, int] | None = None  # layer and head, from 0, of the cross-attention that aligns words
+
+    @cached_property
+    def languages(self) -> tuple[str, str] | None:
+        """The BCP 47 tags of source and target, such as ("en", "de"); None if they are unknown.
+
+        Models of earlier versions name no languages in card and recipe; the names of their training files may.
+        """
+        if (given := self.card.get("languages")) is not None:
+            return given[0], given[1]
+        if (pair := self.recipe.languages.pair) is not None:
+            return pair
+        from jumok.storage.languages import guess_languages  # the table of all languages, which translating never needs
+
+        return guess_languages(self.recipe.data)
 
 
 def read(path: str | Path) -> Bundle:
@@ -64,6 +77,7 @@ def read(path: str | Path) -> Bundle:
         check(folder, listed, name, most=OTHER)
     card = read_json(folder / "card.json")
     check_format(card, folder / "card.json")
+    _check_languages(card, folder)
     recipe = saved_recipe(folder)
     vocabularies = Vocabularies.load(folder, breaks=recipe.vocabulary.breaks)
     if card.get("vocabulary") != vocabularies.digest:
@@ -79,8 +93,20 @@ def read(path: str | Path) -> Bundle:
         raise ModelFileError("storage.wrong_size", file=WEIGHTS, size=size, expected=weights, folder=folder)
     return Bundle(
         recipe=recipe, vocabularies=vocabularies, card=card, folder=folder, sizes=sizes,
-        languages=find_languages(recipe, card, folder), aligning=_read_aligning(card, recipe, folder),
+        aligning=_read_aligning(card, recipe, folder),
     )  # fmt: skip
+
+
+def _check_languages(card: Mapping[str, Any], folder: Path) -> None:
+    """Refuse a card whose `languages` are not two tags in the form that a recipe has them in."""
+    given = card.get("languages")
+    if given is None or (
+        isinstance(given, list)
+        and len(given) == 2
+        and all(isinstance(tag, str) and len(tag) <= LONGEST_TAG and re.fullmatch(TAG, tag) for tag in given)
+    ):
+        return
+    raise ModelFileError("storage.bad_languages", file="card.json", folder=folder)
 
 
 def _read_aligning(card: Mapping[str, Any], recipe: Recipe, folder: Path) -> tuple[int, int] | None:

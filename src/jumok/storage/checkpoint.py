@@ -2,6 +2,7 @@
 
     RUN/recipe.toml  vocabulary.model  events.jsonl  losses.tsv  tensorboard/
         checkpoints/step-00001200/{model,optimizer,mean}.safetensors  state.json  MANIFEST.json
+        snapshots/step-00000128/{model.safetensors, MANIFEST.json}  (storage/snapshots.py)
         model/{recipe.toml, vocabulary.model, model.safetensors, card.json, MANIFEST.json}
 
 bundle.py makes folders complete or ignored; this module adds their tensors.  Reading never allocates more than the
@@ -15,7 +16,7 @@ import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -199,7 +200,7 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             if not os.access(self.path, os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-            for folder in (self.path, self.checkpoints, self.data):
+            for folder in (self.path, self.checkpoints, self.data, self.path / "snapshots"):
                 bundle.tidy(folder)
         except OSError as error:
             raise self._cannot_write(error) from None
@@ -343,27 +344,7 @@ def with_model(saved: bundle.Bundle) -> Loaded:
     tensors = read_tensors(saved.folder / WEIGHTS, weights(build(saved.recipe.model, *saved.sizes, device="meta")))
     model = build(saved.recipe.model, *saved.sizes)
     set_weights(model, tensors)
-    return Loaded(**vars(saved), model=model.eval())
-
-
-def average_run(path: str | Path, *, last: int, out: Path | None = None) -> Path:
-    """Make a model from the mean of a run's last complete checkpoints, in RUN/model unless `out` is given."""
-    run = RunFolder(path)
-    refused: list[JumokError] = []
-    checkpoints = run.last(last, due=True, refused=refused) or run.last(last)
-    if not checkpoints:
-        raise refused[0] if refused else ModelFileError("storage.no_checkpoint", folder=run.checkpoints)
-    recipe = run.recipe()
-    vocabularies = Vocabularies.load(run.path, breaks=recipe.vocabulary.breaks)
-    expected = weights(build(recipe.model, len(vocabularies.source), len(vocabularies.target), device="meta"))
-    mean = average_files([checkpoint.folder / WEIGHTS for checkpoint in checkpoints], expected)
-    card = maker(recipe) | {
-        "weights": f"mean of the checkpoints {', '.join(str(checkpoint.step) for checkpoint in reversed(checkpoints))}",
-        "vocabulary": vocabularies.digest,
-    }
-    folder = out or run.bundle
-    export(folder, mean, recipe, vocabularies, card)
-    return folder
+    return Loaded(**{field.name: getattr(saved, field.name) for field in fields(saved)}, model=model.eval())
 
 
 def maker(recipe: Recipe) -> dict[str, Any]:

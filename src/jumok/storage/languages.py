@@ -1,28 +1,11 @@
-"""The languages of a model: from its card, its recipe, or the names of the files that it was trained on; no torch."""
+"""The languages of a model that names none: from the names of the files that it was trained on; no torch."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
-from jumok.config.recipe import Recipe
 from jumok.config.sections import CorpusConfig, DataConfig
-from jumok.errors import ModelFileError
-from jumok.text.languages import Pair, guess_from_files, guess_from_table, is_canonical
+from jumok.text.languages import Pair, guess_from_files, guess_from_table
 
 GENERATED = {"phrasebook": ("en", "ko")}  # of corpora that jumok generates
-
-
-def find_languages(recipe: Recipe, card: Mapping[str, Any], folder: Path) -> Pair | None:
-    """Return the languages of source and target of a model; None if they are unknown.
-
-    Models of earlier versions name no languages in card and recipe; the names of their training files may.
-    """
-    given = card.get("languages")
-    if given is None:
-        return recipe.languages.pair or guess_languages(recipe.data)
-    if not isinstance(given, list) or len(given) != 2 or not all(map(is_canonical, given)):
-        raise ModelFileError("storage.bad_languages", file="card.json", folder=folder)
-    return given[0], given[1]
 
 
 def guess_languages(data: DataConfig) -> Pair | None:

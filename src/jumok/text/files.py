@@ -200,7 +200,7 @@ def _slices(data: bytes, size: int) -> Iterator[bytes]:
 
 @contextlib.contextmanager
 def explain_faults(path: str | Path, done: Callable[[], int] = lambda: 0) -> Iterator[None]:
-    """Turn whatever fails while `path` is read into an error that names the file and the byte."""
+    """Turn any failure while `path` is read into an error that names the file and the byte."""
     name = display_name(path)
     unpack = PACKED.get(Path(path).suffix.lower(), "")
     try:

@@ -56,9 +56,9 @@ def canonical(text: str) -> str:
     return tag
 
 
-def is_canonical(text: object) -> bool:
-    """Return whether a value is a tag in its canonical form."""
-    return isinstance(text, str) and _normalize(text) == text
+def is_canonical(text: str) -> bool:
+    """Return whether a text is a tag in its canonical form."""
+    return _normalize(text) == text
 
 
 def _normalize(text: str) -> str | None:

@@ -1,6 +1,6 @@
 """Scripts: the blocks of Unicode that each is written with, and which script a character belongs to.
 
-A block may contain characters that are not letters; whoever needs letters asks for their category as well.
+A block may contain characters that are not letters; callers that need letters check the category as well.
 """
 
 from bisect import bisect_right

@@ -42,6 +42,21 @@ def kind_of(path: str | Path) -> Kind | None:
     return kinds.get(bare.suffix.lower())
 
 
+def is_unfinished(line: bytes) -> bool:
+    """Return whether a row of jsonl ends within its object or within a string, as one does that was cut off."""
+    depth, quoted, escaped = 0, False, False
+    for byte in line:
+        if escaped:
+            escaped = False
+        elif byte == ord("\\"):
+            escaped = quoted
+        elif byte == ord('"'):
+            quoted = not quoted
+        elif not quoted:
+            depth += (byte == ord("{")) - (byte == ord("}"))
+    return line.startswith(b"{") and (quoted or depth > 0)
+
+
 def is_columnar(path: str | Path) -> bool:
     """Whether the name says Parquet or Arrow (columnar.py)."""
     return Path(path).suffix.lower() in COLUMNAR

@@ -60,7 +60,7 @@ def count_words(lines: Iterable[str]) -> Counter[str]:
 
 
 def most_frequent(counts: Counts, characters: int = CHARACTERS) -> list[tuple[str, int]]:
-    """The most frequent words, up to so many characters in total; ties are broken by a hash of the word."""
+    """The most frequent words, up to a number of characters in total; ties are broken by a hash of the word."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], zlib.crc32(item[0].encode("utf-8", "replace")), item))
     total = 0
     for index, (word, _) in enumerate(ordered):

@@ -211,8 +211,16 @@ class Vocabulary:
         """The subwords as SentencePiece writes them, ▁ at the beginning of a word."""
         return [self._processor.id_to_piece(int(i)) for i in ids]
 
+    def find_ids(self, pieces: Sequence[str]) -> list[int]:
+        """The ids of subwords as `pieces` writes them, END left out; one that does not exist is a DataError."""
+        ids = [self._processor.piece_to_id(piece) for piece in pieces]
+        for piece, number in zip(pieces, ids, strict=True):
+            if number < SPECIALS and number != END:
+                raise DataError("text.unknown_piece", piece=piece[:100])
+        return [number for number in ids if number != END]
+
     def begins(self) -> list[bool]:
-        """Whether a word begins with it, for every symbol."""
+        """For every symbol, whether it begins a word."""
         return [
             number >= SPECIALS and piece.startswith(SPACE) for number, piece in enumerate(self.pieces(range(len(self))))
         ]

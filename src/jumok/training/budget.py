@@ -20,7 +20,7 @@ from jumok.training.schedule import Schedule
 SHARE = 0.06  # share of the minutes, or of the counted work, for validating, saving and choosing the finished model
 CHOOSING = 0.6  # largest part of this share for choosing the finished model on the whole validation set
 FEW = (5, 2)  # validations before the last one that a short run tries to afford by taking fewer pairs
-LEAST_PAIRS, LEAST_SHARE = 50, 0.2  # a very short run validates on so many pairs, within this share of its time
+LEAST_PAIRS, LEAST_SHARE = 50, 0.2  # a very short run validates on 50 pairs, or on what a fifth of its time allows
 FIRST_CHECKS = (2, 4, 8)  # the clock is checked after these updates, then depending on the time left
 FEWEST = 4  # fewest updates whose mean is the pace
 CHECKS = 30  # approximate number of times that a run checks the clock
@@ -69,7 +69,7 @@ class Pace(Protocol):
     def record_update(self, progress: Progress, seconds: float) -> None: ...
     def is_due(self, progress: Progress) -> bool: ...  # a validation is due
     def record_validation(self, progress: Progress, validating: float, saving: float) -> None: ...
-    def can_afford(self, pairs: int) -> bool: ...  # at the end: another validation on so many pairs
+    def can_afford(self, pairs: int) -> bool: ...  # at the end: another validation on this many pairs
     def final_pairs(self, progress: Progress) -> int: ...  # pairs on which candidates are scored
 
 

@@ -60,6 +60,7 @@ class Hooks:
     report: Callable[..., None]
     validate: Callable[[Progress], dict[str, float]]
     save: Callable[[Progress], None]
+    updated: Callable[[int], None] = lambda step: None  # called after every update
     stop: Callable[[], bool] = lambda: False
     clock: Callable[[], float] = time.monotonic
     save_seconds: float = math.inf
@@ -76,11 +77,16 @@ def train(
     outside = clock() - progress.counts.seconds  # the clock less the seconds of this loop
     saved_step, saved_at = progress.counts.step, clock()
     duration = 0.0  # of the last update; a checkpoint that falls due during the next one is saved before it
+    validating = hooks.save_seconds / 2  # duration of the last validation, likewise; that of the first is not known
     pace.start(progress)
     try:
         while True:
             if progress.unvalidated and pace.is_due(progress):
+                if saved_step != progress.counts.step and clock() + validating - saved_at >= hooks.save_seconds:
+                    save_between(progress, hooks)
+                began = clock()
                 validate(progress, pace, hooks)
+                validating = clock() - began
                 saved_step, saved_at = progress.counts.step, progress.counts.wall
             if (reason := find_end(pace, progress, hooks.stop)) is not None:
                 break
@@ -97,6 +103,7 @@ def train(
                 **event, seconds=progress.counts.seconds, wall=progress.counts.wall,
                 horizon=progress.plan.course.horizon, skipped=progress.counts.skipped, seen=progress.counts.tokens,
             )  # fmt: skip
+            hooks.updated(progress.counts.step)
         if progress.unvalidated and reason != "stopped":
             validate(progress, pace, hooks)
             saved_step = progress.counts.step

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from jumok import machine
 from jumok.config.search import SearchOptions
 from jumok.data.batches import Batch, teacher_force
 from jumok.data.corpora import Pair
@@ -80,7 +81,7 @@ class Scorer:
     def score(self, rows: Sequence[int], limits: Sequence[int]) -> tuple[dict[str, float], list[str]]:
         """Scores on these pairs, and their translations, none longer than its limit."""
         order = sorted(range(len(rows)), key=lambda index: -len(self.sources[rows[index]]))
-        loss, tokens, texts = 0.0, 0, [""] * len(rows)
+        loss, tokens, texts, sureness = 0.0, 0, [""] * len(rows), list[float]()
         for start in range(0, len(order), PAIRS):
             self.stop.check()
             self.progress(start / len(order), start)
@@ -91,8 +92,10 @@ class Scorer:
             translations = self.engine.decode(sources, GREEDY, limits=[limits[index] for index in batch])
             for index, hypotheses in zip(batch, translations, strict=True):
                 texts[index] = self.vocabularies.target.decode(hypotheses[0].body)
+                sureness.append(hypotheses[0].log_probability / max(1, len(hypotheses[0].ids)))
         self.engine.release()
         scores = {"loss": loss / tokens, "perplexity": metrics.perplexity(loss, tokens)}
+        scores["doubt"] = sorted(sureness)[len(sureness) // 20]  # 5 % of the translations are less sure than this
         scores |= self.compare(texts, [self.pairs[row].target for row in rows])
         return scores | self._compare_by_group(rows, texts), texts
 
@@ -237,6 +240,6 @@ class Validator:
         self.report(
             "validation", step=progress.counts.step, epoch=counts.epoch, seconds=counts.seconds, wall=counts.wall,
             pairs=pairs, of=len(self.scorer.pairs), seen=counts.tokens, better=progress.best.is_beaten(scores),
-            sample=sample, **scores,
+            sample=sample, memory=machine.resident_memory(), **scores,
         )  # fmt: skip
         return scores

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from jumok.config.recipe import Recipe
+from jumok.config.sections import DataConfig, VocabularyConfig
 from jumok.data import resolve
 from jumok.data.corpora import Corpus, Pair
 from jumok.data.prepare.stage import Report, Stage
@@ -73,14 +74,31 @@ class Prepared:
 
 def make_request(recipe: Recipe, given: Vocabularies | Vocabulary | None = None) -> dict[str, Any]:
     """All settings that a preparation depends on, as plain values; `given` are vocabularies that are not learned."""
-    data = resolve.redact_addresses(recipe.data).model_dump(mode="json", exclude={"tokens_per_batch", "prepared"})
     return {
         "format": FORMAT,
         "seed": recipe.seed,
-        "data": data,
-        "vocabulary": recipe.vocabulary.model_dump(mode="json", exclude={"sampling"}),
+        **_list_settings(resolve.redact_addresses(recipe.data), recipe.vocabulary),
         "given": None if given is None else given.digest,
     }
+
+
+def _list_settings(data: DataConfig, vocabulary: VocabularyConfig) -> dict[str, Any]:
+    return {
+        "data": data.model_dump(mode="json", exclude={"tokens_per_batch", "prepared"}),
+        "vocabulary": vocabulary.model_dump(mode="json", exclude={"sampling"}),
+    }
+
+
+def is_same_request(stored: Any, asked: dict[str, Any]) -> bool:
+    """Whether a stored request is the one asked for; settings that did not exist when it was stored have defaults."""
+    if stored == asked:
+        return True
+    try:
+        data = DataConfig.model_validate(stored["data"])
+        vocabulary = VocabularyConfig.model_validate(stored["vocabulary"])
+    except (ValueError, TypeError, KeyError):
+        return False
+    return bool(stored | _list_settings(data, vocabulary) == asked)
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
@@ -101,12 +119,22 @@ def load(folder: Path, *, breaks: bool = False) -> Prepared:
             if (folder / name).stat().st_size != entry["size"]:
                 raise ModelFileError("data.wrong_size", file=name, size=entry["size"], folder=folder)
         summary = read_summary(folder)
-        rows = [json.loads(line) for line in (folder / VALID).read_bytes().split(b"\n") if line]
+        rows = read_valid(folder)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelFileError("data.not_prepared", reason=error, folder=folder) from None
-    valid = [Pair(row["source"], row["target"], number) for number, row in enumerate(rows, start=1)]
+    valid = number_pairs(rows)
     vocabularies = Vocabularies.load(folder, breaks=breaks)
     return Prepared(folder, summary, vocabularies, Store(folder), valid, [int(row.get("corpus", 0)) for row in rows])
+
+
+def read_valid(folder: Path) -> list[dict[str, Any]]:
+    """The lines of valid.jsonl: source, target and number of the corpus."""
+    return [json.loads(line) for line in (folder / VALID).read_bytes().split(b"\n") if line]
+
+
+def number_pairs(rows: Sequence[dict[str, Any]]) -> list[Pair]:
+    """Lines of valid.jsonl as pairs, numbered from 1."""
+    return [Pair(row["source"], row["target"], number) for number, row in enumerate(rows, start=1)]
 
 
 def list_dropped(folder: Path) -> Iterator[tuple[tuple[str, ...], int, str]]:
@@ -140,7 +168,7 @@ def find(
         return None
     paths = [path for corpus in trained for path in corpus.files]
     same = _are_unchanged(summary.get("files", []), paths) and _are_unchanged(summary.get("beside", []), others)
-    if not same or summary.get("request") != make_request(recipe, given):
+    if not same or not is_same_request(summary.get("request"), make_request(recipe, given)):
         return None
     return load(folder, breaks=recipe.vocabulary.breaks)
 

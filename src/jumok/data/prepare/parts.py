@@ -15,7 +15,7 @@ from jumok.data.prepare.sift import BREAK
 from jumok.errors import DataError
 from jumok.text import faults, files, lines
 from jumok.text.files import BLOCK, LONGEST, Chunk, attempt, display_name
-from jumok.text.tables import BadRow, Columns, has_header, row_parser
+from jumok.text.tables import BadRow, Columns, has_header, is_unfinished, kind_of, row_parser
 
 PAIRS = 1 << 16  # most pairs of a part
 BYTES = 1 << 24  # bytes of both sides at which a part ends; the last pair may exceed them
@@ -49,11 +49,15 @@ class Raw:
 
 @dataclass
 class Stream:
-    """The lines of a file, any number at a time; the file is hashed while it is read."""
+    """The lines of a file, any number at a time; the file is hashed while it is read.
+
+    The last line of a jsonl file that ends within an object is left out: whoever appended it was interrupted.
+    """
 
     path: str
     number: int = 1
     offset: int = 0
+    unfinished: int = 0  # lines that were left out
     tally: files.Tally = field(default_factory=files.Tally)
     _buffer: bytes = b""
     _ends: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))  # ends of the lines in the buffer
@@ -69,6 +73,8 @@ class Stream:
             block = next(self._blocks, None)
             if block is None:
                 self._finished = True
+                if self._buffer and kind_of(self.path) == "jsonl" and is_unfinished(self._buffer):
+                    self._buffer, self.unfinished = b"", 1
                 if self._buffer:  # the last line has no line feed
                     self._buffer += b"\n"
                     self._ends = np.array([len(self._buffer)])

@@ -33,7 +33,7 @@ from jumok.data.prepare.reading import Reader
 from jumok.data.prepare.sift import EMPTY, HELD_OUT, Rules
 from jumok.data.prepare.stage import Report, Stage
 from jumok.data.prepare.validation import LINES, hash_others, read_validation, watching, write_excluded
-from jumok.data.store import Filters
+from jumok.data.store import BY_BLOCKS, BY_ROWS, Filters
 from jumok.disk.locks import FILE as LOCK
 from jumok.disk.locks import lock
 from jumok.errors import DataError, DiskError, UsageError
@@ -339,7 +339,7 @@ class Preparation:
         left_out = {reason: count for reason, count in self.left_out.items() if count}
         meta = {
             "left_out": left_out,
-            "order": "blocks",
+            "order": BY_ROWS if len(mixed) > 1 else BY_BLOCKS,
             "corpora": [[corpus["first"], corpus["rows"], corpus["share"]] for corpus in mixed],
         }
         join.write_meta(partial, joined, dtype, meta)
@@ -351,8 +351,8 @@ class Preparation:
             "format": FORMAT, "request": self.request, "files": self.files, "beside": self.others,
             "inputs": self.reader.inputs, "name": self.name, "corpora": mixed,
             "digest": digests[0] if len(digests) == 1 else hashlib.sha256(":".join(digests).encode()).hexdigest(),
-            "is_text": self.is_text, "pairs": self.reader.pairs, "train": joined.count, "held_out": self.held,
-            "share": self.share, "valid": len(valid), "left_out": left_out,
+            "is_text": self.is_text, "pairs": self.reader.pairs + self.reader.unfinished, "train": joined.count,
+            "held_out": self.held, "share": self.share, "valid": len(valid), "left_out": left_out,
             "reasons": join.reason_names(self.filters), "vocabulary": vocabularies.digest,
         }  # fmt: skip
         _write_json(partial / PREPARED, summary, indent=1, ensure_ascii=False)

@@ -14,7 +14,7 @@ from jumok.data.corpora import Corpus
 from jumok.data.prepare import parts, work
 from jumok.data.prepare.crew import WorkItem
 from jumok.data.prepare.decide import ReadPart
-from jumok.data.prepare.sift import Rules
+from jumok.data.prepare.sift import UNFINISHED, Rules
 from jumok.data.prepare.stage import Stage
 from jumok.errors import DiskError
 from jumok.stopping import Stop
@@ -35,6 +35,7 @@ class Reader:
     stop: Stop
     known: dict[str, str] = field(default_factory=dict)  # digests of files that were read before
     pairs: int = 0
+    unfinished: int = 0  # last lines of tables that were cut off, which are left out
     inputs: list[dict[str, Any]] = field(default_factory=list)  # files of each corpus with their first lines
     digests: list[str] = field(default_factory=list)  # of each corpus
     _index: list[tuple[int, int, int]] = field(default_factory=list)  # number, corpus and first line of each part
@@ -69,7 +70,7 @@ class Reader:
     def collect(self) -> tuple[list[ReadPart], Counter[str]]:
         """All parts that were read, and the number of pairs that were left out, by reason."""
         read: list[ReadPart] = []
-        left_out: Counter[str] = Counter()
+        left_out = Counter({UNFINISHED: self.unfinished} if self.unfinished else {})
         offset = 0
         for number, corpus, first in self._index:
             summary = work.read_part(self.work / work.PARTS, number)
@@ -132,6 +133,7 @@ class Reader:
             count = raws[0].content.count(b"\n") - (header and raws[0].number == 1)
             item = WorkItem(0, "pairs" if len(raws) == 2 else "rows", values, [raw.content for raw in raws])
             yield item, count, sum(stream.tally.size for stream in streams)
+        self.unfinished += sum(stream.unfinished for stream in streams)
         digests += [stream.tally.digest.digest() for stream in streams]
 
     def _divide_columns(

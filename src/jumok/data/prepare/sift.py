@@ -20,6 +20,7 @@ from jumok.text.boundaries import SPACE as WORD_MARK
 EMPTY, COPY, SYMBOLS = "empty side", "source copied to target", "digits and symbols"
 SCRIPT, DUPLICATE, NEAR, EXCLUDED = "wrong script", "duplicate", "near duplicate", "in a validation or test file"
 HELD_OUT = "held out"  # such a pair is not unfit, it validates
+UNFINISHED = "unfinished last line"  # of a table; it is no pair, so that it has no code
 REASONS = ("", EMPTY, COPY, SYMBOLS, SCRIPT, EXCLUDED, DUPLICATE, NEAR, HELD_OUT)  # by code; 0 means fit
 CODE = {reason: number for number, reason in enumerate(REASONS)}
 LETTERS = 0.2  # least share of letters among visible characters; with fewer, a text is digits and symbols

@@ -15,6 +15,7 @@ from jumok.lab.laboratory import Lab
 from jumok.lab.wording import Text, Words
 from jumok.reports.charts import bars_svg
 from jumok.reports.curves import curves_svg
+from jumok.storage.bundle import WEIGHTS
 from jumok.storage.checkpoint import RunFolder, average, set_weights, weights
 from jumok.translator import Translator
 
@@ -59,7 +60,7 @@ def measure(lab: Lab, *, combine: str = "mean") -> dict[str, Any]:
     model, pairs = run.model, lab.pairs(SENTENCES)
     folders = RunFolder(run.folder).last(SAVED, due=True)
     expected = weights(model.model)
-    checkpoints = [folder.tensors("model.safetensors", expected) for folder in folders]
+    checkpoints = [folder.tensors(WEIGHTS, expected) for folder in folders]
     singles = [
         score_weights(model, checkpoint, pairs) | {"step": folder.step}
         for checkpoint, folder in zip(checkpoints, folders, strict=True)

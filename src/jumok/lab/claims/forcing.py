@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from jumok.data.batches import pad
-from jumok.decoding.hypothesis import NEVER
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
 from jumok.lab.looking import Aligned
@@ -18,6 +17,7 @@ from jumok.lab.wording import Text, Words
 from jumok.models.base import END, PAD, START
 from jumok.reports.charts import bars_svg
 from jumok.reports.curves import curves_svg
+from jumok.text.symbols import NEVER
 from jumok.translator import Translator
 
 WORDS = Words.read("forcing")

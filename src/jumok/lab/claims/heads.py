@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import combinations, islice
 from typing import Any, NamedTuple
 
@@ -13,6 +12,8 @@ import torch
 from jumok.data.made.grammar.draft import ASKED, CALL, OBJECT, SUBJECT, VERB
 from jumok.data.made.phrasebook import align
 from jumok.evaluation.metrics import bleu
+from jumok.inside.edits import Edits
+from jumok.inside.surgery import change, list_attentions
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
 from jumok.lab.looking import Aligned, all_heads, constituents, drafts, gold, is_mark, to_lists, views
@@ -150,30 +151,11 @@ def name_job(given: Sequence[float], even: Sequence[float], kind: str) -> str:
 # ------------------------------------------------------------------------------------------ without a head
 
 
-def attentions(module: Any, kind: str) -> list[Any]:
-    """The attention of every layer."""
-    layers = module.encoder if kind == "encoder" else module.decoder
-    return [layer.cross if kind == "cross" else layer.attention for layer in layers]
-
-
-@contextmanager
-def switch_off(attention: Any, head: int) -> Iterator[None]:
-    """Switch a head off in the body: its columns of the output matrix are 0."""
-    weight, columns = attention.output.weight, slice(head * attention.d_v, (head + 1) * attention.d_v)
-    with torch.no_grad():
-        saved = weight[:, columns].clone()
-        weight[:, columns] = 0.0
-        try:
-            yield
-        finally:
-            weight[:, columns] = saved
-
-
 @torch.no_grad()
 def make_alike(module: Any) -> None:
     """Make every head a copy of the first of its layer."""
     for kind in KINDS:
-        for attention in attentions(module, kind):
+        for attention in list_attentions(module, kind):
             for matrix in (attention.query, attention.memory) if kind == "cross" else (attention.qkv,):
                 for parameter in filter(lambda tensor: tensor is not None, (matrix.weight, matrix.bias)):
                     for block in parameter.split(matrix.blocks):
@@ -184,11 +166,11 @@ def make_alike(module: Any) -> None:
 def ablate(lab: Lab, model: Translator, phrases: Sequence[Aligned], kind: str) -> list[list[dict[str, float]]]:
     """Quality without each head, by layer and head."""
     results: list[list[dict[str, float]]] = []
-    for attention in attentions(model.model, kind):
+    for layer, attention in enumerate(list_attentions(model.model, kind)):
         results.append([])
         for head in range(attention.heads):
             lab.stop.check()
-            with switch_off(attention, head):
+            with change(model.model, Edits(heads=frozenset({(kind, layer, head)}))):
                 results[-1].append(quality(model, phrases))
     return results
 

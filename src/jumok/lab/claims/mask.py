@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from jumok.inside.edits import NOTHING, Edits
+from jumok.inside.passes import decode, encode
+from jumok.inside.reading import Reader
+from jumok.inside.surgery import unmask
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab, Trained
 from jumok.lab.wording import Text, Words
 from jumok.models import build
 from jumok.models.base import START
-from jumok.models.transformer import Transformer
-from jumok.nn.attention import EVERYTHING, Mask
 from jumok.reports.attention import heatmap_svg
 from jumok.reports.charts import bars_svg
 from jumok.reports.curves import curves_svg
@@ -23,44 +25,20 @@ WORDS = Words.read("mask")
 SENTENCES = 200
 
 
-class Unmasked(Transformer):
-    """A Transformer whose decoder sees the whole target in training."""
-
-    def decode(self, target: torch.Tensor, memory: torch.Tensor, memory_mask: Mask) -> torch.Tensor:
-        x = self.target(target)
-        for layer in self.decoder:
-            x = layer(x, EVERYTHING, memory, memory_mask)
-        states: torch.Tensor = self.decoder_norm(x)
-        return states
-
-
-def unmask(model: Any) -> None:
-    """Let every position of the decoder attend to all others in training; stepping does not change."""
-    model.__class__ = Unmasked
-
-
 def map_gradients(lab: Lab, *, mask: bool) -> list[list[float]]:
     """The norm of the gradient of output t (row) with respect to decoder input j (column); rows sum to 1."""
     torch.manual_seed(lab.seed)
     model = build(lab.recipe({"model.dropout": 0.0}).model, 40, 40).double()
-    if not mask:
-        unmask(model)
+    reader = Reader(NOTHING if mask else Edits(off=frozenset({"mask"})))
     source = torch.arange(8, 14)[None]
     target = torch.cat([torch.tensor([START]), torch.arange(10, 10 + TOKENS - 1)])[None]
     rows = []
-    vectors: list[torch.Tensor] = []
-    embed = model.target.forward
-
-    def remember(tokens: torch.Tensor, start: int = 0) -> torch.Tensor:
-        vectors.append(embed(tokens, start).detach().requires_grad_())
-        return vectors[-1]
-
-    model.target.forward = remember
-    memory, padding = model.encode(source)
-    states = model.decode(target, memory, padding)
+    memory, padding = encode(reader, model, source)
+    states = decode(reader, model, target, memory, padding)
+    vectors = reader.find_vectors("target")
     direction = torch.randn(states.shape[-1], dtype=states.dtype, generator=torch.Generator().manual_seed(1))
     for t in range(TOKENS):
-        [gradient] = torch.autograd.grad((states[0, t] * direction).sum(), vectors[-1], retain_graph=True)
+        [gradient] = torch.autograd.grad((states[0, t] * direction).sum(), vectors, retain_graph=True)
         sizes = gradient[0].norm(dim=-1)
         rows.append((sizes / sizes.sum()).tolist())
     return rows

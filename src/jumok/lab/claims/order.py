@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from random import Random
 from typing import Any
 
 import torch
 
 from jumok.config.search import SearchOptions
+from jumok.inside.edits import divide, flatten, shuffle
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
 from jumok.lab.wording import Text, Words
@@ -19,26 +19,6 @@ from jumok.translator import Translator
 WORDS = Words.read("order")
 SENTENCES = 200
 EXAMPLE = "He hits me with a pie."
-
-
-def words(model: Translator, sentence: str) -> list[list[int]]:
-    """The ids of a sentence, a list for each word."""
-    ids, begins = model.vocabularies.source.encode(sentence), model.vocabularies.source.begins()
-    groups: list[list[int]] = []
-    for token in ids:
-        if begins[token] or not groups:
-            groups.append([])
-        groups[-1].append(token)
-    return groups
-
-
-def shuffle(groups: Sequence[list[int]], seed: int) -> list[int]:
-    """All words of a sentence in another order."""
-    order = list(groups)
-    while order == list(groups) and len(set(map(tuple, groups))) > 1:
-        Random(seed).shuffle(order)
-        seed += 1
-    return [token for group in order for token in group]
 
 
 @torch.no_grad()
@@ -56,9 +36,11 @@ def train_lane(lab: Lab, name: str, positions: str) -> dict[str, Any]:
     """Train a model; measure BLEU, the change of vectors, and the share of unchanged translations after shuffling."""
     run = lab.train(name, {"model.positions": positions, "training.steps": lab.steps(700)})
     model, pairs = run.model, lab.pairs(SENTENCES)
-    groups = [words(model, pair.source) for pair in pairs]
+    vocabulary = model.vocabularies.source
+    begins = vocabulary.begins()
+    groups = [divide(vocabulary.encode(pair.source), begins) for pair in pairs]
     mixed = [shuffle(each, row) for row, each in enumerate(groups)]
-    plain = [[token for group in each for token in group] for each in groups]
+    plain = [flatten(each) for each in groups]
     outputs, again = (
         model.vocabularies.target.decode_all(
             [hypotheses[0].body for hypotheses in model.engine.decode(ids, SearchOptions(beam=1))]

@@ -97,7 +97,12 @@ at("swap").addEventListener("click", () => {
   translate();
 });
 at("copy").addEventListener("click", async () => {
-  await navigator.clipboard.writeText(result.textContent);
+  if (navigator.clipboard) {
+    await navigator.clipboard.writeText(result.textContent);
+  } else {  // browsers give it to pages of this machine and to pages with TLS only
+    getSelection().selectAllChildren(result);
+    document.execCommand("copy");
+  }
   status.textContent = body.dataset.copied;
 });
 start().catch((error) => { status.textContent = `${body.dataset.failed}: ${error.message}`; });

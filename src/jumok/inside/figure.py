@@ -1,0 +1,205 @@
+"""Figure 1 of this model, as data: its blocks in the order in which they are computed, drawn from the model itself.
+
+    figure = draw(model, "ko")
+    figure["blocks"][0]           # id, type, stack, layer, parameters, shape
+    figure["types"]["norm"]       # name, formula, line of code, and how it departs from the paper
+
+What the paper's figure has and the model does not is there too, marked `absent`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+from jumok.inside.formulas import FORMULAS
+from jumok.inside.kinds import find_parts
+from jumok.inside.passes import Reading, find_sizes, read
+from jumok.inside.places import find_code
+from jumok.models.base import END, SPECIALS, START
+from jumok.models.transformer import Transformer
+from jumok.reports.wording import Words, korean
+
+WORDS = Words.read("inside", "inside/words")
+LAB = {  # the claim of the lab that a switch is about
+    "heads": "heads", "layers": "table-3", "mask": "mask", "positions": "positions", "scale": "scale",
+    "residual": "residual", "norm": "norm", "rows": "alignment", "shuffle": "order",
+}  # fmt: skip
+LETTERS = {"source": "S", "encoder": "S", "target": "T", "decoder": "T", "output": "T", "softmax": "T", "line": "P"}
+
+
+class Departure(NamedTuple):
+    """How a type of block departs from the paper: the text, its formula, and what the paper has instead.
+
+    Where it is not the block itself that departs but its place, `here` shows the place.
+    """
+
+    key: str
+    formula: str
+    paper: str
+    here: str = ""
+
+
+PRE_NORM = Departure("pre", "norm", "post-norm", "pre-norm")
+PRE_ADD = Departure("pre", "add", "post-norm", "pre-norm")
+
+
+def word(key: str, language: str, **values: Any) -> str:
+    """A text of this room."""
+    return WORDS(key, **values).of(language)
+
+
+@torch.no_grad()
+def read_little(model: Any) -> Reading:
+    """The reading of a single token, to see which blocks there are."""
+    source = torch.tensor([[SPECIALS, END]])
+    target = torch.tensor([[SPECIALS]]) if not hasattr(model, "project") else torch.tensor([[START]])
+    return read(model, source, target)
+
+
+def draw(model: Any, language: str = "en") -> dict[str, Any]:
+    """Return the map of a model: blocks, their types, and the sizes of the whole."""
+    reading, parts = read_little(model), find_parts(model)
+    counts, code = parts.count(), find_code(parts)
+    blocks = list(_list_blocks(model, reading, counts))
+    departures = find_departures(model)
+    types = {}
+    for name in dict.fromkeys(block["type"] for block in blocks):
+        departure = departures.get(name)
+        where = code.get(name)
+        types[name] = {
+            "name": word(f"type.{name}.name", language),
+            "says": word(f"type.{name}.says", language),
+            "formula": FORMULAS[departure.formula if departure else _usual(name)],
+            "code": None if where is None else where._asdict(),
+            "departs": word(f"departs.{departure.key}", language) if departure else None,
+            "here": FORMULAS[departure.here] if departure and departure.here else None,
+            "paper": FORMULAS[departure.paper] if departure else None,
+        }
+    total = sum(parameter.numel() for parameter in model.parameters())
+    return {"kind": model.config.kind, "shape": model.config.shape if hasattr(model.config, "shape") else "",
+            "parameters": total, "blocks": blocks, "types": types}  # fmt: skip
+
+
+def _usual(name: str) -> str:
+    return {"feed_forward": "feed-forward", "cross": "attention"}.get(name, name)
+
+
+def _list_blocks(model: Any, reading: Reading, counts: dict[str, int]) -> Iterator[dict[str, Any]]:
+    ids = list(reading.blocks)
+    for place, name in enumerate(ids):
+        stack, *rest = name.split(".")
+        values = reading.blocks[name]
+        last = values.get("output", values.get("scaled", values.get("weights")))
+        letter = "P" if "line" in reading.tokens else LETTERS[stack]
+        yield {
+            "id": name, "type": find_type(name, model), "stack": stack,
+            "layer": int(rest[0]) if rest and rest[0].isdigit() else None, "parameters": counts.get(name, 0),
+            "shape": "" if last is None else f"{letter} × {last.shape[-1]}",
+        }  # fmt: skip
+        if isinstance(model, Transformer):
+            for absent in _list_absent(model, name, ids[place + 1 :]):
+                yield {"id": absent, "type": find_type(absent, model), "stack": stack,
+                       "layer": int(rest[0]) if rest and rest[0].isdigit() else None, "parameters": 0, "shape": "",
+                       "absent": True}  # fmt: skip
+
+
+def _list_absent(model: Transformer, name: str, after: list[str]) -> Iterator[str]:
+    """What figure 1 has after a block and this model does not."""
+    if name.endswith(".embedding") and name.replace("embedding", "positions") not in after:
+        yield name.replace("embedding", "positions")
+    if name.endswith((".attention", ".cross", ".feed_forward")):
+        if not model.config.residual:
+            yield f"{name}.add"
+        if model.config.norm == "none":
+            yield f"{name}.norm"
+
+
+def find_type(name: str, model: Any) -> str:
+    """The type of a block."""
+    last = name.rpartition(".")[2]
+    if last == "attention":
+        return "masked" if name.startswith("decoder") else "attention"
+    return "hop" if last == "cross" and model.config.kind == "memory" else last
+
+
+def find_departures(model: Any) -> dict[str, Departure]:
+    """Which types of blocks are not the paper's, and how."""
+    config, departures = model.config, dict[str, Departure]()
+    if config.kind == "transformer":
+        _compare_with_paper(config, departures)
+    elif config.kind == "gpt":
+        departures = {"norm": PRE_NORM, "add": PRE_ADD,
+                 "masked": Departure("no_encoder", "masked", "masked"),
+                 "feed_forward": Departure("gelu", "feed-forward-gelu", "feed-forward")}  # fmt: skip
+        if config.positions != "sinusoidal":
+            departures["embedding"] = Departure("unscaled", "embedding-plain", "embedding")
+            _compare_positions(config, departures)
+        if config.tied == "none":
+            departures["output"] = Departure("untied", "output-untied", "output")
+    elif find_sizes(model).layers:  # an encoder alone
+        departures = {"attention": Departure("bidirectional", "attention", "attention"),
+                 "embedding": Departure("segments", "embedding-segments", "embedding"),
+                 "feed_forward": Departure("gelu", "feed-forward-gelu", "feed-forward")}  # fmt: skip
+        _compare_positions(config, departures)
+    return departures
+
+
+def _compare_positions(config: Any, departures: dict[str, Departure]) -> None:
+    keys = {"rotary": "rotary", "learned": "learned", "appended": "appended"}
+    if config.positions in keys:
+        departures["positions"] = Departure(keys[config.positions], f"positions-{config.positions}", "positions")
+    elif config.positions == "none":
+        departures["positions"] = Departure("no_positions", "embedding", "positions")
+    elif getattr(config, "join", "add") == "concatenate":
+        departures["positions"] = Departure("concatenated", "positions-concatenated", "positions")
+
+
+def _compare_with_paper(config: Any, departures: dict[str, Departure]) -> None:
+    """What a recipe of the Transformer has that is not the paper's."""
+    _compare_positions(config, departures)
+    if config.score != "scaled-dot":
+        for kind, usual in (("attention", "attention"), ("masked", "masked"), ("cross", "attention")):
+            departures[kind] = Departure(config.score, f"{usual}-{config.score}", usual)
+    if config.activation != "relu":
+        departures["feed_forward"] = Departure(config.activation, f"feed-forward-{config.activation}", "feed-forward")
+    if not config.residual:
+        departures["add"] = Departure("no_residual", "add", "add")
+    if config.norm_place == "pre":
+        departures["norm"] = PRE_NORM
+        departures.setdefault("add", PRE_ADD)
+    if config.norm != "layer":
+        formula = "norm-rms" if config.norm == "rms" else "norm"
+        departures["norm"] = Departure("no_norm" if config.norm == "none" else config.norm, formula, "norm")
+    if config.tied == "none":
+        departures["output"] = Departure("untied", "output-untied", "output")
+    if config.tied == "target":
+        departures["embedding"] = Departure("target_tied", "embedding", "embedding")
+
+
+def say_what_lacks(model: Any, language: str = "en") -> str | None:
+    """One line about what this kind of model does not have; None where it has all of figure 1."""
+    kind = model.config.kind
+    if kind == "rnn" and model.config.attention == "none":
+        kind = "rnn_blind"
+    return word(f"lacks.{kind}", language) or None
+
+
+def list_switches(model: Any, language: str = "en") -> list[dict[str, Any]]:
+    """What can be broken, what the paper and the notes claim about it (texts of the lab), and whether it is there."""
+    sizes, switches = find_sizes(model), []
+    for name, claim in LAB.items():
+        there = name in sizes.switches or (name in ("heads", "layers", "rows") and bool(sizes.layers))
+        there = there or (name == "shuffle" and hasattr(model, "start"))
+        texts = Words.read(claim)
+        origin = (korean(where) if language == "ko" else where for where in (texts.paper, texts.notes))
+        paper, notes = origin
+        switches.append({
+            "id": name, "title": word(f"switch.{name}", language), "available": there,
+            "why": None if there else word("why.none" if sizes.layers else "why.kind", language),
+            "claim": texts("claim").of(language), "meaning": texts("meaning").of(language),
+            "paper": paper, "notes": notes, "lab": claim,
+        })  # fmt: skip
+    return switches

@@ -1,0 +1,130 @@
+// A matrix of weights on a canvas: a cell is chosen by mouse or arrow keys; a table with the same numbers is behind it.
+
+import { useEffect, useRef } from "preact/hooks";
+import { theme } from "../preferences";
+import type { Grid } from "./data";
+
+const TABLE = 40; // rows and columns up to which the table is complete
+
+/** The colour of a weight: from the surface to the accent. */
+function paint(canvas: HTMLCanvasElement, grid: Grid, size: number): void {
+  const [rows = 0, columns = 0] = grid.shape, scale = Math.min(2, devicePixelRatio || 1);
+  const context = canvas.getContext("2d");
+  if (!context) return;
+  const width = Math.max(1, Math.round(columns * size * scale)), height = Math.max(1, Math.round(rows * size * scale));
+  canvas.width = width;
+  canvas.height = height;
+  const style = getComputedStyle(document.documentElement);
+  context.fillStyle = style.getPropertyValue("--cell-0");
+  context.fillRect(0, 0, width, height);
+  context.fillStyle = style.getPropertyValue("--cell-1");
+  const gap = size > 12 ? scale : 0;
+  for (let row = 0; row < rows; row++) {
+    for (let column = 0; column < columns; column++) {
+      context.globalAlpha = Math.min(1, Math.max(0, grid.at[row * columns + column]!));
+      context.fillRect(Math.round(column * size * scale) + gap, Math.round(row * size * scale) + gap, Math.ceil(size * scale) - gap, Math.ceil(size * scale) - gap);
+    }
+  }
+  context.globalAlpha = 1;
+}
+
+export function Thumbnail({ grid, label, pressed, off, choose }: { grid: Grid; label: string; pressed: boolean; off?: boolean; choose: () => void }) {
+  const canvas = useRef<HTMLCanvasElement>(null), [rows = 1, columns = 1] = grid.shape;
+  useEffect(() => { if (canvas.current) paint(canvas.current, grid, 76 / Math.max(rows, columns)); }, [grid, theme.value]);
+  return (
+    <button type="button" class={`thumbnail${off ? " off" : ""}`} aria-pressed={pressed} onClick={choose}>
+      <canvas ref={canvas} aria-hidden="true" /><span>{label}</span>
+    </button>
+  );
+}
+
+interface Props {
+  readonly grid: Grid;
+  readonly rows: readonly string[];
+  readonly columns: readonly string[];
+  readonly row: number;
+  readonly column: number;
+  readonly label: string;
+  readonly choose: (row: number, column: number) => void;
+}
+
+export function Matrix({ grid, rows, columns, row, column, label, choose }: Props) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const size = Math.max(5, Math.min(40, Math.floor(640 / Math.max(rows.length, columns.length, 1))));
+  useEffect(() => { if (canvas.current) paint(canvas.current, grid, size); }, [grid, size, theme.value]);
+  const labels = size >= 12;
+
+  function point(event: MouseEvent): void {
+    const box = canvas.current!.getBoundingClientRect();
+    choose(clamp(Math.floor((event.clientY - box.top) / size), rows.length), clamp(Math.floor((event.clientX - box.left) / size), columns.length));
+  }
+
+  function move(event: KeyboardEvent): void {
+    const by = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    choose(clamp(row + by[0]!, rows.length), clamp(column + by[1]!, columns.length));
+  }
+
+  const weight = grid.at[row * columns.length + column] ?? 0;
+  return (
+    <div class="matrix">
+      <div class="matrix-scroll">
+        {labels && <div class="column-names" aria-hidden="true" style={{ gridTemplateColumns: `repeat(${columns.length}, ${size}px)` }}>
+          {columns.map((one, number) => <span key={number} class={number === column ? "on" : undefined}>{one}</span>)}
+        </div>}
+        <div class="matrix-body">
+          {labels && <div class="row-names" aria-hidden="true">{rows.map((one, number) => (
+            <span key={number} class={number === row ? "on" : undefined} style={{ height: `${size}px` }}>{one}</span>
+          ))}</div>}
+          <div class="canvas-box" role="slider" tabIndex={0} aria-label={label} aria-valuemin={0} aria-valuemax={100}
+            aria-valuenow={Math.round(100 * weight)} aria-valuetext={`${rows[row] ?? ""} → ${columns[column] ?? ""}: ${weight.toFixed(3)}`}
+            onClick={point} onKeyDown={move} style={{ width: `${columns.length * size}px`, height: `${rows.length * size}px` }}>
+            <canvas ref={canvas} style={{ width: `${columns.length * size}px`, height: `${rows.length * size}px` }} />
+            <span class="row-mark" style={{ top: `${row * size}px`, height: `${size}px` }} />
+            <span class="cell-mark" style={{ top: `${row * size}px`, left: `${column * size}px`, width: `${size}px`, height: `${size}px` }} />
+          </div>
+        </div>
+      </div>
+      <NumberTable {...{ grid, rows, columns, row, label }} />
+    </div>
+  );
+}
+
+function NumberTable({ grid, rows, columns, row, label }: { grid: Grid; rows: readonly string[]; columns: readonly string[]; row: number; label: string }) {
+  const numbers = rows.length <= TABLE && columns.length <= TABLE ? rows.map((_, number) => number) : [row];
+  return (
+    <div class="hidden"><table class="numbers">
+      <caption>{label}</caption>
+      <thead><tr><td />{columns.map((one, number) => <th key={number} scope="col">{one}</th>)}</tr></thead>
+      <tbody>
+        {numbers.map((number) => (
+          <tr key={number}><th scope="row">{rows[number]}</th>
+            {columns.map((_, at) => <td key={at}>{(grid.at[number * columns.length + at] ?? 0).toFixed(3)}</td>)}</tr>
+        ))}
+      </tbody>
+    </table></div>
+  );
+}
+
+function clamp(value: number, count: number): number {
+  return Math.max(0, Math.min(count - 1, value));
+}
+
+/** A vector as a strip of colours, blue for positive and orange for negative numbers. */
+export function Strip({ values, label }: { values: ArrayLike<number>; label: string }) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  useEffect(() => {
+    const context = canvas.current?.getContext("2d");
+    if (!context || !canvas.current) return;
+    const style = getComputedStyle(document.documentElement), most = Math.max(1e-9, ...Array.from(values, Math.abs));
+    canvas.current.width = values.length;
+    canvas.current.height = 1;
+    for (let i = 0; i < values.length; i++) {
+      context.globalAlpha = Math.min(1, Math.abs(values[i]!) / most);
+      context.fillStyle = style.getPropertyValue(values[i]! < 0 ? "--level-1" : "--cell-1");
+      context.fillRect(i, 0, 1, 1);
+    }
+  }, [values, theme.value]);
+  return <canvas ref={canvas} class="strip" role="img" aria-label={label} />;
+}

@@ -1,0 +1,125 @@
+// Lab and race: the claims with their verdicts, the pages of findings inside the studio, and reports of races.
+
+import { signal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { read, set } from "../address";
+import { role } from "../classroom";
+import { events, request, root } from "../engine/remote";
+import { inBoth, language } from "../preferences";
+import { fail, failure } from "../session";
+import en from "../strings/en/lab";
+import ko from "../strings/ko/lab";
+import "./lab.css";
+
+const words = inBoth(en, ko);
+interface Both { en: string; ko: string }
+interface Finding { id: string; holds: boolean; scale: string; date: string; seconds: number; machine: string; checks: { text: string; holds: boolean }[] }
+interface Claim { name: string; title: Both; claim: Both; findings: Finding[]; work: string | null }
+interface Race { id: string; name: string; budget: string; contenders: { name: string; bleu: number; parameters: number }[] }
+
+const claims = signal<readonly Claim[] | null>(null);
+const races = signal<readonly Race[]>([]);
+const scales = signal<readonly string[]>([]);
+const output = signal("");
+
+async function list(): Promise<void> {
+  try {
+    const answer = await request<{ claims: Claim[]; scales: string[] }>("/v1/lab");
+    races.value = (await request<{ races: Race[] }>("/v1/races")).races;
+    [claims.value, scales.value] = [answer.claims, answer.scales];
+    failure.value = null;
+  } catch (error) {
+    claims.value ??= [];
+    fail(error);
+  }
+}
+
+async function start(name: string, scale: string): Promise<void> {
+  try {
+    const work = await request<{ id: string }>(`/v1/lab/${name}/start`, { scale, language: language.value });
+    set({ work: work.id });
+    await list();
+  } catch (error) {
+    fail(error);
+  }
+}
+
+async function watch(work: string, signal: AbortSignal): Promise<void> {
+  output.value = "";
+  try {
+    for await (const [kind, data] of events(`/v1/work/${work}/events`, undefined, signal)) {
+      if (kind === "output") output.value = (output.value + (data as { text: string }).text).slice(-8000);
+      else if (kind === "end") await list();
+    }
+  } catch (error) {
+    if (!signal.aborted) fail(error);
+  }
+}
+
+function View() {
+  const w = words.value, work = claims.value?.find((one) => one.name === read("claim"))?.work ?? read("work");
+  useEffect(() => { if (role.value !== "student") void list(); }, []);
+  useEffect(() => {
+    if (!work) return;
+    const stop = new AbortController();
+    void watch(work, stop.signal);
+    return () => stop.abort();
+  }, [work]);
+  if (role.value === "student") return <p>{w.teacherOnly}</p>;
+  if (claims.value === null) return <p class="quiet">{w.loading}</p>;
+  const claim = claims.value.find((one) => one.name === read("claim"));
+  const race = races.value.find((one) => one.id === read("race"));
+  return (
+    <div class="lab">
+      <nav class="card claims" aria-label={w.claims}>
+        <h2>{w.claims}</h2>
+        <ul>{claims.value.map((one) => (
+          <li key={one.name}><button type="button" class="plain" aria-current={one === claim} onClick={() => set({ claim: one.name, race: "", work: one.work ?? "" })}>
+            <span>{one.title[language.value]}</span><Verdict claim={one} /></button></li>))}
+        </ul>
+        <h2>{w.races}</h2>
+        {races.value.length === 0 && <p class="quiet small">{w.noRaces}</p>}
+        <ul>{races.value.map((one) => (
+          <li key={one.id}><button type="button" class="plain" aria-current={one === race} onClick={() => set({ race: one.id, claim: "", work: "" })}>
+            <span>{one.name}</span><span class="quiet small">{one.contenders.map((row) => `${row.name} ${row.bleu.toFixed(1)}`).join(" · ")}</span></button></li>))}
+        </ul>
+      </nav>
+      <div class="paper">
+        {claim ? <OneClaim key={claim.name} claim={claim} /> : race
+          ? <iframe title={race.name} sandbox="" src={`${root()}/v1/races/${race.id}/page`} />
+          : <p class="quiet">{w.choose}</p>}
+      </div>
+    </div>
+  );
+}
+
+function Verdict({ claim }: { claim: Claim }) {
+  const w = words.value, newest = claim.findings[0];
+  if (claim.work) return <span class="verdict going">{w.running}</span>;
+  if (!newest) return <span class="verdict open">{w.untested}</span>;
+  return <span class={`verdict ${newest.holds ? "yes" : "no"}`}>{newest.holds ? w.holds : w.doesNot}</span>;
+}
+
+function OneClaim({ claim }: { claim: Claim }) {
+  const w = words.value, finding = claim.findings.find((one) => one.id === read("finding")) ?? claim.findings[0];
+  return (
+    <>
+      <section class="card">
+        <h2>{claim.title[language.value]}</h2>
+        <p class="claim">{claim.claim[language.value]}</p>
+        <form class="row" onSubmit={(event) => { event.preventDefault(); void start(claim.name, String(new FormData(event.currentTarget).get("scale"))); }}>
+          <label>{w.scale} <select name="scale">{scales.value.map((one) => <option key={one} value={one}>{one}</option>)}</select></label>
+          <button type="submit" class="primary" disabled={claim.work !== null}>{claim.work ? w.running : w.start}</button>
+          {claim.findings.length > 1 && (
+            <label>{w.finding} <select value={finding?.id} onChange={(event) => set({ finding: event.currentTarget.value })}>
+              {claim.findings.map((one) => <option key={one.id} value={one.id}>{one.date} · {one.scale}</option>)}</select></label>)}
+        </form>
+        {output.value && <pre class="output" role="log" aria-label={w.output} tabIndex={0}>{output.value}</pre>}
+      </section>
+      {finding ? <iframe title={claim.title[language.value]} sandbox="" src={`${root()}/v1/findings/${finding.id}/page?language=${language.value}`} />
+        : <p class="quiet">{w.nothingYet}</p>}
+    </>
+  );
+}
+
+export const lab = { name: "lab", title: { get value() { return words.value.title; } }, view: View };

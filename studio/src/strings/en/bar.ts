@@ -1,0 +1,16 @@
+export default {
+  studio: "Studio",
+  screens: "Screens",
+  model: "Model",
+  language: "Language",
+  dark: "Dark",
+  light: "Light",
+  skip: "Skip to the content",
+  loading: "Loading the model…",
+  noModels: "This server has no model that translates.",
+  failed: (reason: string) => `That did not work: ${reason}`,
+  unreachable: "The server does not answer. Is it still running?",
+  key: "API key",
+  keyNeeded: "This server asks for an API key.",
+  bleu: (value: string) => `BLEU ${value}`,
+};

@@ -1,0 +1,18 @@
+export default {
+  title: "Lab",
+  teacherOnly: "The lab is for the teacher.",
+  loading: "Loading…",
+  claims: "Claims",
+  races: "Races",
+  noRaces: "No reports yet: jumok race … --out runs/race",
+  choose: "Choose a claim to read what was found, or to test it here.",
+  holds: "holds",
+  doesNot: "does not hold",
+  untested: "not tested",
+  running: "being tested…",
+  scale: "Scale",
+  start: "Test it here",
+  finding: "Finding",
+  output: "Output",
+  nothingYet: "This claim has not been tested here.",
+};

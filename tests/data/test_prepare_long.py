@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from bench.corpus import Maker
 from jumok.cli import display
 from jumok.data import corpora
-from jumok.data.prepare import folder, parts, pipeline, work
+from jumok.data.prepare import folder, parts, pipeline, reading, work
 from jumok.data.prepare.stage import Stage
 from jumok.data.quality import survey
 from jumok.runs.choose import choose
@@ -256,17 +256,27 @@ def test_looking_for_the_end_of_a_text_and_skipping_to_it_can_be_stopped(tmp_pat
         assert told.stages()[-1] == stage
 
 
-def test_a_parquet_file_is_hashed_while_it_is_read(made, tmp_path):
+def test_a_parquet_file_is_hashed_while_it_is_read(made, tmp_path, monkeypatch):
     arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install jumok[parquet]")
     from pyarrow import parquet
 
     sides = [Path(path).read_text(encoding="utf-8").split("\n")[:500] for path in made]
-    table = arrow.table({"source": sides[0], "target": sides[1]})
-    parquet.write_table(table, tmp_path / "a.parquet", row_group_size=100)
-    found = run(
-        small("", "").change({"data.source": None, "data.target": None, "data.table": str(tmp_path / "a.parquet")}),
-        tmp_path / "p",
+    parquet.write_table(
+        arrow.table({"source": sides[0], "target": sides[1]}), tmp_path / "a.parquet", row_group_size=100
     )
+    order: list[str] = []
+    unit, hashed = work.TABLE["unit"], reading.hash_files
+    monkeypatch.setitem(work.TABLE, "unit", lambda **named: order.append("read") or unit(**named))
+
+    def hash_files(paths):
+        order.append("hash")
+        return (yield from hashed(paths))
+
+    monkeypatch.setattr(reading, "hash_files", hash_files)
+    monkeypatch.setattr("jumok.text.columnar.UNIT", 100)
+    recipe = small("", "").change({"data.source": None, "data.target": None, "data.table": str(tmp_path / "a.parquet")})
+    found = run(recipe, tmp_path / "p")
+    assert order == ["read", "hash", "read", "read", "read", "read"], "not after all of it"
     digest = hashlib.sha256((tmp_path / "a.parquet").read_bytes()).hexdigest()
     assert found.summary["files"][0]["sha256"] == digest
 
@@ -275,13 +285,13 @@ def test_a_parquet_file_is_hashed_while_it_is_read(made, tmp_path):
 
 
 def test_excluded_tables_are_read_by_the_columns_that_were_named(tmp_path):
-    """Columns two and three; the first says the same in every row."""
+    """Columns three and four; those before them are no sentences."""
     words = [chr(97 + n % 26) * (n % 7 + 1) for n in range(150)]
-    rows = [f"corpus of news\tan english line {word}\tein satz {word}" for word in words]
+    rows = [f"{word * 3}\tnews {word}\tan english line {word}\tein satz {word}" for word in words]
     (tmp_path / "all.tsv").write_text("".join(f"{row}\n" for row in rows))
     (tmp_path / "test.tsv").write_text("".join(f"{row}\n" for row in rows[:20]))
     recipe = small("", "").change(
-        {"data.source": None, "data.target": None, "data.table": str(tmp_path / "all.tsv"), "data.columns": "2,3",
+        {"data.source": None, "data.target": None, "data.table": str(tmp_path / "all.tsv"), "data.columns": "3,4",
          "data.exclude": (str(tmp_path / "test.tsv"),), "vocabulary.size": 320, "vocabulary.at_most": True}
     )  # fmt: skip
     found = run(recipe, tmp_path / "p")

@@ -11,7 +11,7 @@ from jumok.data import corpora
 from jumok.data.inventory import list_data
 from jumok.data.prepare import folder
 from jumok.data.quality import lengths, survey
-from jumok.data.quality.tongues import Judge
+from jumok.data.quality.sides import LanguageCheck
 from tests.data.test_prepare import run, small
 
 ENGLISH = "The weather was so bad that we had to stay at home for the whole of the week, number {}."
@@ -53,15 +53,15 @@ def test_languages_of_different_scripts_need_no_statistics_and_unknown_names_say
 
 
 def test_a_judge_sees_pairs_of_a_whole_block_and_then_no_more():
-    judge = Judge(("en", "ko"))
+    languages = LanguageCheck(("en", "ko"))
     pairs = [(ENGLISH, KOREAN)] * 5_000 + [(KOREAN, ENGLISH)] * 20_000
     for start in range(0, len(pairs), survey.PAIRS):
-        survey.ask(judge, pairs[start : start + survey.PAIRS])
-    assert judge.problem == "swapped"
-    asked = judge.asked
+        survey.ask(languages, pairs[start : start + survey.PAIRS])
+    assert languages.problem == "swapped"
+    asked = languages.asked
     for _ in range(20):
-        survey.ask(judge, pairs[: survey.PAIRS])
-    assert asked < judge.asked <= 500
+        survey.ask(languages, pairs[: survey.PAIRS])
+    assert asked < languages.asked <= 500
 
 
 # ---------------------------------------------------------------------- lengths

@@ -56,8 +56,8 @@ def _kind_of(path: Path, names: Sequence[str]) -> str | None:
 
 
 def _measure(path: Path, kind: str) -> Entry:
-    found = [Path(place) / name for place, _, names in os.walk(path) for name in names]
-    sizes = [file.lstat().st_size for file in found]
+    inside = [Path(place) / name for place, _, names in os.walk(path) for name in names]
+    sizes = [file.lstat().st_size for file in inside]
     pairs = None
     if kind == "prepared":
         try:

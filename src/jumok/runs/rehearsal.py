@@ -166,7 +166,7 @@ def take_some(rehearsal: Rehearsal, corpus: Corpus, most: int) -> list[tuple[str
 
     The rest is counted by its size.  The files of a corpus are not read in their order, but from all over it.
     """
-    kept: list[list[tuple[str, str]]] = []
+    sample: list[list[tuple[str, str]]] = []
     deadline, size, count, stride = time.monotonic() + READING, 0, 0, 1
     pairs, finished = _read_spread(corpus), False
     while not finished:
@@ -175,14 +175,14 @@ def take_some(rehearsal: Rehearsal, corpus: Corpus, most: int) -> list[tuple[str
         count += len(block)
         size += sum(len(source.encode()) + len(target.encode()) + 2 for source, target in block)
         if number % stride == 0 and block:
-            kept.append(block)
-        if (len(kept) - 1) * TOGETHER >= most:
-            kept, stride = kept[::2], 2 * stride
+            sample.append(block)
+        if (len(sample) - 1) * TOGETHER >= most:
+            sample, stride = sample[::2], 2 * stride
         finished = len(block) < TOGETHER
         if not finished and time.monotonic() > deadline:
             rehearsal.counted = False
             break
-    chosen = [pair for block in kept for pair in block][:most]
+    chosen = [pair for block in sample for pair in block][:most]
     whole = sizes.measure_corpus(corpus) if corpus.inputs else sizes.Size()
     if finished:
         rehearsal.count += count

@@ -191,8 +191,9 @@ def is_among(values: np.ndarray, ordered: np.ndarray) -> np.ndarray:
     """Whether each value is one of those in `ordered`, which are in ascending order."""
     if not len(ordered):
         return np.zeros(len(values), bool)
-    found: np.ndarray = ordered[np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)] == values
-    return found
+    nearest: np.ndarray = ordered[np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)]
+    equal: np.ndarray = nearest == values
+    return equal
 
 
 # ------------------------------------------------------------------ clean text to ids

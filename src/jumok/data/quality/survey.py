@@ -17,7 +17,7 @@ from jumok.data.corpora import Corpus
 from jumok.data.languages import find_languages
 from jumok.data.prepare.parts import join_lines
 from jumok.data.prepare.sift import examine, mix
-from jumok.data.quality.tongues import Judge, Problem
+from jumok.data.quality.sides import LanguageCheck, Problem
 from jumok.errors import DataError
 from jumok.messages import Message
 from jumok.text import check as text_check
@@ -167,15 +167,15 @@ class CorpusStats:
 
 def stats(corpus: Corpus) -> CorpusStats:
     """Count everything in one pass."""
-    beside = next((Path(path).absolute().parent for path in corpus.files), None)
-    beside = beside if beside is not None and os.access(beside, os.W_OK) else None
-    sides = (SideStats(seen=Distinct(beside)) for _ in range(2))
-    counts, seen = CorpusStats(corpus.name, source=next(sides), target=next(sides)), Distinct(beside)
-    pairs, judge = iter(corpus), make_judge(list(corpus.inputs[0]) if corpus.inputs else [])
+    folder = next((Path(path).absolute().parent for path in corpus.files), None)
+    folder = folder if folder is not None and os.access(folder, os.W_OK) else None
+    sides = (SideStats(seen=Distinct(folder)) for _ in range(2))
+    counts, seen = CorpusStats(corpus.name, source=next(sides), target=next(sides)), Distinct(folder)
+    pairs, languages = iter(corpus), make_check(list(corpus.inputs[0]) if corpus.inputs else [])
     while chunk := list(islice(pairs, PAIRS)):
         counts.pairs += len(chunk)
-        if judge is not None:
-            ask(judge, [(pair.source, pair.target) for pair in chunk])
+        if languages is not None:
+            ask(languages, [(pair.source, pair.target) for pair in chunk])
         source_hashes = counts.source.add([pair.source for pair in chunk])
         target_hashes = counts.target.add([pair.target for pair in chunk])
         seen.add(mix(source_hashes * np.uint64(3) + target_hashes))
@@ -186,12 +186,12 @@ def stats(corpus: Corpus) -> CorpusStats:
     if not counts.pairs:
         raise DataError("data.empty_corpus", corpus=corpus.name)
     counts.repeated = seen.repeated
-    counts.languages = None if judge is None else judge.problem
+    counts.languages = None if languages is None else languages.problem
     return counts
 
 
-def make_judge(files: Sequence[str]) -> Judge | None:
-    """A judge of the languages that the files are named after; None if their names do not say."""
+def make_check(files: Sequence[str]) -> LanguageCheck | None:
+    """A check of the languages that the files are named after; None if their names do not say."""
     if len(files) == 2 and not any(map(is_table, files)):
         data = DataConfig(source=files[0], target=files[1])
     elif len(files) == 1 and is_table(files[0]):
@@ -199,7 +199,7 @@ def make_judge(files: Sequence[str]) -> Judge | None:
     else:
         return None
     pair = find_languages(data)
-    return None if pair is None else Judge(pair)
+    return None if pair is None else LanguageCheck(pair)
 
 
 def explain_languages(problem: Problem) -> tuple[Message, Message]:
@@ -209,11 +209,11 @@ def explain_languages(problem: Problem) -> tuple[Message, Message]:
     return Message("data.languages_same"), Message("data.languages_same_hint")
 
 
-def ask(judge: Judge, pairs: Sequence[tuple[str, str]]) -> None:
-    """Let a judge look at some pairs of a block, evenly spread, until it has seen enough."""
-    if not judge.full:
+def ask(languages: LanguageCheck, pairs: Sequence[tuple[str, str]]) -> None:
+    """Check some pairs of a block, evenly spread, until enough have been looked at."""
+    if not languages.full:
         for source, target in pairs[:: max(1, len(pairs) // EACH)]:
-            judge.add(source, target)
+            languages.add(source, target)
 
 
 def check(files: Iterable[str]) -> list[Finding]:
@@ -230,9 +230,9 @@ def check(files: Iterable[str]) -> list[Finding]:
     findings = [finding if finding.kind in INCURABLE else replace(finding, hint=cure) for finding in findings]
     if any(finding.severity == "error" for finding in findings):
         return findings
-    name, judge = " + ".join(listed), make_judge(listed)
+    name, languages = " + ".join(listed), make_check(listed)
     try:
-        count = sum(_have_text(listed, judge))
+        count = sum(_have_text(listed, languages))
     except DataError as error:
         hint = error.hint if error.key == "text.same_file" else cure
         problem = str(Message("data.not_parallel", {"problem": error.what, "position": error.where}))
@@ -240,16 +240,16 @@ def check(files: Iterable[str]) -> list[Finding]:
     if not count:
         problem = str(Message("data.no_text_found"))
         findings.append(Finding(name, 0, 0, problem, attempt("ls -l", *listed), kind="no text"))
-    if judge is not None and judge.problem is not None:
-        said = explain_languages(judge.problem)
-        findings.append(Finding(name, 0, 0, *said, severity="warning", kind=f"{judge.problem} languages"))
+    if languages is not None and languages.problem is not None:
+        explained = explain_languages(languages.problem)
+        findings.append(Finding(name, 0, 0, *explained, severity="warning", kind=f"{languages.problem} languages"))
     return findings
 
 
-def _have_text(files: list[str], judge: Judge | None = None) -> Iterator[bool]:
+def _have_text(files: list[str], languages: LanguageCheck | None = None) -> Iterator[bool]:
     """Whether each pair has text on both sides, or each line of files that are not parallel.
 
-    A judge gets some of the pairs.
+    The languages of some of the pairs are checked.
     """
     pairs: Iterator[tuple[str, str]] | None = None
     if len(files) == 2 and not any(map(is_table, files)):
@@ -259,8 +259,8 @@ def _have_text(files: list[str], judge: Judge | None = None) -> Iterator[bool]:
     while pairs is not None:
         if not (chunk := list(islice(pairs, PAIRS))):
             return
-        if judge is not None:
-            ask(judge, chunk)
+        if languages is not None:
+            ask(languages, chunk)
         yield from (bool(source.strip() and target.strip()) for source, target in chunk)
     for file in files:
         if is_table(file):

@@ -1,8 +1,8 @@
 """Whether the sides of a corpus are in the languages that its files are named after: swapped, or the same on both.
 
-judge = Judge(("en", "de"))
-judge.add(source, target)                some of the pairs
-judge.problem                            "swapped", "same" or None
+check = LanguageCheck(("en", "de"))
+check.add(source, target)                some of the pairs
+check.problem                            "swapped", "same" or None
 """
 
 from collections import Counter
@@ -21,12 +21,12 @@ Problem = Literal["swapped", "same"]
 
 
 @dataclass
-class Judge:
+class LanguageCheck:
     """Counts the languages of some sentences of both sides; `languages` are those that they should be in."""
 
     languages: Pair
     asked: int = 0
-    found: tuple[Counter[str], Counter[str]] = field(default_factory=lambda: (Counter(), Counter()))
+    counts: tuple[Counter[str], Counter[str]] = field(default_factory=lambda: (Counter(), Counter()))
 
     @cached_property
     def _detector(self) -> Detector:
@@ -39,15 +39,15 @@ class Judge:
     def add(self, source: str, target: str) -> None:
         """Look at a pair; a sentence that could be in both languages counts for none."""
         self.asked += 1
-        for counts, text in zip(self.found, (source, target), strict=True):
+        for side, text in zip(self.counts, (source, target), strict=True):
             language, confidence = self._detector.detect(text)
             if confidence > 0.0:
-                counts[language] += 1
+                side[language] += 1
 
     def language_of(self, side: int) -> str | None:
         """The language of a side, if enough of its sentences are clear and most of them are in it."""
-        [(language, count)] = self.found[side].most_common(1) or [("", 0)]
-        total = self.found[side].total()
+        [(language, count)] = self.counts[side].most_common(1) or [("", 0)]
+        total = self.counts[side].total()
         return language if total >= LEAST and count >= MOST * total else None
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -25,16 +26,21 @@ def compare(subject: Subject, text: str, edits: Edits, translation: str | None =
     vocabulary = subject.vocabularies.target
     sides = [_describe(subject, hypothesis) for hypothesis in (before, after)]
     names = [[word["text"] for word in side["words"]] for side in sides]
-    matching = SequenceMatcher(None, names[0], names[1], autojunk=False).get_matching_blocks()
-    same = {place for _, start, size in matching for place in range(start, start + size)}
     forced = vocabulary.decode(before.body) if translation is None else translation
     return {
         "before": sides[0],
         "after": sides[1],
-        "changed": [place for place in range(len(names[1])) if place not in same],
+        "changed": find_changes(names[0], names[1]),
         "source": subject.vocabularies.source.decode(source) if edits.shuffle is not None else None,
         "forced": _force(subject, text, forced, edits),
     }
+
+
+def find_changes(before: Sequence[str], after: Sequence[str]) -> list[int]:
+    """The places of words in `after` that are not in `before`, in its order."""
+    matching = SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()
+    same = {place for _, start, size in matching for place in range(start, start + size)}
+    return [place for place in range(len(after)) if place not in same]
 
 
 def _describe(subject: Subject, hypothesis: Hypothesis) -> dict[str, Any]:

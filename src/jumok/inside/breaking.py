@@ -12,21 +12,20 @@ import torch
 from jumok.decoding.hypothesis import Hypothesis
 from jumok.inside.arrays import round_number
 from jumok.inside.edits import NOTHING, Edits
-from jumok.inside.subject import Subject, read_source, translate
+from jumok.inside.subject import Subject, Translation, read_source, translate
 from jumok.inside.tokens import find_words, list_words
 from jumok.inside.views import read_sentence
 from jumok.models.base import END
 
 
-def compare(subject: Subject, text: str, edits: Edits, translation: str | None = None) -> dict[str, Any]:
+def compare(subject: Subject, text: str, edits: Edits, translation: Translation | None = None) -> dict[str, Any]:
     """Return the translations with and without edits, and how probable the first is by both models."""
     before = translate(subject, [read_source(subject, text)])[0]
     source = read_source(subject, text, edits)
     after = translate(subject, [source], edits)[0]
-    vocabulary = subject.vocabularies.target
     sides = [_describe(subject, hypothesis) for hypothesis in (before, after)]
     names = [[word["text"] for word in side["words"]] for side in sides]
-    forced = vocabulary.decode(before.body) if translation is None else translation
+    forced = before.body if translation is None else translation
     return {
         "before": sides[0],
         "after": sides[1],
@@ -69,7 +68,7 @@ def _list_probabilities(vocabulary: Any, ids: list[int], scores: Any) -> list[di
     ]
 
 
-def _force(subject: Subject, text: str, translation: str, edits: Edits) -> list[dict[str, Any]]:
+def _force(subject: Subject, text: str, translation: Translation, edits: Edits) -> list[dict[str, Any]]:
     """The probability of each word of a given translation, by the model and by the edited model."""
     lists = []
     for some in (NOTHING, edits):

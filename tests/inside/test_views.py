@@ -165,6 +165,22 @@ def test_the_last_blocks_show_logits_and_probabilities_that_sum_to_one(tiny):
     assert opened["sum"] == pytest.approx(shown["top"][0]["logit"], rel=1e-4)
 
 
+def test_a_translation_can_be_given_as_ids_that_no_text_would_be_divided_into(tiny):
+    vocabulary = tiny.vocabularies.target
+    ids = [vocabulary.encode("c")[0], *[8 + 0x61]]  # a letter, and another one as a byte
+    assert vocabulary.encode(vocabulary.decode(ids)) != ids
+    view = views.overview(tiny, TEXT, ids)
+    assert [token["id"] for token in view["tokens"]["target"]] == [START, *ids]
+    assert view["given"]
+    assert [step["in"]["id"] for step in views.steps(tiny, TEXT, ids)["steps"]] == [START, *ids]
+    own = views.overview(tiny, TEXT)
+    again = [token["id"] for token in own["tokens"]["target"][1:]]
+    assert views.overview(tiny, TEXT, again)["maps"] == own["maps"]
+    for wrong in ([3], [10**6], [-1]):
+        with pytest.raises(UsageError, match="ids"):
+            views.overview(tiny, TEXT, wrong)
+
+
 def test_what_is_not_there_is_refused_with_what_is(tiny):
     for wrong in (
         {"name": "encoder.9.attention"}, {"name": "encoder.0.attention", "head": 2},
@@ -268,8 +284,9 @@ def test_before_and_after_are_the_translations_of_both_models(tiny):
     assert told["before"]["text"] == tiny.translate(TEXT, beam=1).text
     assert told["after"]["text"] == tiny.vocabularies.target.decode(after.body)
     assert told["after"]["log_probability"] == pytest.approx(after.log_probability)
-    assert told["changed"] == [place for place in range(len(told["after"]["words"])) if place in told["changed"]]
     assert bool(told["changed"]) == (told["before"]["text"] != told["after"]["text"])
+    assert breaking.find_changes(["a", "b", "c"], ["a", "x", "c", "d"]) == [1, 3]
+    assert breaking.find_changes(["a", "b"], ["a", "b"]) == []
     plain = breaking.compare(tiny, TEXT, Edits())
     assert plain["before"] == plain["after"]
     assert all(word["before"] == word["after"] for word in plain["forced"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -11,30 +12,34 @@ import torch
 from jumok.decoding.hypothesis import Hypothesis
 from jumok.inside.arrays import round_number
 from jumok.inside.edits import NOTHING, Edits
-from jumok.inside.subject import Subject, read_source, translate
+from jumok.inside.subject import Subject, Translation, read_source, translate
 from jumok.inside.tokens import find_words, list_words
 from jumok.inside.views import read_sentence
 from jumok.models.base import END
 
 
-def compare(subject: Subject, text: str, edits: Edits, translation: str | None = None) -> dict[str, Any]:
+def compare(subject: Subject, text: str, edits: Edits, translation: Translation | None = None) -> dict[str, Any]:
     """Return the translations with and without edits, and how probable the first is by both models."""
     before = translate(subject, [read_source(subject, text)])[0]
     source = read_source(subject, text, edits)
     after = translate(subject, [source], edits)[0]
-    vocabulary = subject.vocabularies.target
     sides = [_describe(subject, hypothesis) for hypothesis in (before, after)]
     names = [[word["text"] for word in side["words"]] for side in sides]
-    matching = SequenceMatcher(None, names[0], names[1], autojunk=False).get_matching_blocks()
-    same = {place for _, start, size in matching for place in range(start, start + size)}
-    forced = vocabulary.decode(before.body) if translation is None else translation
+    forced = before.body if translation is None else translation
     return {
         "before": sides[0],
         "after": sides[1],
-        "changed": [place for place in range(len(names[1])) if place not in same],
+        "changed": find_changes(names[0], names[1]),
         "source": subject.vocabularies.source.decode(source) if edits.shuffle is not None else None,
         "forced": _force(subject, text, forced, edits),
     }
+
+
+def find_changes(before: Sequence[str], after: Sequence[str]) -> list[int]:
+    """The places of words in `after` that are not in `before`, in its order."""
+    matching = SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()
+    same = {place for _, start, size in matching for place in range(start, start + size)}
+    return [place for place in range(len(after)) if place not in same]
 
 
 def _describe(subject: Subject, hypothesis: Hypothesis) -> dict[str, Any]:
@@ -63,7 +68,7 @@ def _list_probabilities(vocabulary: Any, ids: list[int], scores: Any) -> list[di
     ]
 
 
-def _force(subject: Subject, text: str, translation: str, edits: Edits) -> list[dict[str, Any]]:
+def _force(subject: Subject, text: str, translation: Translation, edits: Edits) -> list[dict[str, Any]]:
     """The probability of each word of a given translation, by the model and by the edited model."""
     lists = []
     for some in (NOTHING, edits):

@@ -23,9 +23,10 @@ from jumok.errors import UsageError
 from jumok.inside import surgery
 from jumok.inside.edits import NOTHING, Edits, divide, flatten, shuffle
 from jumok.inside.passes import Edited
-from jumok.models.base import END, START
+from jumok.models.base import END, SPECIALS, START
 from jumok.text.vocabulary import Vocabularies
 
+Translation = str | Sequence[int]  # a text, or its ids
 ROWS = 256  # sentences that are read together
 AT_ONCE = 128  # sentences that the kernels translate between two checks
 LONGEST = 512  # tokens of a sentence that is looked at
@@ -72,6 +73,19 @@ def check_length(ids: Sequence[int]) -> None:
     """Refuse a sentence that is too long to be looked at."""
     if len(ids) > LONGEST:
         raise UsageError("inside.too_long", tokens=len(ids), most=LONGEST)
+
+
+def read_target(subject: Subject, translation: Translation) -> list[int]:
+    """The ids of a translation without END: of a text, or given; a search may divide a text in another way."""
+    vocabulary = subject.vocabularies.target
+    if isinstance(translation, str):
+        ids = vocabulary.encode(translation)
+    else:
+        ids = [int(number) for number in translation]
+        if not all(SPECIALS <= number < len(vocabulary) for number in ids):
+            raise UsageError("inside.bad_ids", first=SPECIALS, last=len(vocabulary) - 1)
+    check_length(ids)
+    return ids
 
 
 def to_tensors(source: Sequence[int], target: Sequence[int]) -> tuple[Tensor, Tensor]:

@@ -22,7 +22,16 @@ from jumok.inside.edits import NOTHING, Edits
 from jumok.inside.kinds import find_parts
 from jumok.inside.passes import Reading, read
 from jumok.inside.steps import list_steps
-from jumok.inside.subject import Subject, check_length, find_model, limit_threads, read_source, translate
+from jumok.inside.subject import (
+    Subject,
+    Translation,
+    check_length,
+    find_model,
+    limit_threads,
+    read_source,
+    read_target,
+    translate,
+)
 from jumok.inside.tokens import describe_tokens, list_words
 from jumok.models.base import END, MASK, START
 from jumok.models.encoder import MaskedModel
@@ -57,7 +66,9 @@ def check_language(language: str) -> None:
         raise UnknownName("inside.unknown_language", language, LANGUAGES)
 
 
-def read_sentence(subject: Subject, text: str, translation: str | None = None, edits: Edits = NOTHING) -> Sentence:
+def read_sentence(
+    subject: Subject, text: str, translation: Translation | None = None, edits: Edits = NOTHING
+) -> Sentence:
     """Read a text and its translation: the one given, or the greedy one of the model with its edits."""
     model, source = find_model(subject), read_source(subject, text, edits)
     given = translation is not None
@@ -70,7 +81,7 @@ def read_sentence(subject: Subject, text: str, translation: str | None = None, e
         elif translation is None:
             target = list(translate(subject, [source], edits)[0].body)
         else:
-            target = subject.vocabularies.target.encode(translation)
+            target = read_target(subject, translation)
         pair = torch.tensor([[*source, END]]), torch.tensor([[START, *target]])
     if not source and not target:
         raise UsageError("inside.nothing_to_read")
@@ -82,7 +93,7 @@ def read_sentence(subject: Subject, text: str, translation: str | None = None, e
 def overview(
     subject: Subject,
     text: str,
-    translation: str | None = None,
+    translation: Translation | None = None,
     edits: Edits = NOTHING,
     *,
     language: str = "en",
@@ -161,7 +172,7 @@ def _pack_maps(reading: Reading, layer: int | None, only: str | None) -> dict[st
 def steps(
     subject: Subject,
     text: str,
-    translation: str | None = None,
+    translation: Translation | None = None,
     edits: Edits = NOTHING,
     *,
     at: int | None = None,
@@ -174,7 +185,7 @@ def steps(
     elif translation is None:
         target = list(translate(subject, [read_source(subject, text, edits)], edits)[0].body)
     else:
-        target = vocabulary.encode(translation)
+        target = read_target(subject, translation)
     check_length(target)
     listed = list_steps(subject, text, target, edits, at=at, count=count)
     return {"translation": vocabulary.decode(target), "of": len(target) + 1, "steps": listed}
@@ -187,7 +198,7 @@ def block(
     subject: Subject,
     text: str,
     name: str,
-    translation: str | None = None,
+    translation: Translation | None = None,
     edits: Edits = NOTHING,
     *,
     head: int = 0,

@@ -20,7 +20,7 @@ from jumok.inside import figure
 from jumok.inside.edits import NOTHING, Edits
 from jumok.inside.figure import word
 from jumok.inside.steps import list_steps
-from jumok.inside.subject import Subject
+from jumok.inside.subject import Subject, Translation
 from jumok.inside.tokens import describe_tokens
 from jumok.inside.views import Sentence, check_language, read_sentence
 
@@ -110,7 +110,7 @@ class Spot:
 def take_walk(
     subject: Subject,
     text: str,
-    translation: str | None = None,
+    translation: Translation | None = None,
     *,
     spot: Spot | None = None,
     edits: Edits = NOTHING,

@@ -48,7 +48,9 @@ class EditsRequest(Closed):
 
 class SentenceRequest(Where):
     text: str
-    translation: str | None = Field(default=None, description="The model's greedy translation where it is not given.")
+    translation: str | list[Index] | None = Field(
+        default=None, description="A text, or its ids; the model's greedy translation where it is not given."
+    )
     edits: EditsRequest = Field(default_factory=EditsRequest)
 
 
@@ -106,7 +108,8 @@ def choose_any(call: Call, where: Where) -> ServedModel:
 
 async def ask_about_sentence(call: Call, verb: str, request: SentenceRequest, **arguments: Any) -> dict[str, Any]:
     """Return what is known about a sentence and its translation."""
-    check_sizes(call.front, [request.text, request.translation or ""])
+    given = request.translation
+    check_sizes(call.front, [request.text, given if isinstance(given, str) else " " * len(given or ())])
     if not request.text.strip():
         raise Refusal(400, "server.bad_parameter", parameter="text", reason="must not be blank")
     arguments |= {"text": request.text, "translation": request.translation, "edits": request.edits.model_dump()}

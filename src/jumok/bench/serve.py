@@ -106,7 +106,7 @@ class Server(AbstractContextManager["Server"]):
 
     def measure_processes(self) -> dict[str, dict[str, int]]:
         """Return the proportional set size and the anonymous memory of the front and of its engine processes."""
-        found = {name: {"pss": 0, "anonymous": 0} for name in ("front", "engine")}
+        sizes_of = {name: {"pss": 0, "anonymous": 0} for name in ("front", "engine")}
         waiting = [self.process.pid]
         while waiting:
             pid = waiting.pop()
@@ -116,11 +116,11 @@ class Server(AbstractContextManager["Server"]):
                     waiting += map(int, (task / "children").read_text().split())
             except OSError:
                 continue
-            sizes = found["front" if pid == self.process.pid else "engine"]
+            sizes = sizes_of["front" if pid == self.process.pid else "engine"]
             for kind, name, text in (("pss", "Pss", rollup), ("anonymous", "RssAnon", status)):
                 size = re.search(rf"^{name}:\s+(\d+) kB", text, re.MULTILINE)
                 sizes[kind] += 1_024 * int(size[1]) if size else 0
-        return found
+        return sizes_of
 
     def __exit__(self, *_: object) -> None:
         self.process.terminate()

@@ -54,7 +54,7 @@ export function Walk() {
       if (found === pointed) return;
       pointed?.classList.remove("pointed");
       found?.classList.add("pointed");
-      if (found && !pointed) found.scrollIntoView({ block: "nearest" });
+      if (found && !pointed) found.scrollIntoView({ block: "center" });
       pointed = found;
     };
     look();

@@ -171,3 +171,14 @@ def test_a_long_run_is_read_in_slices_of_time(tmp_path):
     assert slices > 3
     assert index.updates.end == 40_000
     assert curves.draw(index) == curves.draw(read(run))
+
+
+def test_events_of_updates_are_read_many_at_a_time(tmp_path, monkeypatch):
+    """One by one, a run of two million updates would take minutes."""
+    run, single = write_run(tmp_path, 3_000, losses=False, more=validation(3_000, 1.0)), []
+    taken = Index._add_event
+    monkeypatch.setattr(
+        Index, "_add_event", lambda self, text, place: (single.append(text), taken(self, text, place))
+    )  # fmt: skip
+    assert read(run).updates.end == 3_000
+    assert len(single) == 2, "the beginning and the validation"

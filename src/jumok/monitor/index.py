@@ -35,10 +35,10 @@ VALIDATIONS, ATTEMPTS = 20_000, 1_000  # newest that are kept
 UPDATES = ("loss", "rate", "norm", "tokens")
 CLOCK = ("seconds", "wall", "seen")
 STEP = re.compile(
-    rb'\{"event": "step", "time": [^,]+, "step": (\d+), "epoch": \d+, "loss": ([^,]+), "rate": ([^,]+), '
-    rb'"norm": ([^,]+), "tokens": (\d+), "seconds": ([^,]+), "wall": ([^,]+), (?:"\w+": [^,]+, )*"seen": (\d+)\}\n'
+    rb'\{"event": "step", "time": [^,}\n]+, "step": (\d+), "epoch": \d+, "loss": ([^,}\n]+), "rate": ([^,}\n]+), '
+    rb'"norm": ([^,}\n]+), "tokens": (\d+), "seconds": ([^,}\n]+), "wall": ([^,}\n]+), '
+    rb'(?:"\w+": [^,}\n]+, )*"seen": (\d+)\}\n'
 )
-IS_STEP = b'{"event": "step", '
 OTHERS = re.compile(rb'^(?!\{"event": "step", )[^\n]*\n', re.M)
 KINDS = ("begin", "corpus", "disk", "plan", "stopped", "finished")  # of which the newest event is kept
 NUMBERS = ("loss", "perplexity", "bleu", "accuracy", "nats", "memory")

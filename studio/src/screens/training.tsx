@@ -111,7 +111,7 @@ function Details({ run, over }: { run: Run; over: readonly string[] }) {
       <Charts run={run} over={over} />
       {drawn && <p><button type="button" onClick={() => save(`${run.name.replaceAll("/", "-")}.csv`, toCsv(drawn))}>{w.csv}</button></p>}
       <Differences run={run} over={over} />
-      <Film run={run.id} words={w} />
+      <Film key={run.id} run={run.id} snapshots={run.snapshots} words={w} />
       <Said />
     </div>
   );

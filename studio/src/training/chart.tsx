@@ -116,7 +116,7 @@ export function Chart({ title, unit, lines, log, smoothing, empty }: Props) {
     if (canvas.current && xs && ys && width > LEFT + RIGHT) draw(canvas.current, width, shown, xs, ys, smoothing > 0, cursor);
   }, [lines, width, log, smoothing, look, cursor]);
 
-  if (!xs || !ys) return <figure class="chart"><figcaption>{title}</figcaption><p class="quiet small">{empty}</p></figure>;
+  if (!xs || !ys) return <figure class="chart"><figcaption class="chart-title">{title}</figcaption><p class="quiet small">{empty}</p></figure>;
   const at = xs.low + (cursor ?? 1) * (xs.high - xs.low);
   const move = (event: PointerEvent) => {
     const box = (event.currentTarget as Element).getBoundingClientRect();

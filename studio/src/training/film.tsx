@@ -42,20 +42,20 @@ function show(piece: string): string {
   return piece === "</s>" ? "⏎" : piece.replaceAll("▁", " ").trim() || "·";
 }
 
-export function Film({ run, words }: { run: string; words: typeof en }) {
+export function Film({ run, snapshots, words }: { run: string; snapshots: number; words: typeof en }) {
   useSignalEffect(() => () => running?.abort());
   const at = Math.min(frames.value.length - 1, readNumber("frame", 0)), frame = frames.value[at];
   return (
     <section class="card" aria-labelledby="film">
       <h2 id="film">{words.film}</h2>
       <p class="quiet small">{words.filmWhat}</p>
-      <form class="row" onSubmit={(event) => { event.preventDefault(); void make(run, read("film")); }}>
+      {snapshots === 0 ? <p>{words.noSnapshots}</p> : <form class="row" onSubmit={(event) => { event.preventDefault(); void make(run, read("film")); }}>
         <label class="grow"><span class="hidden">{words.sentence}</span>
           <input type="text" placeholder={words.sentence} value={read("film")} maxLength={500}
             onInput={(event) => set({ film: event.currentTarget.value })} />
         </label>
         <button type="submit" class="primary" disabled={!read("film").trim()}>{playing.value ? words.making : words.play}</button>
-      </form>
+      </form>}
       {frame && (
         <>
           <label class="film-slider">{frame.step === null ? words.finishedModel : words.atStep(frame.step.toLocaleString())}

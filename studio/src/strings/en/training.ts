@@ -34,6 +34,7 @@ export default {
   corpus: (name: string, train: string, valid: string) => `${name}: ${train} pairs train, ${valid} validate`,
   film: "Film of one sentence",
   filmWhat: "How the translation and its attention changed while the model learned: one frame per snapshot.",
+  noSnapshots: "This run has no snapshots: it was trained with training.snapshots=0, or by an earlier version.",
   sentence: "A sentence to translate",
   play: "Make the film",
   making: "Making it…",

@@ -36,6 +36,7 @@ const ko: typeof en = {
   corpus: (name, train, valid) => `${name}: 학습 ${train}쌍, 검증 ${valid}쌍`,
   film: "한 문장의 필름",
   filmWhat: "모델이 배우는 동안 번역과 어텐션이 어떻게 달라졌는지 스냅샷마다 한 장면씩 보여 줍니다.",
+  noSnapshots: "이 실행에는 스냅샷이 없습니다. training.snapshots=0으로 학습했거나 이전 버전에서 학습한 실행입니다.",
   sentence: "번역할 문장",
   play: "필름 만들기",
   making: "만드는 중…",

@@ -296,8 +296,8 @@ class Translator:
         verdicts = graph.explain(0, options.length_penalty)
         texts = self.vocabularies.target.decode_all([graph.path(0, number) for number in range(len(nodes))])
         return [
-            node._asdict() | verdict._asdict() | {"piece": piece, "text": said}
-            for node, verdict, piece, said in zip(nodes, verdicts, pieces, texts, strict=True)
+            node._asdict() | verdict._asdict() | {"piece": piece, "text": whole}
+            for node, verdict, piece, whole in zip(nodes, verdicts, pieces, texts, strict=True)
         ]
 
     def stream(

@@ -1,4 +1,4 @@
 """The command line.  Verbs are short: they turn options into calls.
 
-Level 11.  Read first: main.py.
+Level 12.  Read first: main.py.
 """

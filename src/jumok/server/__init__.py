@@ -7,6 +7,6 @@ texts to translations (translating.py).  Everything that is common to them happe
 keys, limits, errors, metrics and logs.  What a request and an answer look like is a pydantic model, from which the
 OpenAPI description is made.  The front never loads torch.
 
-Level 10.  Read first: app.py, then libretranslate.py.  Engines, queues and models by name are in service/, formats and
+Level 11.  Read first: app.py, then libretranslate.py.  Engines, queues and models by name are in service/, formats and
 glossaries in documents/.
 """

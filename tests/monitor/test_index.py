@@ -60,6 +60,14 @@ def test_one_spike_among_many_updates_stays_visible(tmp_path):
     assert closer["series"]["loss"]["mean"][45] == 99.5
 
 
+def test_a_closer_look_at_a_log_without_losses_reads_its_events(tmp_path):
+    index = read(write_run(tmp_path, 9_000, losses=False))
+    assert index.updates.width > 1
+    closer = curves.draw(index, begin=5_000, end=5_050, points=100)
+    assert closer["step"] == list(range(5_000, 5_051))
+    assert closer["series"]["loss"]["mean"][0] == 0.002
+
+
 def test_a_log_without_losses_is_read_from_its_events(tmp_path):
     index = read(write_run(tmp_path, 500, losses=False, more=validation(500, 31.25)))
     drawn = curves.draw(index, points=1_000)

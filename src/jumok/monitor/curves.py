@@ -11,11 +11,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from jumok.monitor.index import UPDATES, Index, parse_losses, whole_lines
+from jumok.monitor.index import STEP, UPDATES, Index, parse_losses, whole_lines
 from jumok.monitor.pyramid import Pyramid
 
 Axis = Literal["step", "time", "tokens"]
 AXES: tuple[Axis, ...] = ("step", "time", "tokens")
+BEFORE = 16_384  # bytes before the place at which a part is looked for: places are those of buckets, and about right
 CLOSER = 8_000_000  # bytes of a log that are read again for a closer look
 SCORES = ("loss", "perplexity", "bleu", "accuracy", "nats", "memory")
 
@@ -38,26 +39,34 @@ def draw(index: Index, *, axis: Axis = "step", begin: int = 0, end: int | None =
 
 
 def look_closer(index: Index, begin: int, end: int, points: int) -> dict[str, Any] | None:
-    """Return the buckets of a part that the index knows roughly, from the loss log; None where it knows enough."""
+    """Return the buckets of a part that the index knows roughly, from its log; None where it knows enough."""
     pyramid = index.updates
-    if not index.has_losses or pyramid.width == 1 or (end - begin) // pyramid.width >= points:
+    if pyramid.width == 1 or (end - begin) // pyramid.width >= points:
         return None
     start, stop = pyramid.find_place(begin), pyramid.find_place(end + pyramid.width + 1)
-    stop = index.losses.place if stop <= start else stop
+    stop = (index.losses if index.has_losses else index.events).place if stop <= start else stop
     closer = Pyramid(UPDATES, most=2 * points)
     try:
-        with open(index.run / "losses.tsv", "rb") as file:
-            file.seek(max(0, start - 4_096))
-            if start > 4_096:
+        with open(index.run / ("losses.tsv" if index.has_losses else "events.jsonl"), "rb") as file:
+            file.seek(max(0, start - BEFORE))
+            if start > BEFORE:
                 file.readline()
-            rows = parse_losses(whole_lines(file, min(CLOSER, stop - start + 8_192)))
+            content = whole_lines(file, min(CLOSER, stop - start + 2 * BEFORE))
     except OSError:
         return None
+    rows = parse_losses(content) if index.has_losses else parse_steps(content)
     rows = rows[(rows[:, 0] >= begin) & (rows[:, 0] <= end)] if len(rows) else rows
     if len(rows) < 2 or rows[-1, 0] < end - pyramid.width or (np.diff(rows[:, 0]) <= 0).any():
         return None
     closer.add(rows[:, 0].astype(np.int64), rows[:, [2, 3, 4, 5]], np.zeros(len(rows), np.int64))
     return closer.take(begin, end, points)
+
+
+def parse_steps(content: bytes) -> Any:
+    """Return the updates among events, in the columns of a loss log."""
+    matches = STEP.findall(content.replace(b"null", b"nan"))
+    rows = np.array(matches).reshape(-1, 8).astype(np.float64)
+    return rows[:, [0, 0, 1, 2, 3, 4, 0]]
 
 
 def describe(series: dict[str, Any], column: int) -> dict[str, Any]:

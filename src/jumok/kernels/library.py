@@ -21,11 +21,11 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
+from typing import TypeVar
 
 from jumok.disk import user_cache
 from jumok.kernels.structs import DOUBLE, FLOAT, LONG, POINTER
 from jumok.messages import Message
-from jumok.stopping import NEVER
 
 SOURCES = sorted((Path(__file__).parent / "c").glob("*.c"))
 HEADERS = sorted((Path(__file__).parent / "c").glob("*.h"))
@@ -68,6 +68,9 @@ SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "jk_muon": (None, [*[POINTER] * 5, LONG, *[FLOAT] * 5, LONG, POINTER, *[LONG] * 2]),
     "jk_adam": (None, [*[POINTER] * 5, LONG, *[DOUBLE] * 7, *[LONG] * 2]),
 }
+
+
+T = TypeVar("T")
 
 
 class _Switch:
@@ -153,12 +156,17 @@ def compile_in_steps() -> Generator[None, None, None]:
 
 def _compile() -> Path:
     """Return the compiled file, compiled now if necessary."""
-    steps = _compile_in_steps()
+    return _finish(_compile_in_steps())
+
+
+def _finish(steps: Generator[None, None, T]) -> T:
+    """The result of work in steps, for callers that do not stop it."""
     while True:
         try:
             next(steps)
-        except StopIteration as done:
-            return Path(done.value)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 def _compile_in_steps() -> Generator[None, None, Path]:
@@ -223,7 +231,7 @@ def _read_processor_flags() -> set[str]:
 
 def run_compiler(command: list[str]) -> None:
     """Run the compiler; one that takes too long is stopped with all the processes it started."""
-    NEVER.finish(run_in_steps(command))
+    _finish(run_in_steps(command))
 
 
 def run_in_steps(command: list[str]) -> Generator[None, None, None]:

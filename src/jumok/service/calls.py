@@ -115,7 +115,8 @@ def _choices(translator: Translator, given: dict[str, Any], stopped: Any, report
     vocabularies = translator.vocabularies
     target = vocabularies.target.find_ids(given["tokens"])
     engine: Any = translator.engines.forcing  # native or torch: both take prefixes
-    decode = partial(engine.decode, threads=1) if engine is translator.fast else engine.decode  # one call, one core
+    is_native = getattr(engine, "name", "") == "native"
+    decode = partial(engine.decode, threads=1) if is_native else engine.decode  # one call, one core
     words = find_choices(decode, vocabularies.target, vocabularies.source.encode(given["text"]), target, given["count"])
     return [[[word.text, word.probability] for word in some] for some in words]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,9 +115,9 @@ def _choices(translator: Translator, given: dict[str, Any], stopped: Any, report
     vocabularies = translator.vocabularies
     target = vocabularies.target.find_ids(given["tokens"])
     engine: Any = translator.engines.forcing  # native or torch: both take prefixes
-    words = find_choices(
-        engine.decode, vocabularies.target, vocabularies.source.encode(given["text"]), target, given["count"]
-    )
+    is_native = getattr(engine, "name", "") == "native"
+    decode = partial(engine.decode, threads=1) if is_native else engine.decode  # one call, one core
+    words = find_choices(decode, vocabularies.target, vocabularies.source.encode(given["text"]), target, given["count"])
     return [[[word.text, word.probability] for word in some] for some in words]
 
 

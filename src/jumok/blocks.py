@@ -7,7 +7,7 @@ translations: text, words with probabilities, word alignment and attention.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -193,3 +193,16 @@ def view_attention(
         text=text,
         translation=vocabulary.decode(target),
     )
+
+
+def stream_text(vocabulary: Vocabulary, tokens: Iterable[int], before: Sequence[int] = ()) -> Iterator[str]:
+    """Yield the text of tokens as they arrive; it follows the text of the tokens `before`."""
+    ids = list(before)
+    printed = vocabulary.decode(ids) if ids else ""
+    for token in tokens:
+        ids.append(token)
+        text = vocabulary.decode(ids)
+        if text.startswith(printed) and not text.endswith("\ufffd"):  # wait while a character is incomplete
+            yield text[len(printed) :]
+            printed = text
+    yield vocabulary.decode(ids)[len(printed) :]

@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
-from jumok.blocks import Block, link_words, list_beginnings, render, view_attention
+from jumok.blocks import Block, link_words, list_beginnings, render, stream_text, view_attention
 from jumok.config.search import SAMPLING, Constraints, SearchOptions
 from jumok.decoding.hypothesis import Hypothesis
 from jumok.engines.choose import Engines
@@ -303,7 +303,7 @@ class Translator:
         """Yield the translation piece by piece as it is decoded, greedily (or sampled with sample=True)."""
         chosen, source = self._choose_options(options, keywords), self.vocabularies.source.encode(text)
         if source:
-            yield from self._stream_text(self.engine.stream(source, chosen))
+            yield from stream_text(self.vocabularies.target, self.engine.stream(source, chosen))
 
     def generate(self, prompt: str = "", *, length: int = 200, **keywords: Unpack[SamplingKeywords]) -> Iterator[str]:
         """Continue a prompt with a language model: yield `length` sampled tokens, piece by piece.
@@ -317,19 +317,8 @@ class Translator:
         ids = [*self.vocabularies.target.encode(prompt)] if prompt else []
         options = self.options(sample=True, extra_length=length, min_length=len(ids) + length, **keywords)
         never = [token for token in NEVER if token != SEPARATOR]  # a text may continue on the next line
-        yield from self._stream_text(self.engine.stream([], options, prefix=ids, never=never), ids)
-
-    def _stream_text(self, tokens: Iterable[int], before: Sequence[int] = ()) -> Iterator[str]:
-        """Yield the text of tokens as they arrive; it follows the text of the tokens `before`."""
-        decode, ids = self.vocabularies.target.decode, list(before)
-        printed = decode(ids) if ids else ""
-        for token in tokens:
-            ids.append(token)
-            text = decode(ids)
-            if text.startswith(printed) and not text.endswith("\ufffd"):  # wait while a character is incomplete
-                yield text[len(printed) :]
-                printed = text
-        yield decode(ids)[len(printed) :]
+        tokens = self.engine.stream([], options, prefix=ids, never=never)
+        yield from stream_text(self.vocabularies.target, tokens, ids)
 
     def fill(self, text: str, *, n_best: int = 5) -> list[list[Word]]:
         """Return the likeliest words for every <mask> in a text, best first, by a model that fills in words (BERT)."""

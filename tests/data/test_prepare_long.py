@@ -319,7 +319,7 @@ def test_hashes_that_do_not_fit_in_memory_are_next_to_the_text(tmp_path, monkeyp
 # ---------------------------------------------------------------------- validation pairs
 
 
-def test_a_side_of_a_validation_pair_does_not_train_unless_it_is_short(tmp_path):
+def test_the_source_of_a_validation_pair_does_not_train_unless_it_is_short(tmp_path):
     words = [chr(97 + n) for n in range(26)]
     train = [(f"This is sentence {word} of a text.", f"Das ist der Satz {word} eines Textes.") for word in words]
     train += [("Thank you.", "Danke schön."), ("This is sentence a of a text.", "Hier steht etwas ganz anderes.")]
@@ -333,8 +333,8 @@ def test_a_side_of_a_validation_pair_does_not_train_unless_it_is_short(tmp_path)
     validating = dict(zip(("data.valid_source", "data.valid_target"), written(tmp_path, valid, "valid"), strict=True))
     recipe = small(*files, **{"vocabulary.size": 330, "vocabulary.at_most": True, **validating})
     found = run(recipe, tmp_path / "p")
-    assert found.summary["left_out"] == {"in a validation or test file": 4}
-    assert [line - 1 for line in found.store.lines.tolist()] == [*range(2, 26), 26, 29]
+    assert found.summary["left_out"] == {"in a validation or test file": 2}
+    assert [line - 1 for line in found.store.lines.tolist()] == [*range(1, 26), 26, 28, 29]  # also with a known target
 
 
 def test_work_that_an_earlier_version_has_begun_is_not_mixed_with_another_rule(made, tmp_path):

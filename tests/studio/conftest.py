@@ -43,9 +43,9 @@ def node_modules():
     return folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser(bundle):
-    """One chromium for all tests."""
+    """One chromium for the tests of a file: while one is open, no other test of the process can run an event loop."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     if found is None:

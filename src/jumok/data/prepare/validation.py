@@ -22,7 +22,7 @@ from jumok.text.lines import hash_files
 from jumok.text.tables import Columns
 
 LINES = 1_024  # lines read between two checks for a stop
-SHORT = 24  # most bytes of a sentence that may be both in a validation pair and in another pair that trains
+SHORT = 24  # most bytes of a source that may be both in a validation pair and in another pair that trains
 PAIRS = 100_000  # most pairs of a validation file that are used
 
 
@@ -106,7 +106,8 @@ def write_excluded(
 ) -> None:
     """Write the hashes of what must not be trained on: these pairs, and all sentences of the files `paths`.
 
-    Of the pairs, each side counts by itself too, unless it is short: phrases such as "Thank you." are in every corpus.
+    Of the pairs, the source counts by itself too, unless it is short: phrases such as "Thank you." are in every corpus.
+    The target does not: trees or answers are equal for many sources.
     `columns` are the two sides of those files that are tables.
     """
     both, either = np.empty(0, np.uint64), np.empty(0, np.uint64)
@@ -114,7 +115,7 @@ def write_excluded(
     if pairs:
         sides = [examine(parts.join_lines(side)) for side in zip(*((p.source, p.target) for p in pairs), strict=True)]
         both = np.unique(mix_pair(*sides))
-        hashes += [side.near[(np.diff(side.begins) > SHORT) & ~side.symbols & ~side.empty] for side in sides]
+        hashes += [side.near[(np.diff(side.begins) > SHORT) & ~side.symbols & ~side.empty] for side in sides[:1]]
     if paths:
         stage = Stage(report, "excluding", "Reading what must not be trained on", unit="sentences")
         size, done, count = max(1, parts.size_on_disk(paths)), 0, 0

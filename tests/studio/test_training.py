@@ -215,4 +215,4 @@ def test_a_link_with_the_code_joins_at_once_and_the_code_leaves_the_address(brow
     code = classroom.request("/v1/class")[1]["code"]
     with opened(browser, classroom, f"#/translate?join={code}", **far) as page:
         page.get_by_label("Follow the teacher").wait_for()
-        assert code not in page.url
+        page.wait_for_url(lambda address: code not in address)

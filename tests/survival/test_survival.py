@@ -375,7 +375,7 @@ def test_a_disk_that_is_really_full_costs_no_checkpoint(place, kept, tmp_path):
 
     small = tmp_path / "small"
     small.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", small], check=False, capture_output=True)
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=700k", "tmpfs", small], check=False, capture_output=True)
     if made.returncode:
         pytest.skip("no small disk can be mounted here")
     try:
@@ -388,7 +388,7 @@ def test_a_disk_that_is_really_full_costs_no_checkpoint(place, kept, tmp_path):
         place.finish(out)
     finally:
         subprocess.run(["umount", small], check=True)
-    kept("T3", "a real disk of 400 kB fills up; with more room the run goes on", count=1, figures="0 bytes differ")
+    kept("T3", "a real disk of 700 kB fills up; with more room the run goes on", count=1, figures="0 bytes differ")
 
 
 # ---------------------------------------------------------------------- elsewhere

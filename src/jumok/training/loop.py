@@ -95,6 +95,7 @@ def train(
                 saved_step, saved_at = progress.counts.step, progress.counts.wall
             began = clock()
             event = update(setup, batches, pace.schedule, progress, hooks.stop)
+            hooks.updated(progress.counts.step)  # a part of the update's time, so that the plan foresees it
             progress.counts.wall = clock()
             progress.counts.seconds = progress.counts.wall - outside
             duration = progress.counts.wall - began
@@ -103,7 +104,6 @@ def train(
                 **event, seconds=progress.counts.seconds, wall=progress.counts.wall,
                 horizon=progress.plan.course.horizon, skipped=progress.counts.skipped, seen=progress.counts.tokens,
             )  # fmt: skip
-            hooks.updated(progress.counts.step)
         if progress.unvalidated and reason != "stopped":
             validate(progress, pace, hooks)
             saved_step = progress.counts.step

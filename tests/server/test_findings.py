@@ -60,7 +60,7 @@ def test_a_claim_is_started_with_a_list_of_arguments_and_once(server, work, monk
         assert ask(server[1], "POST", f"/v1/lab/{name}/start", body).status in (400, 404)
     assert len(recorded.calls) == 1
     claims = {one["name"]: one for one in ask(server[1], "GET", "/v1/lab").json["claims"]}
-    assert claims["mask"]["work"] is not None
+    assert claims["mask"]["task"] is not None
 
 
 def test_the_report_of_a_race_is_shown_in_a_frame_without_scripts(server):

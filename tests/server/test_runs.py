@@ -167,8 +167,8 @@ def test_a_run_is_started_from_listed_texts_with_a_list_of_arguments(server, wor
     ]  # fmt: skip
     assert (folder, detached) == (work, True)
     assert start(server[1], source=None, target=None, table="pairs.tsv").status == 200
-    listed = ask(server[1], "GET", "/v1/work").json["works"]
-    assert [work["kind"] for work in listed] == ["train", "train"]
+    listed = ask(server[1], "GET", "/v1/tasks").json["tasks"]
+    assert [task["kind"] for task in listed] == ["train", "train"]
 
 
 @pytest.mark.parametrize(
@@ -206,10 +206,10 @@ def test_a_run_continues_by_its_own_recipe_unless_it_runs_or_is_finished(server,
 
 
 READING = ["/v1/runs", "/v1/texts", "/v1/runs/ID", "/v1/runs/ID/curves", "/v1/runs/ID/samples", "/v1/runs/ID/recipe",
-           "/v1/runs/ID/differences?other=ID", "/v1/runs/ID/events", "/v1/runs/ID/errors", "/v1/work", "/v1/lab",
-           "/v1/races", "/v1/work/x/events", "/v1/findings/x/page", "/v1/races/x/page"]  # fmt: skip
+           "/v1/runs/ID/differences?other=ID", "/v1/runs/ID/events", "/v1/runs/ID/errors", "/v1/tasks", "/v1/lab",
+           "/v1/races", "/v1/tasks/x/events", "/v1/findings/x/page", "/v1/races/x/page"]  # fmt: skip
 CHANGING = ["/v1/runs", "/v1/runs/ID/pause", "/v1/runs/ID/continue", "/v1/runs/ID/stop", "/v1/runs/ID/film",
-            "/v1/work/x/stop", "/v1/lab/mask/start", "/v1/class/view"]  # fmt: skip
+            "/v1/tasks/x/stop", "/v1/lab/mask/start", "/v1/class/view"]  # fmt: skip
 FOREIGN = [
     {"origin": "https://evil.example"}, {"origin": "null"}, {"origin": "http://localhost:9999"},
     {"origin": "http://127.0.0.1:8000"}, {"origin": "chrome-extension://amkbmndfnliijdhojkpoglbnaaahippg"},
@@ -240,7 +240,7 @@ def test_every_route_about_runs_is_for_administrators(server):
     assert {route.who for route in ours} == {"admins"}
     paths = {route.path for route in ours}
     listed = {path.partition("?")[0].replace("ID", "{id}") for path in (*READING, *CHANGING)}
-    fixed = {"/v1/work/x/events", "/v1/findings/x/page", "/v1/races/x/page", "/v1/work/x/stop", "/v1/lab/mask/start"}
+    fixed = {"/v1/tasks/x/events", "/v1/findings/x/page", "/v1/races/x/page", "/v1/tasks/x/stop", "/v1/lab/mask/start"}
     names = {path.replace("/x/", "/{id}/").replace("/mask/", "/{name}/") for path in fixed}
     assert paths <= (listed - fixed) | names, "a new route belongs into the lists of this test"
 

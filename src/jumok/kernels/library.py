@@ -21,7 +21,6 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import TypeVar
 
 from jumok.disk import user_cache
 from jumok.kernels.structs import DOUBLE, FLOAT, LONG, POINTER
@@ -68,9 +67,6 @@ SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "jk_muon": (None, [*[POINTER] * 5, LONG, *[FLOAT] * 5, LONG, POINTER, *[LONG] * 2]),
     "jk_adam": (None, [*[POINTER] * 5, LONG, *[DOUBLE] * 7, *[LONG] * 2]),
 }
-
-
-T = TypeVar("T")
 
 
 class _Switch:
@@ -156,32 +152,36 @@ def compile_in_steps() -> Generator[None, None, None]:
 
 def _compile() -> Path:
     """Return the compiled file, compiled now if necessary."""
-    return _finish(_compile_in_steps())
+    path = _find_file()
+    if path is None:
+        for _ in _compile_in_steps():
+            pass
+        path = _find_file()
+    if path is None:
+        raise Unavailable(Message("kernels.no_cache"))
+    return path
 
 
-def _finish(steps: Generator[None, None, T]) -> T:
-    """The result of work in steps, for callers that do not stop it."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-
-
-def _compile_in_steps() -> Generator[None, None, Path]:
-    """The compiled file; yields while the compiler works."""
+def _find_file() -> Path | None:
+    """Return the file with the kernels of these sources; None if they must be compiled first."""
     folder = user_cache.own("native")
-    name = f"kernels-{_hash_sources()}.so"
+    path = None if folder is None else folder / _name_file()
+    return path if path is not None and _is_own(path) else find_portable()
+
+
+def _name_file() -> str:
+    return f"kernels-{_hash_sources()}.so"
+
+
+def _compile_in_steps() -> Iterator[None]:
+    """Compile the kernels if there is no file with them; yields while the compiler works."""
     if platform.system() != "Linux":
         raise Unavailable(Message("kernels.not_for_system", {"system": platform.system()}))
-    if folder is not None and _is_own(folder / name):
-        return folder / name
-    if (portable := find_portable()) is not None:
-        return portable
-    if folder is None:
+    if _find_file() is not None:
+        return
+    if (folder := user_cache.own("native")) is None:
         raise Unavailable(Message("kernels.no_cache"))
-    compiler = find_compiler()
+    compiler, name = find_compiler(), _name_file()
     from tempfile import TemporaryDirectory  # imported here, because the file nearly always exists
 
     try:
@@ -191,7 +191,6 @@ def _compile_in_steps() -> Generator[None, None, Path]:
             path.replace(folder / name)
     except OSError as error:
         raise Unavailable(Message("kernels.cannot_compile", {"reason": error.strerror or error})) from None
-    return folder / name
 
 
 def find_compiler() -> str:
@@ -231,10 +230,11 @@ def _read_processor_flags() -> set[str]:
 
 def run_compiler(command: list[str]) -> None:
     """Run the compiler; one that takes too long is stopped with all the processes it started."""
-    _finish(run_in_steps(command))
+    for _ in run_in_steps(command):
+        pass
 
 
-def run_in_steps(command: list[str]) -> Generator[None, None, None]:
+def run_in_steps(command: list[str]) -> Iterator[None]:
     """`run_compiler` in steps; the compiler is stopped if the generator is closed."""
     deadline = time.monotonic() + PATIENCE
     with subprocess.Popen(

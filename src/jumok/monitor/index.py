@@ -231,7 +231,7 @@ def parse_losses(content: bytes) -> Any:
     except ValueError:
         pass
     rows = []
-    for line in content.splitlines():
+    for line in content.split(b"\n"):
         parts = line.split(b"\t")
         try:
             rows.append([float(part) for part in parts])

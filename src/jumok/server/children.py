@@ -1,6 +1,6 @@
 """Other processes of a server: the only place where it starts any.
 
-    work = await children.start("train", "runs/tiny", ["train", "--source", …], folder=workspace)
+    task = await children.start("train", "runs/tiny", ["train", "--source", …], folder=workspace)
     async for line in children.read(["film", str(run), "-", "--json"], stdin=text): …
 
 Every one is `python -m jumok` with a list of arguments: there is no shell, and a name that looks like an option or a
@@ -24,14 +24,14 @@ from typing import Any
 from jumok.server.refusals import Refusal
 
 MOST = 4  # trainings and claims at the same time
-LISTED = 50  # works that are remembered
-WAITING = 3  # short calls that may wait for the one at work
+LISTED = 50  # tasks that are remembered
+WAITING = 3  # short calls that may wait for the one that runs
 LINE = 1 << 24  # bytes of a line of output
 TAIL = 20_000  # bytes of a log that are shown
 
 
 @dataclass
-class Work:
+class Task:
     """A training or a claim that this server has started."""
 
     id: str
@@ -47,7 +47,7 @@ class Work:
         return self.process.returncode is None
 
     def describe(self) -> dict[str, Any]:
-        """Return what a list of works shows of it."""
+        """Return what a list of tasks shows of it."""
         return {
             "id": self.id, "kind": self.kind, "name": self.name, "began": round(self.began, 1),
             "running": self.running, "code": self.process.returncode,
@@ -69,7 +69,7 @@ class Children:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.works: dict[str, Work] = {}
+        self.tasks: dict[str, Task] = {}
         self.turn, self.waiting = asyncio.Semaphore(1), 0
         self.short: set[asyncio.subprocess.Process] = set()
 
@@ -86,10 +86,10 @@ class Children:
 
     async def start(
         self, kind: str, name: str, arguments: Sequence[str], *, folder: Path, detached: bool = False
-    ) -> Work:
-        """Start a long work, whose output goes to a file."""
-        if sum(work.running for work in self.works.values()) >= MOST:
-            raise Refusal(429, "server.too_many_works", limit=MOST).retry_after(30)
+    ) -> Task:
+        """Start a task, whose output goes to a file."""
+        if sum(task.running for task in self.tasks.values()) >= MOST:
+            raise Refusal(429, "server.too_many_tasks", limit=MOST).retry_after(30)
         id = secrets.token_hex(8)
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         log = self.folder / f"{id}.log"
@@ -97,10 +97,10 @@ class Children:
             process = await self.launch(
                 arguments, stdin=asyncio.subprocess.DEVNULL, stdout=output, folder=folder, detached=detached
             )
-        self.works[id] = work = Work(id, kind, name, log, process, detached)
-        for old in [one for one in self.works.values() if not one.running][: max(0, len(self.works) - LISTED)]:
-            self.works.pop(old.id).log.unlink(missing_ok=True)
-        return work
+        self.tasks[id] = task = Task(id, kind, name, log, process, detached)
+        for old in [one for one in self.tasks.values() if not one.running][: max(0, len(self.tasks) - LISTED)]:
+            self.tasks.pop(old.id).log.unlink(missing_ok=True)
+        return task
 
     async def read(self, arguments: Sequence[str], *, stdin: str = "") -> AsyncIterator[str]:
         """Yield the lines that a short call prints; they are made one call after the other.
@@ -126,7 +126,7 @@ class Children:
                 while line := await process.stdout.readline():
                     yield line.decode("utf-8", "replace").rstrip("\n")
                 if await process.wait():
-                    raise Refusal(422, "server.work_failed")
+                    raise Refusal(422, "server.task_failed")
             finally:
                 self.short.discard(process)
                 await end(process)
@@ -135,7 +135,7 @@ class Children:
 
     def close(self) -> None:
         """End everything but trainings."""
-        for process in [*self.short, *(work.process for work in self.works.values() if not work.detached)]:
+        for process in [*self.short, *(task.process for task in self.tasks.values() if not task.detached)]:
             if process.returncode is None:
                 with suppress(ProcessLookupError):
                     process.send_signal(signal.SIGTERM)

@@ -62,18 +62,18 @@ class ErrorsRequest(Closed):
 async def list_claims(call: Call) -> dict[str, Any]:
     folder = call.front.workspace.folder
     stored = await asyncio.to_thread(find_findings, folder) if folder is not None else {}
-    works = [one for one in call.front.workspace.children.works.values() if one.kind == "claim" and one.running]
-    return {"claims": [describe_claim(name, stored, works) for name in CLAIMS], "scales": list(SCALES)}
+    tasks = [one for one in call.front.workspace.children.tasks.values() if one.kind == "claim" and one.running]
+    return {"claims": [describe_claim(name, stored, tasks) for name in CLAIMS], "scales": list(SCALES)}
 
 
-def describe_claim(name: str, stored: dict[str, dict[str, Any]], works: list[Any]) -> dict[str, Any]:
+def describe_claim(name: str, stored: dict[str, dict[str, Any]], tasks: list[Any]) -> dict[str, Any]:
     """Return the text of a claim in both languages, and its findings."""
     words = Words.read(name)
     texts = {key: words(key)._asdict() for key in ("title", "claim")}
     findings = [one for one in stored.values() if one["claim"] == name]
     shown = [{key: value for key, value in one.items() if key not in ("claim", "path")} for one in findings]
-    running = next((work.id for work in works if work.name == name), None)
-    return {"name": name, **texts, "findings": shown, "work": running}
+    running = next((task.id for task in tasks if task.name == name), None)
+    return {"name": name, **texts, "findings": shown, "task": running}
 
 
 def find_findings(workspace: Path) -> dict[str, dict[str, Any]]:
@@ -112,16 +112,16 @@ async def start_claim(call: Call) -> dict[str, Any]:
         raise Refusal(404, "server.no_such_claim")
     if request.scale not in SCALES:
         raise Refusal(400, "server.bad_parameter", parameter="scale", reason=f"must be one of {', '.join(SCALES)}")
-    if any(work.running and (work.kind, work.name) == ("claim", name) for work in workspace.children.works.values()):
+    if any(task.running and (task.kind, task.name) == ("claim", name) for task in workspace.children.tasks.values()):
         raise Refusal(409, "server.claim_running")
     folder = place / "runs" / "lab"
     if (place / "runs").is_symlink() or folder.is_symlink():
         raise Refusal(409, "server.run_outside")
     arguments = ["lab", name, "--scale", request.scale, "--lang", request.language, "--runs", str(folder)]
     arguments += ["--again"] * request.again
-    work = await workspace.children.start("claim", name, arguments, folder=place)
-    call.front.log.write("claim_started", work=work.id)
-    return work.describe()
+    task = await workspace.children.start("claim", name, arguments, folder=place)
+    call.front.log.write("claim_started", task=task.id)
+    return task.describe()
 
 
 async def show_finding(call: Call) -> Answer:
@@ -146,7 +146,7 @@ async def make_page(call: Call, finding: dict[str, Any], language: str, page: Pa
             pass
         made = folder / "pages" / f"{name}.html"
         if not made.is_file():
-            raise Refusal(422, "server.work_failed")
+            raise Refusal(422, "server.task_failed")
         page.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         bundle.write_file(page, INDEX.sub(b"", made.read_bytes(), count=1))
 
@@ -195,18 +195,18 @@ async def list_errors(call: Call) -> dict[str, Any]:
     workspace, digest = call.front.workspace, await asyncio.to_thread(find_digest, run)
     path = workspace.faults / f"{digest[:32]}.jsonl"
     if not path.is_file():
-        works, name = workspace.children.works, f"{run.id} {digest[:16]}"
-        work = next((one for one in works.values() if (one.kind, one.name) == ("errors", name)), None)
-        if work is None:
+        tasks, name = workspace.children.tasks, f"{run.id} {digest[:16]}"
+        task = next((one for one in tasks.values() if (one.kind, one.name) == ("errors", name)), None)
+        if task is None:
             arguments = ["errors", str(run.folder), "--most", "0", "--pairs", str(PAIRS), "--json"]
-            work = await workspace.children.start("errors", name, arguments, folder=workspace.children.folder)
-        if work.running:
+            task = await workspace.children.start("errors", name, arguments, folder=workspace.children.folder)
+        if task.running:
             return {"ready": False, "errors": [], "pairs": 0}
-        del works[work.id]
-        if work.process.returncode:
-            raise Refusal(422, "server.work_failed")
+        del tasks[task.id]
+        if task.process.returncode:
+            raise Refusal(422, "server.task_failed")
         workspace.faults.mkdir(parents=True, exist_ok=True, mode=0o700)
-        await asyncio.to_thread(bundle.write_file, path, work.log.read_bytes())
+        await asyncio.to_thread(bundle.write_file, path, task.log.read_bytes())
     rows = await asyncio.to_thread(read_errors, path, request.order)
     return {"ready": True, "errors": rows[request.begin : request.begin + request.most], "pairs": len(rows)}
 

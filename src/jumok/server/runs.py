@@ -170,9 +170,9 @@ async def start_run(call: Call) -> dict[str, Any]:
         raise Refusal(409, "server.run_exists")
     out = runs / request.name
     arguments += ["--out", str(out)]
-    work = await workspace.children.start("train", f"runs/{request.name}", arguments, folder=place, detached=True)
-    call.front.log.write("run_started", work=work.id)
-    return work.describe()
+    task = await workspace.children.start("train", f"runs/{request.name}", arguments, folder=place, detached=True)
+    call.front.log.write("run_started", task=task.id)
+    return task.describe()
 
 
 async def pause_run(call: Call) -> dict[str, Any]:
@@ -213,9 +213,9 @@ async def continue_run(call: Call) -> dict[str, Any]:
     if state == "finished":
         raise Refusal(409, "server.run_finished")
     arguments = ["train", "--recipe", str(run.folder / "recipe.toml"), "--out", str(run.folder)]
-    work = await workspace.children.start("train", run.name, arguments, folder=workspace.folder, detached=True)
-    call.front.log.write("run_continued", work=work.id)
-    return work.describe()
+    task = await workspace.children.start("train", run.name, arguments, folder=workspace.folder, detached=True)
+    call.front.log.write("run_continued", task=task.id)
+    return task.describe()
 
 
 async def find(call: Call) -> Run:

@@ -1,4 +1,4 @@
-"""Runs as they go on: their events as server-sent events, the output of works, and the film of a sentence.
+"""Runs as they go on: their events as server-sent events, the output of tasks, and the film of a sentence.
 
     GET  /v1/runs/ID/events?from=4711     event: events   id: 5200   data: {"events": […]}
                                           event: state    data: {"state": "killed"}
@@ -119,38 +119,38 @@ def read_more(path: Path, place: int) -> tuple[list[dict[str, Any]], int, bool]:
     return events, begin + len(content), missed
 
 
-async def list_works(call: Call) -> dict[str, Any]:
-    return {"works": [work.describe() for work in call.front.workspace.children.works.values()]}
+async def list_tasks(call: Call) -> dict[str, Any]:
+    return {"tasks": [task.describe() for task in call.front.workspace.children.tasks.values()]}
 
 
-async def follow_work(call: Call) -> Answer:
-    work = call.front.workspace.children.works.get(call.path["id"])
-    if work is None:
-        raise Refusal(404, "server.no_such_work")
+async def follow_task(call: Call) -> Answer:
+    task = call.front.workspace.children.tasks.get(call.path["id"])
+    if task is None:
+        raise Refusal(404, "server.no_such_task")
 
     async def events() -> AsyncIterator[bytes]:
         place: int | None = None
         while not call.front.closing:
-            running = work.running
-            text, end = await asyncio.to_thread(work.read_tail, place)
+            running = task.running
+            text, end = await asyncio.to_thread(task.read_tail, place)
             if end != place and text:
                 yield write_event("output", str(end), {"text": text})
             place = end
             if not running:
-                yield write_event("end", str(end), work.describe())
+                yield write_event("end", str(end), task.describe())
                 return
             await asyncio.sleep(EVERY)
 
     return stream(call, events())
 
 
-async def stop_work(call: Call) -> dict[str, Any]:
-    work = call.front.workspace.children.works.get(call.path["id"])
-    if work is None:
-        raise Refusal(404, "server.no_such_work")
-    if work.running:
-        work.process.terminate()
-    return work.describe()
+async def stop_task(call: Call) -> dict[str, Any]:
+    task = call.front.workspace.children.tasks.get(call.path["id"])
+    if task is None:
+        raise Refusal(404, "server.no_such_task")
+    if task.running:
+        task.process.terminate()
+    return task.describe()
 
 
 async def show_film(call: Call) -> Answer:
@@ -189,9 +189,9 @@ ROUTES = [
           media_type=EVENTS, who="admins"),
     Route("POST", "/v1/runs/{id}/film", show_film, API, "A sentence over the snapshots of a run, as events.",
           FilmRequest, None, media_type=EVENTS, who="admins"),
-    Route("GET", "/v1/work", list_works, API, "List the trainings and claims that this server started.", None,
+    Route("GET", "/v1/tasks", list_tasks, API, "List the trainings and claims that this server started.", None,
           dict[str, Any], who="admins"),
-    Route("GET", "/v1/work/{id}/events", follow_work, API, "Follow the output of a work, as server-sent events.", None,
+    Route("GET", "/v1/tasks/{id}/events", follow_task, API, "Follow the output of a task, as server-sent events.", None,
           None, media_type=EVENTS, who="admins"),
-    Route("POST", "/v1/work/{id}/stop", stop_work, API, "Ask a work to end.", None, dict[str, Any], who="admins"),
+    Route("POST", "/v1/tasks/{id}/stop", stop_task, API, "Ask a task to end.", None, dict[str, Any], who="admins"),
 ]  # fmt: skip

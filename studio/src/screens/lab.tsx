@@ -14,7 +14,7 @@ import "./lab.css";
 const words = inBoth(en, ko);
 interface Both { en: string; ko: string }
 interface Finding { id: string; holds: boolean; scale: string; date: string; seconds: number; machine: string; checks: { text: string; holds: boolean }[] }
-interface Claim { name: string; title: Both; claim: Both; findings: Finding[]; work: string | null }
+interface Claim { name: string; title: Both; claim: Both; findings: Finding[]; task: string | null }
 interface Race { id: string; name: string; budget: string; contenders: { name: string; bleu: number; parameters: number }[] }
 
 const claims = signal<readonly Claim[] | null>(null);
@@ -36,18 +36,18 @@ async function list(): Promise<void> {
 
 async function start(name: string, scale: string): Promise<void> {
   try {
-    const work = await request<{ id: string }>(`/v1/lab/${name}/start`, { scale, language: language.value });
-    set({ work: work.id });
+    const task = await request<{ id: string }>(`/v1/lab/${name}/start`, { scale, language: language.value });
+    set({ task: task.id });
     await list();
   } catch (error) {
     fail(error);
   }
 }
 
-async function watch(work: string, signal: AbortSignal): Promise<void> {
+async function watch(task: string, signal: AbortSignal): Promise<void> {
   output.value = "";
   try {
-    for await (const [kind, data] of events(`/v1/work/${work}/events`, undefined, signal)) {
+    for await (const [kind, data] of events(`/v1/tasks/${task}/events`, undefined, signal)) {
       if (kind === "output") output.value = (output.value + (data as { text: string }).text).slice(-8000);
       else if (kind === "end") await list();
     }
@@ -57,14 +57,14 @@ async function watch(work: string, signal: AbortSignal): Promise<void> {
 }
 
 function View() {
-  const w = words.value, work = claims.value?.find((one) => one.name === read("claim"))?.work ?? read("work");
+  const w = words.value, task = claims.value?.find((one) => one.name === read("claim"))?.task ?? read("task");
   useEffect(() => { if (role.value !== "student") void list(); }, []);
   useEffect(() => {
-    if (!work) return;
+    if (!task) return;
     const stop = new AbortController();
-    void watch(work, stop.signal);
+    void watch(task, stop.signal);
     return () => stop.abort();
-  }, [work]);
+  }, [task]);
   if (role.value === "student") return <p>{w.teacherOnly}</p>;
   if (claims.value === null) return <p class="quiet">{w.loading}</p>;
   const claim = claims.value.find((one) => one.name === read("claim"));
@@ -74,13 +74,13 @@ function View() {
       <nav class="card claims" aria-label={w.claims}>
         <h2>{w.claims}</h2>
         <ul>{claims.value.map((one) => (
-          <li key={one.name}><button type="button" class="plain" aria-current={one === claim} onClick={() => set({ claim: one.name, race: "", work: one.work ?? "" })}>
+          <li key={one.name}><button type="button" class="plain" aria-current={one === claim} onClick={() => set({ claim: one.name, race: "", task: one.task ?? "" })}>
             <span>{one.title[language.value]}</span><Verdict claim={one} /></button></li>))}
         </ul>
         <h2>{w.races}</h2>
         {races.value.length === 0 && <p class="quiet small">{w.noRaces}</p>}
         <ul>{races.value.map((one) => (
-          <li key={one.id}><button type="button" class="plain" aria-current={one === race} onClick={() => set({ race: one.id, claim: "", work: "" })}>
+          <li key={one.id}><button type="button" class="plain" aria-current={one === race} onClick={() => set({ race: one.id, claim: "", task: "" })}>
             <span>{one.name}</span><span class="quiet small">{one.contenders.map((row) => `${row.name} ${row.bleu.toFixed(1)}`).join(" · ")}</span></button></li>))}
         </ul>
       </nav>
@@ -95,7 +95,7 @@ function View() {
 
 function Verdict({ claim }: { claim: Claim }) {
   const w = words.value, newest = claim.findings[0];
-  if (claim.work) return <span class="verdict going">{w.running}</span>;
+  if (claim.task) return <span class="verdict going">{w.running}</span>;
   if (!newest) return <span class="verdict open">{w.untested}</span>;
   return <span class={`verdict ${newest.holds ? "yes" : "no"}`}>{newest.holds ? w.holds : w.doesNot}</span>;
 }
@@ -109,7 +109,7 @@ function OneClaim({ claim }: { claim: Claim }) {
         <p class="claim">{claim.claim[language.value]}</p>
         <form class="row" onSubmit={(event) => { event.preventDefault(); void start(claim.name, String(new FormData(event.currentTarget).get("scale"))); }}>
           <label>{w.scale} <select name="scale">{scales.value.map((one) => <option key={one} value={one}>{one}</option>)}</select></label>
-          <button type="submit" class="primary" disabled={claim.work !== null}>{claim.work ? w.running : w.start}</button>
+          <button type="submit" class="primary" disabled={claim.task !== null}>{claim.task ? w.running : w.start}</button>
           {claim.findings.length > 1 && (
             <label>{w.finding} <select value={finding?.id} onChange={(event) => set({ finding: event.currentTarget.value })}>
               {claim.findings.map((one) => <option key={one.id} value={one.id}>{one.date} · {one.scale}</option>)}</select></label>)}

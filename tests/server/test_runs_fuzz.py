@@ -78,7 +78,7 @@ def test_no_request_makes_an_unexpected_error(tmp_path, monkeypatch, tries, kept
         assert list(front.metrics.faults.lines())[2:] in ([], ["jumok_faults_total 0"]), (method, path, body)
         assert str(tmp_path) not in answer.body.decode("utf-8", "replace") or "recipe" in path, path
         seen.add(answer.status)
-        for work_ in list(front.workspace.children.works.values()):
-            work_.process.returncode = 0
+        for task in list(front.workspace.children.tasks.values()):
+            task.process.returncode = 0
     assert {200, 400, 403, 404, 405} <= seen
     kept("S1", "fuzzed requests to the endpoints of runs, findings and the class", figures=f"{count:,} × no 500")

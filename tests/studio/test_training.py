@@ -81,6 +81,7 @@ def test_curves_are_read_in_numbers_and_two_runs_are_compared(browser, server, w
         assert lines[1].split(",")[:3] == ["1", "100", "10"]
         assert len(lines) == 302
         picture(page, "training")
+        page.wait_for_url("**over=**")  # the address follows within a quarter of a second
         place = page.url
     with opened(browser, server, "#" + place.partition("#")[2]) as page:
         page.get_by_role("heading", name="How the recipes differ").wait_for()  # the view is in the link

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
-import torch
+import numpy as np
 
 from jumok.decoding.hypothesis import Hypothesis
-from jumok.inside.arrays import round_number
+from jumok.inside.arrays import log_softmax, round_number
 from jumok.inside.edits import NOTHING, Edits
 from jumok.inside.subject import Subject, Translation, read_source, translate
 from jumok.inside.tokens import find_words, list_words
 from jumok.inside.views import read_sentence
-from jumok.models.base import END
+from jumok.text.symbols import END
 
 
 def compare(subject: Subject, text: str, edits: Edits, translation: Translation | None = None) -> dict[str, Any]:
@@ -72,10 +72,10 @@ def _force(subject: Subject, text: str, translation: Translation, edits: Edits) 
     """The probability of each word of a given translation, by the model and by the edited model."""
     lists = []
     for some in (NOTHING, edits):
-        sentence = read_sentence(subject, text, translation, some)
-        assert sentence.reading.logits is not None
+        sentence = read_sentence(subject, text, translation, some, only=())
+        assert sentence.trace.logits is not None
         ids = [*sentence.target, END]
-        chances = sentence.reading.logits[0].float().log_softmax(dim=-1)[torch.arange(len(ids)), torch.tensor(ids)]
+        chances = log_softmax(sentence.trace.logits)[np.arange(len(ids)), ids]
         lists.append(_list_probabilities(subject.vocabularies.target, sentence.target, chances.tolist()[:-1]))
     return [
         {"text": one["text"], "before": one["probability"], "after": other["probability"]}

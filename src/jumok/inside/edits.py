@@ -4,8 +4,8 @@
     Edits(off={"positions", "residual"})
     Edits.of({"layers": [["encoder", 1]], "shuffle": 7})
 
-Layers, heads, queries and keys are counted from 0.  `surgery.py` turns the edits that it can into changes of the model
-itself; reading.py applies all of them.
+Layers, heads, queries and keys are counted from 0.  Where the kernels translate, they apply edits (native_inspector.py);
+in torch models `surgery.py` turns the edits that it can into changes of the model itself, and reading.py applies all.
 """
 
 from __future__ import annotations
@@ -20,6 +20,12 @@ from jumok.errors import UnknownName, UsageError
 
 KINDS = ("encoder", "decoder", "cross")  # of attention; layers are those of the first two
 SWITCHES = ("mask", "positions", "scale", "residual", "norm")  # what can be switched off everywhere
+LONGER, EXTRA = 1.5, 10  # how much longer than its source the output of an edited model may become: times, plus
+
+
+def limit_length(tokens: int) -> int:
+    """The longest output of an edited model for a source of so many tokens: a broken model may never end."""
+    return round(LONGER * tokens) + EXTRA
 
 
 @dataclass(frozen=True)
@@ -112,6 +118,11 @@ class Edits:
     def inner(self) -> Edits:
         """The edits of the model itself: words are shuffled before it reads them."""
         return replace(self, shuffle=None)
+
+    @property
+    def is_weights(self) -> bool:
+        """Whether edits of the model are changes of its weights: heads alone."""
+        return bool(self.heads) and self.inner == Edits(heads=self.heads)
 
     def silent(self, kind: str, layer: int) -> list[int]:
         """Return the heads of an attention that are switched off."""

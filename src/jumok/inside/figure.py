@@ -1,10 +1,10 @@
 """Figure 1 of this model, as data: its blocks in the order in which they are computed, drawn from the model itself.
 
-    figure = draw(model, "ko")
+    figure = draw(inspector.outline, "ko")
     figure["blocks"][0]           # id, type, stack, layer, parameters, shape
     figure["types"]["norm"]       # name, formula, line of code, and how it departs from the paper
 
-What the paper's figure has and the model does not is there too, marked `absent`.
+What the paper's figure has and the model does not is there too, marked `absent`.  No torch.
 """
 
 from __future__ import annotations
@@ -12,14 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import torch
-
 from jumok.inside.formulas import FORMULAS
-from jumok.inside.kinds import find_parts
-from jumok.inside.passes import Reading, find_sizes, read
-from jumok.inside.places import find_code
-from jumok.models.base import END, SPECIALS, START
-from jumok.models.transformer import Transformer
+from jumok.inside.inspector import Outline
 from jumok.reports.wording import Words, korean
 
 WORDS = Words.read("inside", "inside/words")
@@ -51,24 +45,14 @@ def word(key: str, language: str, **values: Any) -> str:
     return WORDS(key, **values).of(language)
 
 
-@torch.no_grad()
-def read_little(model: Any) -> Reading:
-    """The reading of a single token, to see which blocks there are."""
-    source = torch.tensor([[SPECIALS, END]])
-    target = torch.tensor([[SPECIALS]]) if not hasattr(model, "project") else torch.tensor([[START]])
-    return read(model, source, target)
-
-
-def draw(model: Any, language: str = "en") -> dict[str, Any]:
+def draw(outline: Outline, language: str = "en") -> dict[str, Any]:
     """Return the map of a model: blocks, their types, and the sizes of the whole."""
-    reading, parts = read_little(model), find_parts(model)
-    counts, code = parts.count(), find_code(parts)
-    blocks = list(_list_blocks(model, reading, counts))
-    departures = find_departures(model)
+    blocks = list(_list_blocks(outline))
+    departures = find_departures(outline)
     types = {}
     for name in dict.fromkeys(block["type"] for block in blocks):
         departure = departures.get(name)
-        where = code.get(name)
+        where = outline.code.get(name)
         types[name] = {
             "name": word(f"type.{name}.name", language),
             "says": word(f"type.{name}.says", language),
@@ -78,56 +62,52 @@ def draw(model: Any, language: str = "en") -> dict[str, Any]:
             "here": FORMULAS[departure.here] if departure and departure.here else None,
             "paper": FORMULAS[departure.paper] if departure else None,
         }
-    total = sum(parameter.numel() for parameter in model.parameters())
-    return {"kind": model.config.kind, "shape": model.config.shape if hasattr(model.config, "shape") else "",
-            "parameters": total, "blocks": blocks, "types": types}  # fmt: skip
+    return {"kind": outline.kind, "shape": getattr(outline.config, "shape", ""), "parameters": outline.total,
+            "blocks": blocks, "types": types}  # fmt: skip
 
 
 def _usual(name: str) -> str:
     return {"feed_forward": "feed-forward", "cross": "attention"}.get(name, name)
 
 
-def _list_blocks(model: Any, reading: Reading, counts: dict[str, int]) -> Iterator[dict[str, Any]]:
-    ids = list(reading.blocks)
-    for place, name in enumerate(ids):
+def _list_blocks(outline: Outline) -> Iterator[dict[str, Any]]:
+    ids = [name for name, _ in outline.blocks]
+    for place, (name, width) in enumerate(outline.blocks):
         stack, *rest = name.split(".")
-        values = reading.blocks[name]
-        last = values.get("output", values.get("scaled", values.get("weights")))
-        letter = "P" if "line" in reading.tokens else LETTERS[stack]
+        letter = "P" if outline.in_line else LETTERS[stack]
+        layer = int(rest[0]) if rest and rest[0].isdigit() else None
         yield {
-            "id": name, "type": find_type(name, model), "stack": stack,
-            "layer": int(rest[0]) if rest and rest[0].isdigit() else None, "parameters": counts.get(name, 0),
-            "shape": "" if last is None else f"{letter} × {last.shape[-1]}",
+            "id": name, "type": find_type(name, outline.kind), "stack": stack, "layer": layer,
+            "parameters": outline.parameters.get(name, 0), "shape": "" if width is None else f"{letter} × {width}",
         }  # fmt: skip
-        if isinstance(model, Transformer):
-            for absent in _list_absent(model, name, ids[place + 1 :]):
-                yield {"id": absent, "type": find_type(absent, model), "stack": stack,
-                       "layer": int(rest[0]) if rest and rest[0].isdigit() else None, "parameters": 0, "shape": "",
-                       "absent": True}  # fmt: skip
+        if outline.kind == "transformer":
+            for absent in _list_absent(outline.config, name, ids[place + 1 :]):
+                yield {"id": absent, "type": find_type(absent, outline.kind), "stack": stack, "layer": layer,
+                       "parameters": 0, "shape": "", "absent": True}  # fmt: skip
 
 
-def _list_absent(model: Transformer, name: str, after: list[str]) -> Iterator[str]:
+def _list_absent(config: Any, name: str, after: list[str]) -> Iterator[str]:
     """What figure 1 has after a block and this model does not."""
     if name.endswith(".embedding") and name.replace("embedding", "positions") not in after:
         yield name.replace("embedding", "positions")
     if name.endswith((".attention", ".cross", ".feed_forward")):
-        if not model.config.residual:
+        if not config.residual:
             yield f"{name}.add"
-        if model.config.norm == "none":
+        if config.norm == "none":
             yield f"{name}.norm"
 
 
-def find_type(name: str, model: Any) -> str:
-    """The type of a block."""
+def find_type(name: str, kind: str) -> str:
+    """The type of a block of a model of some kind."""
     last = name.rpartition(".")[2]
     if last == "attention":
         return "masked" if name.startswith("decoder") else "attention"
-    return "hop" if last == "cross" and model.config.kind == "memory" else last
+    return "hop" if last == "cross" and kind == "memory" else last
 
 
-def find_departures(model: Any) -> dict[str, Departure]:
+def find_departures(outline: Outline) -> dict[str, Departure]:
     """Which types of blocks are not the paper's, and how."""
-    config, departures = model.config, dict[str, Departure]()
+    config, departures = outline.config, dict[str, Departure]()
     if config.kind == "transformer":
         _compare_with_paper(config, departures)
     elif config.kind == "gpt":
@@ -139,7 +119,7 @@ def find_departures(model: Any) -> dict[str, Departure]:
             _compare_positions(config, departures)
         if config.tied == "none":
             departures["output"] = Departure("untied", "output-untied", "output")
-    elif find_sizes(model).layers:  # an encoder alone
+    elif outline.sizes.layers:  # an encoder alone
         departures = {"attention": Departure("bidirectional", "attention", "attention"),
                  "embedding": Departure("segments", "embedding-segments", "embedding"),
                  "feed_forward": Departure("gelu", "feed-forward-gelu", "feed-forward")}  # fmt: skip
@@ -179,20 +159,20 @@ def _compare_with_paper(config: Any, departures: dict[str, Departure]) -> None:
         departures["embedding"] = Departure("target_tied", "embedding", "embedding")
 
 
-def say_what_lacks(model: Any, language: str = "en") -> str | None:
+def say_what_lacks(outline: Outline, language: str = "en") -> str | None:
     """One line about what this kind of model does not have; None where it has all of figure 1."""
-    kind = model.config.kind
-    if kind == "rnn" and model.config.attention == "none":
+    kind = outline.kind
+    if kind == "rnn" and outline.config.attention == "none":
         kind = "rnn_blind"
     return word(f"lacks.{kind}", language) or None
 
 
-def list_switches(model: Any, language: str = "en") -> list[dict[str, Any]]:
+def list_switches(outline: Outline, language: str = "en") -> list[dict[str, Any]]:
     """What can be broken, what the paper and the notes claim about it (texts of the lab), and whether it is there."""
-    sizes, switches = find_sizes(model), []
+    sizes, switches = outline.sizes, []
     for name, claim in LAB.items():
         there = name in sizes.switches or (name in ("heads", "layers", "rows") and bool(sizes.layers))
-        there = there or (name == "shuffle" and hasattr(model, "start"))
+        there = there or (name == "shuffle" and outline.speaks)
         texts = Words.read(claim)
         origin = (korean(where) if language == "ko" else where for where in (texts.paper, texts.notes))
         paper, notes = origin

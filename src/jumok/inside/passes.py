@@ -10,7 +10,7 @@ Shapes   B batch · S source · T target · N rows (hypotheses) · P places in l
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ from jumok.errors import UsageError
 from jumok.inside import older
 from jumok.inside.edits import NOTHING, Edits, Sizes
 from jumok.inside.reading import Place, Reader, Values
-from jumok.models.base import PAD
+from jumok.models.base import END, PAD, START
 from jumok.models.encoder import MaskedModel, TextEncoder, join
 from jumok.models.gpt import CAUSAL, GPT, Line
 from jumok.models.labels import Labeller, frame
@@ -53,6 +53,11 @@ class Reading:
 def is_attention(name: str, stack: str, ending: str) -> bool:
     """Whether a block is an attention of a stack."""
     return name.startswith(f"{stack}.") and name.endswith(ending)
+
+
+def to_tensors(source: Sequence[int], target: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """One pair as a batch: the source with its END, the target after START."""
+    return torch.tensor([[*source, END]]), torch.tensor([[START, *target]])
 
 
 # ------------------------------------------------------------------------------------------- the Transformer

@@ -1,20 +1,28 @@
-"""Where the code of a block is: file and line, found by inspection, so that they are right after every change."""
+"""Where the code of a block is: file and line, found in the sources, so that they are right after every change.
+
+Sources are read and not imported, because those of models need torch.
+"""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
+import ast
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jumok
-from jumok.decoding import search
-from jumok.inside.kinds import Parts
-from jumok.models.memory_hops import recall
-from jumok.nn import attention
-from jumok.nn.embedding import Embedding
 
 ROOT = Path(jumok.__file__).parent
+Where = tuple[str, str, str]  # type of block; function or class with its module; words of the line
+USUAL: list[Where] = [  # the paper's parts
+    ("embedding", "nn.embedding.Embedding.forward", "F.embedding"),
+    ("positions", "nn.embedding.Embedding.forward", "self.join"),
+    ("attention", "nn.attention.attend", "scores.softmax"),
+    ("masked", "nn.attention.attend", "masked_fill"),
+    ("cross", "nn.attention.CrossAttention.forward", "self.mix"),
+    ("softmax", "decoding.search.forbid", "normalizer"),
+    ("hop", "models.memory_hops.recall", "scores.softmax"),
+]
 
 
 class Code(NamedTuple):
@@ -25,27 +33,26 @@ class Code(NamedTuple):
     text: str
 
 
-def find_line(function: Callable[..., Any], words: str) -> Code:
-    """The first line of a function that contains some words."""
-    lines, first = inspect.getsourcelines(function)
-    number, text = next((number, text) for number, text in enumerate(lines) if words in text)
-    file = Path(inspect.getsourcefile(function) or "").relative_to(ROOT)
-    return Code(file.as_posix(), first + number, text.strip())
+@cache
+def find_line(name: str, words: str) -> Code:
+    """The first line of a function or class, such as nn.attention.attend, that contains some words."""
+    parts = name.split(".")
+    size = next(size for size in range(len(parts), 0, -1) if _to_path(parts[:size]).is_file())
+    path = _to_path(parts[:size])
+    text = path.read_text(encoding="utf-8")
+    node: ast.AST = ast.parse(text)
+    for part in parts[size:]:
+        node = next(one for one in ast.iter_child_nodes(node) if getattr(one, "name", None) == part)
+    assert isinstance(node, ast.FunctionDef | ast.ClassDef)
+    lines = text.split("\n")[node.lineno - 1 : node.end_lineno]
+    number, line = next((number, line) for number, line in enumerate(lines) if words in line)
+    return Code(path.relative_to(ROOT).as_posix(), node.lineno + number, line.strip())
 
 
-def find_code(parts: Parts) -> dict[str, Code]:
-    """The line of each type of block of a model with these parts."""
-    codes = {
-        "embedding": find_line(Embedding.forward, "F.embedding"),
-        "positions": find_line(Embedding.forward, "self.join"),
-        "attention": find_line(attention.attend, "scores.softmax"),
-        "masked": find_line(attention.attend, "masked_fill"),
-        "cross": find_line(attention.CrossAttention.forward, "self.mix"),
-        "softmax": find_line(search.forbid, "normalizer"),
-        "hop": find_line(recall, "scores.softmax"),
-    }
-    if hasattr(parts.model, "project"):
-        codes["output"] = find_line(type(parts.model).project, "return")
-    for name, function, words in parts.code:
-        codes[name] = find_line(function, words)
-    return codes
+def _to_path(parts: list[str]) -> Path:
+    return ROOT.joinpath(*parts).with_suffix(".py")
+
+
+def find_code(others: list[Where]) -> dict[str, Code]:
+    """The line of each type of block of a model that has these besides the paper's parts, or instead of them."""
+    return {kind: find_line(name, words) for kind, name, words in [*USUAL, *others]}

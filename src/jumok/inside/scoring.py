@@ -11,7 +11,8 @@ from jumok.data.corpora import Pair
 from jumok.errors import UsageError
 from jumok.evaluation.significance import find_interval, resample
 from jumok.inside.edits import NOTHING, Edits, divide, shuffle
-from jumok.inside.subject import Subject, go_on, translate
+from jumok.inside.inspector import go_on
+from jumok.inside.subject import Subject, translate
 
 PAIRS = 500  # of the validation set, from its beginning
 SAME = "no difference"

@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from jumok.errors import UsageError
-from jumok.inside.arrays import round_number
+from jumok.inside.arrays import find_largest, round_number, softmax
 from jumok.inside.edits import NOTHING, Edits
-from jumok.inside.passes import Edited
-from jumok.inside.subject import Subject, find_model, limit_threads, read_source
+from jumok.inside.inspector import Steps, find_inspector
+from jumok.inside.subject import Subject, read_source
 from jumok.inside.tokens import describe_tokens
-from jumok.models.base import END, START
-from jumok.text.symbols import NEVER
+from jumok.text.symbols import END, NEVER, START
 from jumok.text.vocabulary import Vocabulary
 
 FAN = 4  # subwords that are continued, for each word that is asked for
@@ -47,70 +45,62 @@ def list_steps(
     """Each step of a translation that is given as ids, or one of them: input, output, likeliest subwords and words."""
     if at is not None and not 0 <= at <= len(target):
         raise UsageError("inside.no_such_step", step=at, last=len(target))
-    vocabulary, model = subject.vocabularies.target, find_model(subject)
+    vocabulary = subject.vocabularies.target
     fed = describe_tokens(vocabulary, [START, *target])
     output = describe_tokens(vocabulary, [*target, END])
     steps = []
-    with limit_threads(), torch.inference_mode():
-        source = [] if subject.recipe.data.text is not None else read_source(subject, text, edits)
-        for number, probabilities, words in _walk(subject, model, source, target, edits, at=at, count=count):
-            top = probabilities.topk(min(count, len(probabilities)))
-            pieces = describe_tokens(vocabulary, top.indices.tolist())
-            chances = zip(pieces, top.values.tolist(), strict=True)
-            steps.append({
-                "at": number,
-                "in": fed[number],
-                "out": output[number] | {"probability": round_number(float(probabilities[output[number]["id"]]))},
-                "pieces": [piece | {"probability": round_number(chance)} for piece, chance in chances],
-                "words": [word._asdict() for word in words],
-            })  # fmt: skip
+    source = [] if subject.recipe.data.text is not None else read_source(subject, text, edits)
+    for number, probabilities, words in _walk(subject, source, target, edits, at=at, count=count):
+        top = find_largest(probabilities, count)
+        chances = zip(describe_tokens(vocabulary, top), probabilities[top].tolist(), strict=True)
+        steps.append({
+            "at": number,
+            "in": fed[number],
+            "out": output[number] | {"probability": round_number(float(probabilities[output[number]["id"]]))},
+            "pieces": [piece | {"probability": round_number(chance)} for piece, chance in chances],
+            "words": [word._asdict() for word in words],
+        })  # fmt: skip
     return steps
 
 
 def _walk(
     subject: Subject,
-    model: Any,
     source: Sequence[int],
     target: Sequence[int],
     edits: Edits,
     *,
     at: int | None,
     count: int,
-) -> Iterator[tuple[int, Tensor, list[Continuation]]]:
+) -> Iterator[tuple[int, np.ndarray, list[Continuation]]]:
     """Yield steps: their number, the probabilities of all subwords (V,) and the likeliest words."""
-    if not hasattr(model, "start"):
-        raise UsageError("inside.says_nothing", kind=subject.recipe.model.kind)
-    machine: Any = Edited(model, edits.inner) if edits.inner else model
     vocabulary = subject.vocabularies.target
-    begins = torch.tensor([surface.startswith(" ") for surface in vocabulary.surfaces()])
+    begins = np.array([surface.startswith(" ") for surface in vocabulary.surfaces()])
     begins[END] = True
-    state = machine.start(torch.tensor([[*source, END]]))
     last = min(len(target), STEPS - 1) if at is None else at
-    for number, token in enumerate([START, *target][: last + 1]):
-        logits, state = machine.step(torch.tensor([token]), state)
-        if at is None or number == at:
-            logits = logits[0].float()
-            probabilities = logits.softmax(dim=-1)
-            words = complete(machine, state, probabilities, vocabulary, begins, target[:number], count)
-            yield number, probabilities, words
+    inspector, room = find_inspector(subject), last + 1 + LONGEST
+    with inspector.open_steps([*source, END], edits.inner, rows=FAN * count, room=room) as steps:
+        for number, token in enumerate([START, *target][: last + 1]):
+            [logits] = steps.step([token])
+            if at is None or number == at:
+                probabilities = softmax(logits)
+                words = complete(steps, probabilities, vocabulary, begins, target[:number], count)
+                yield number, probabilities, words
 
 
 def complete(
-    machine: Any,
-    state: Any,
-    probabilities: Tensor,
+    steps: Steps,
+    probabilities: np.ndarray,
     vocabulary: Vocabulary,
-    begins: Tensor,
+    begins: np.ndarray,
     before: Sequence[int],
     count: int,
 ) -> list[Continuation]:
     """The likeliest words after the ids `before`, given the probabilities (V,) of the next subword; best first."""
-    allowed = probabilities.clone()
+    allowed = probabilities.copy()
     allowed[list(NEVER)] = 0.0
-    top = allowed.topk(min(FAN * count, len(allowed)))
-    paths = [[token] for token, chance in zip(top.indices.tolist(), top.values.tolist(), strict=True) if chance > 0.0]
-    chances = top.values.tolist()[: len(paths)]
-    finish(machine, state, paths, chances, begins)
+    paths = [[token] for token in find_largest(allowed, FAN * count) if allowed[token] > 0.0]
+    chances = [float(allowed[token]) for [token] in paths]
+    finish(steps, paths, chances, begins)
     begun = [place for place, token in enumerate(before) if begins[token]]
     current = list(before[begun[-1] if begun else 0 :])
     merged: dict[str, Continuation] = {}
@@ -127,29 +117,26 @@ def complete(
     return sorted(merged.values(), key=lambda word: -word.probability)[:count]
 
 
-def finish(machine: Any, state: Any, paths: list[list[int]], chances: list[float], begins: Tensor) -> None:
+def finish(steps: Steps, paths: list[list[int]], chances: list[float], begins: np.ndarray) -> None:
     """Continue every path to the end of its word, greedily, in place; multiply its chance by what that takes."""
     open_rows = [row for row, path in enumerate(paths) if path != [END]]
     if not open_rows:
         return
-    state = state.select(torch.zeros(len(open_rows), dtype=torch.long))
+    branch = steps.select([0] * len(open_rows))
     for _ in range(LONGEST):
-        logits, state = machine.step(torch.tensor([paths[row][-1] for row in open_rows]), state)
-        logits[:, list(NEVER)] = -torch.inf
-        probabilities = logits.float().softmax(dim=-1)  # (N, V)
-        ends = (probabilities * begins).sum(dim=1).tolist()  # the next subword begins another word
-        best = probabilities.max(dim=1)
-        stay = []
-        for place, (row, token, chance) in enumerate(
-            zip(open_rows, best.indices.tolist(), best.values.tolist(), strict=True)
-        ):
+        logits = branch.step([paths[row][-1] for row in open_rows])
+        logits[:, list(NEVER)] = -np.inf
+        probabilities = softmax(logits)  # (N, V)
+        ends = probabilities[:, begins].sum(axis=1).tolist()  # the next subword begins another word
+        best, stay = probabilities.argmax(axis=1).tolist(), []
+        for place, (row, token) in enumerate(zip(open_rows, best, strict=True)):
             if begins[token]:
                 chances[row] *= ends[place]
             else:
                 paths[row].append(token)
-                chances[row] *= chance
+                chances[row] *= float(probabilities[place, token])
                 stay.append(place)
         if not stay:
             return
         if len(stay) < len(open_rows):
-            state, open_rows = state.select(torch.tensor(stay)), [open_rows[place] for place in stay]
+            branch, open_rows = branch.select(stay), [open_rows[place] for place in stay]

@@ -23,15 +23,10 @@ from jumok.models.transformer import Transformer
 from jumok.nn.attention import EVERYTHING, Mask
 
 
-def is_weights(edits: Edits) -> bool:
-    """Whether edits are changes of weights: heads alone."""
-    return bool(edits.heads) and edits == Edits(heads=edits.heads)
-
-
 @contextmanager
 def change(model: Any, edits: Edits) -> Iterator[None]:
     """Switch heads off in the weights of a model while inside."""
-    assert is_weights(edits) or not edits, "other edits need a reading"
+    assert edits.is_weights or not edits, "other edits need a reading"
     find_sizes(model).check(edits)
     saved: list[tuple[Tensor, slice, Tensor]] = []
     try:

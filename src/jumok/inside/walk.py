@@ -12,13 +12,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from jumok.errors import UnknownName, UsageError
 from jumok.inside import figure
+from jumok.inside.arrays import find_largest
 from jumok.inside.edits import NOTHING, Edits
 from jumok.inside.figure import word
+from jumok.inside.inspector import Values
 from jumok.inside.steps import list_steps
 from jumok.inside.subject import Subject, Translation
 from jumok.inside.tokens import describe_tokens
@@ -75,7 +76,7 @@ class Look:
     """What a walk is about: one row of one head."""
 
     sentence: Sentence
-    values: dict[str, Tensor]
+    values: Values
     name: str
     kind: str
     layer: int
@@ -88,13 +89,17 @@ class Look:
     def say(self, key: str, **values: Any) -> str:
         return word(f"walk.{key}", self.language, **values)
 
-    def show(self, label: str, vector: Tensor) -> Vector:
+    def show(self, label: str, vector: np.ndarray) -> Vector:
         return Vector(label, [float(number) for number in vector[:SHOWN]], len(vector))
 
-    def take(self, name: str) -> Tensor:
+    def take(self, name: str) -> np.ndarray:
         """A value of the head at the row: (K,) or (S,); of keys and values all rows."""
-        value = self.values[name][0, self.head]
+        value: np.ndarray = self.values[name][self.head]
         return value if name in ("k", "v", "k_turned") else value[self.at]
+
+    def rank(self, count: int) -> list[int]:
+        """The keys that get most weight, most first."""
+        return find_largest(self.take("weights"), count)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,19 +126,19 @@ def take_walk(
     spot, sentence = spot or Spot(), read_sentence(subject, text, translation, edits)
     look = _choose(subject, sentence, spot, language)
     parts = [_tell_tokens(look), *_tell_embedding(look)]
-    if (norm := sentence.reading.blocks.get(f"{look.name}.norm")) is not None and _comes_before(look):
+    if (norm := sentence.trace.blocks.get(f"{look.name}.norm")) is not None and _comes_before(look):
         parts.append(_tell_block(look, f"{look.name}.norm", norm))
     if "q" in look.values:
         parts += [_tell_queries(look), _tell_scores(look)]
     parts += [_tell_weights(look), *_tell_rest(look)]
-    if sentence.reading.logits is not None:
+    if sentence.trace.logits is not None:
         parts += _tell_output(subject, text, look, edits)
     target = subject.vocabularies.target
     return Walk(
-        text=text, translation=target.decode(sentence.target) if sentence.reading.logits is not None else "",
+        text=text, translation=target.decode(sentence.target) if sentence.trace.logits is not None else "",
         language=language, kind=look.kind, layer=look.layer, head=look.head, at=look.at, parts=parts,
-        figure=figure.draw(sentence.model, language), lacks=figure.say_what_lacks(sentence.model, language),
-        weights=look.values["weights"][0, look.head].tolist(), row_labels=[token["text"] for token in look.rows],
+        figure=figure.draw(sentence.outline, language), lacks=figure.say_what_lacks(sentence.outline, language),
+        weights=look.values["weights"][look.head].tolist(), row_labels=[token["text"] for token in look.rows],
         column_labels=[token["text"] for token in look.columns],
         numbers={name: _plain(look, name) for name in ("q", "k", "v", "products", "scores", "weights", "mixed")
                  if name in look.values},
@@ -146,26 +151,26 @@ def _plain(look: Look, name: str) -> Any:
 
 def _choose(subject: Subject, sentence: Sentence, spot: Spot, language: str) -> Look:
     """Return the row of the head that is asked for; errors count from 1, as people do."""
-    reading, layer, head = sentence.reading, spot.layer, spot.head
-    if not reading.maps:
-        raise UsageError("inside.no_attention", kind=sentence.model.config.kind)
-    kind = spot.kind or ("cross" if "cross" in reading.maps else next(iter(reading.maps)))
-    if kind not in reading.maps:
-        raise UnknownName("inside.unknown_kind", kind, reading.maps)
+    trace, layer, head = sentence.trace, spot.layer, spot.head
+    if not trace.maps:
+        raise UsageError("inside.no_attention", kind=sentence.outline.kind)
+    kind = spot.kind or ("cross" if "cross" in trace.maps else next(iter(trace.maps)))
+    if kind not in trace.maps:
+        raise UnknownName("inside.unknown_kind", kind, trace.maps)
     name = f"decoder.{layer}.cross" if kind == "cross" else f"{kind}.{layer}.attention"
-    if name not in reading.blocks:
-        raise UsageError("inside.no_such_part", part="layer", number=layer + 1, last=reading.weights(kind).shape[1])
-    values = reading.blocks[name]
-    heads, rows = values["weights"].shape[1:3]
+    if name not in trace.blocks:
+        raise UsageError("inside.no_such_part", part="layer", number=layer + 1, last=len(trace.weights(kind)))
+    values = trace.blocks[name]
+    heads, rows = values["weights"].shape[:2]
     at = rows - 1 if spot.at is None else spot.at
     if not 0 <= head < heads:
         raise UsageError("inside.no_such_part", part="head", number=head + 1, last=heads)
     if not 0 <= at < rows:
         raise UsageError("inside.no_such_part", part="position", number=at + 1, last=rows)
     sides = []
-    for side in reading.maps[kind]:
+    for side in trace.maps[kind]:
         vocabulary = subject.vocabularies.target if side == "target" else subject.vocabularies.source
-        sides.append(describe_tokens(vocabulary, reading.tokens[side][0].tolist()))
+        sides.append(describe_tokens(vocabulary, trace.tokens[side]))
     return Look(sentence, values, name, kind, layer, head, at, sides[0], sides[1], language)
 
 
@@ -180,26 +185,26 @@ def _tell_tokens(look: Look) -> Part:
 
 def _tell_embedding(look: Look) -> list[Part]:
     """The vector of the token that asks, before the first layer."""
-    blocks = look.sentence.reading.blocks
+    blocks = look.sentence.trace.blocks
     side = "line" if "line.embedding" in blocks else "source" if look.kind == "encoder" else "target"
     values, token = blocks.get(f"{side}.embedding", {}), look.rows[look.at]["text"]
     if "row" not in values:
         return []
-    row, scaled = values["row"][0, look.at], values["scaled"][0, look.at]
-    biggest = int(row.abs().argmax())
+    row, scaled = values["row"][look.at], values["scaled"][look.at]
+    biggest = int(np.abs(row).argmax())
     scale = float(scaled[biggest] / row[biggest]) if float(row[biggest]) else 1.0
     vectors = [look.show("E", row), look.show(f"× {scale:.3f}", scaled)]
     lines = []
     if (positions := blocks.get(f"{side}.positions")) is not None:
         table = positions["position"]
-        vectors += [look.show("+ PE", table[look.at]), look.show("=", positions["output"][0, look.at])]
+        vectors += [look.show("+ PE", table[look.at]), look.show("=", positions["output"][look.at])]
         lines.append(look.say("position"))
     return [Part(look.say("embedding", token=token, scale=scale), "embedding", lines, vectors)]
 
 
 def _comes_before(look: Look) -> bool:
     """Whether the norm of the attention comes before it (pre-norm)."""
-    names = list(look.sentence.reading.blocks)
+    names = look.sentence.trace.names
     return names.index(f"{look.name}.norm") < names.index(look.name)
 
 
@@ -207,24 +212,24 @@ def _tell_queries(look: Look) -> Part:
     """q of the row, k and v of the keys that get most weight."""
     key = "query_cross" if look.kind == "cross" else "query"
     line = look.say(key, at=look.at + 1, token=look.rows[look.at]["text"])
-    vectors = [look.show("x", look.values["input"][0, look.at])] if "input" in look.values else []
+    vectors = [look.show("x", look.values["input"][look.at])] if "input" in look.values else []
     vectors.append(look.show("q", look.take("q")))
-    for place in look.take("weights").argsort(descending=True)[:2].tolist():
+    for place in look.rank(2):
         name = look.columns[place]["text"]
         vectors += [look.show(f"{sign} {name}", look.take(sign)[place]) for sign in ("k", "v")]
     if "q_turned" in look.values:
-        best = int(look.take("weights").argmax())
+        [best] = look.rank(1)
         vectors += [
             look.show(f"q · {look.say('turned')}", look.take("q_turned")),
             look.show(f"k {look.columns[best]['text']}", look.take("k_turned")[best]),
         ]
     heading = look.say(look.kind, layer=look.layer + 1, head=look.head + 1)
-    return Part(heading, figure.find_type(look.name, look.sentence.model), [line], vectors)
+    return Part(heading, figure.find_type(look.name, look.sentence.outline.kind), [line], vectors)
 
 
 def _tell_scores(look: Look) -> Part:
     """The dot product with the strongest key, written out, and the scale."""
-    best, lines = int(look.take("weights").argmax()), []
+    [best], lines = look.rank(1), []
     if "products" in look.values:
         q, k = (look.take(f"{sign}_turned" if f"{sign}_turned" in look.values else sign) for sign in "qk")
         terms = " + ".join(f"{float(a):.3f}×{float(b):.3f}" for a, b in zip(q[:TERMS], k[best][:TERMS], strict=True))
@@ -243,7 +248,7 @@ def _tell_scores(look: Look) -> Part:
 def is_scaled(look: Look) -> bool:
     """Whether the scores of a look were divided by the root of d_k."""
     products, scores = look.values["products"], look.values["scores"]
-    return torch.equal(scores, products / look.values["q"].shape[-1] ** 0.5)
+    return np.allclose(scores, products / look.values["q"].shape[-1] ** 0.5, rtol=1e-5, atol=0.0)
 
 
 def _tell_weights(look: Look) -> Part:
@@ -260,7 +265,7 @@ def _tell_weights(look: Look) -> Part:
     weights = look.take("weights")
     lines = []
     if "v" in look.values:
-        order = weights.argsort(descending=True)[:TERMS].tolist()
+        order = look.rank(TERMS)
         terms = " + ".join(f"{float(weights[place]):.3f}·v({look.columns[place]['text']})" for place in order)
         lines.append(look.say("mixed", terms=terms))
     vectors = [look.show("Σ αv", look.take("mixed"))] if "mixed" in look.values else []
@@ -270,10 +275,10 @@ def _tell_weights(look: Look) -> Part:
 
 def _tell_rest(look: Look) -> list[Part]:
     """W^O, and the blocks after the attention to the end of its layer, in the order of the model."""
-    blocks, name, parts = look.sentence.reading.blocks, look.name, list[Part]()
+    blocks, name, parts = look.sentence.trace.blocks, look.name, list[Part]()
     if "joined" in look.values:
-        heads = look.values["weights"].shape[1]
-        output = look.show("W^O", look.values["output"][0, look.at])
+        heads = len(look.values["weights"])
+        output = look.show("W^O", look.values["output"][look.at])
         parts.append(Part(look.say("joined", heads=heads), "", [], [output]))
     names, layer = list(blocks), name.rpartition(".")[0]
     for block in names[names.index(name) + 1 :]:
@@ -284,17 +289,18 @@ def _tell_rest(look: Look) -> list[Part]:
     return parts
 
 
-def _tell_block(look: Look, block: str, values: dict[str, Tensor]) -> Part:
+def _tell_block(look: Look, block: str, values: Values) -> Part:
     """One block after, or before, the attention: what it returns at the position of the row."""
-    output, kind = look.show("=", values["output"][0, look.at]), figure.find_type(block, look.sentence.model)
+    output = look.show("=", values["output"][look.at])
+    kind = figure.find_type(block, look.sentence.outline.kind)
     if kind == "add":
         return Part(look.say("added"), kind, [], [output])
     if kind == "norm":
-        numbers = {key: float(values[key][0, look.at, 0]) for key in ("mean", "deviation") if key in values}
+        numbers = {key: float(values[key][look.at, 0]) for key in ("mean", "deviation") if key in values}
         heading = look.say("normed", **numbers) if len(numbers) == 2 else look.say("normed_short")
         return Part(heading, kind, [], [output])
     if kind == "feed_forward":
-        active = values["active"][0, look.at]
+        active = values["active"][look.at]
         heading = look.say("fed", inner=len(active), active=int((active > 0).sum()))
         return Part(heading, kind, [], [output])
     return Part(word(f"type.{kind}.name", look.language), kind, [], [output])
@@ -302,7 +308,7 @@ def _tell_block(look: Look, block: str, values: dict[str, Tensor]) -> Part:
 
 def _tell_output(subject: Subject, text: str, look: Look, edits: Edits) -> list[Part]:
     """The likeliest next tokens and words after the position of the decoder, or after START."""
-    at = look.at if look.kind != "encoder" and "target" in look.sentence.reading.maps[look.kind] else 0
+    at = look.at if look.kind != "encoder" and "target" in look.sentence.trace.maps[look.kind] else 0
     at = min(at, len(look.sentence.target))
     [step] = list_steps(subject, text, look.sentence.target, edits, at=at, count=WORDS)
     before = " ".join(token["text"] for token in describe_tokens(

@@ -7,7 +7,7 @@ torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,7 +20,9 @@ from jumok.kernels.searching import BoundModel, Course, RawHypothesis, Shortlist
 from jumok.kernels.structs import Dense, LayerWeights, NormWeights, Stack
 
 if TYPE_CHECKING:
+    from jumok.kernels.editing import Edit
     from jumok.kernels.forcing import Pair
+    from jumok.kernels.reading import Note, Numbers, Walk
     from jumok.kernels.ruling import Rules
 
 
@@ -80,6 +82,24 @@ class Packed:
             raise IndexError(f"there is no head {head} in layer {layer}")
         with self._bind_model([source for source, _ in pairs], self._longest(pairs)) as model:
             return forcing.attend(model, pairs, start, layer, head, threads=threads)
+
+    def read(
+        self, source: Sequence[int], target: Sequence[int], wanted: Collection[Note] = (), edits: Sequence[Edit] = ()
+    ) -> Numbers:
+        """Read a source with its END and a target from START on; see `reading.read`."""
+        from jumok.kernels import reading
+
+        self._check(target, self.symbols[1])
+        with self._bind_model([source], len(target)) as model:
+            return reading.read(model, source, target, wanted, edits)
+
+    @contextmanager
+    def walk(self, source: Sequence[int], edits: Sequence[Edit], *, rows: int, room: int) -> Iterator[Walk]:
+        """Provide the steps of translations of a source (with its END) while the body runs; see `reading.Walk`."""
+        from jumok.kernels.reading import Walk
+
+        with self._bind_model([source], room) as model:
+            yield Walk(model, source, edits, rows=rows, room=room)
 
     def _longest(self, pairs: Sequence[Pair]) -> int:
         """Return the length of the longest target; their ids must be symbols."""

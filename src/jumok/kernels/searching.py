@@ -17,8 +17,9 @@ from jumok.machine import available_memory, cores
 from jumok.text.symbols import END, NEVER, START
 
 if TYPE_CHECKING:
+    from jumok.kernels.editing import Edit
     from jumok.kernels.ruling import Rules
-    from jumok.kernels.task_structs import SearchRules
+    from jumok.kernels.task_structs import EditList, SearchRules
 
 GROUP = 48  # hypotheses that a core works on at once: GROUP_ROWS in search.c
 ROWS = 96  # rows whose logits are computed at once: ROWS_AT_ONCE in transformer.h
@@ -58,6 +59,7 @@ class Course(NamedTuple):
         None  # (sources, 1 + tokens) int64: after each step how many tokens are certain, and these
     )
     margin: float = inf  # hypotheses whose log P is lower than their sentence's best by more than this are given up
+    edits: Sequence[Edit] = ()  # of the model that is searched
 
     def skip(self, sources: int) -> Course:
         """Return the course of what follows the first sources."""
@@ -118,11 +120,13 @@ def _search_at_once(
     flags = None if course.stops is None else np.array([course.stops[row] for row in order], np.uint64)
     lists = shortlist or Shortlist(0, False, *(np.empty(0, np.int64),) * 3)
     packed, _alive = _pack_rules(rules, order, options)
+    edits, _edits_alive = _pack_edits(model, course.edits)
     task = SearchTask(
         len(order), options.beam, options.n_best, shape[2], options.exact, START, END,
         *map(address_of, (tokens, begins, ends_at)), model.sources, model.targets, options.length_penalty,
         course.margin, address_of(banned), len(banned), lists.matrix or None, *map(address_of, lists[2:]),
         len(lists.common), lists.same, threads, None if packed is None else ctypes.addressof(packed),
+        None if edits is None else ctypes.addressof(edits),
         None if flags is None else address_of(flags), address_of(places),
         *find_live(course.live, len(order)), *map(address_of, (ids, sizes, gains, totals)),
     )  # fmt: skip
@@ -145,6 +149,15 @@ def _pack_rules(
     from jumok.kernels.ruling import pack  # loads the automata of constraints
 
     return pack(rules, order, options)
+
+
+def _pack_edits(model: BoundModel, edits: Sequence[Edit]) -> tuple[EditList | None, list[Any]]:
+    """Return the edits of the model, None where there are none, and what must stay alive with them."""
+    if not edits:
+        return None, []
+    from jumok.kernels.editing import pack
+
+    return pack(model, edits)
 
 
 def find_live(live: np.ndarray | None, sources: int) -> tuple[int | None, int]:

@@ -62,7 +62,7 @@ class SearchTask(ctypes.Structure):
         ("commons", LONG),
         ("same", LONG),
         ("threads", LONG),
-        *((name, POINTER) for name in ("rules", "stops", "order", "live")),
+        *((name, POINTER) for name in ("rules", "edits", "stops", "order", "live")),
         ("live_width", LONG),
         *((name, POINTER) for name in ("ids", "sizes", "gains", "totals")),
     ]

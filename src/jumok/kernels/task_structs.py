@@ -77,6 +77,35 @@ class StepTask(ctypes.Structure):
     ]
 
 
+class EditTable(ctypes.Structure):
+    """One edit of a model."""
+
+    _fields_ = [*((name, LONG) for name in ("kind", "part", "layer", "head", "query", "size")), ("weights", POINTER)]
+
+
+class EditList(ctypes.Structure):
+    """The edits of a model."""
+
+    _fields_ = [("count", LONG), ("each", ctypes.POINTER(EditTable))]
+
+
+class ReadTask(ctypes.Structure):
+    """One pair that is read, and where the numbers go."""
+
+    _fields_ = [
+        ("source_length", LONG),
+        ("target_length", LONG),
+        *((name, POINTER) for name in ("source", "target", "source_positions", "target_positions", "edits", "notes")),
+        *((name, POINTER) for name in ("memory", "hidden", "logits")),
+    ]
+
+
+class EditedStep(ctypes.Structure):
+    """One step of a decoder with edits."""
+
+    _fields_ = [(name, POINTER) for name in ("step", "edits", "prefixes", "positions")]
+
+
 STRUCTURES = structs.STRUCTURES | {
     "automaton": AutomatonTable,
     "search_rules": SearchRules,
@@ -84,4 +113,8 @@ STRUCTURES = structs.STRUCTURES | {
     "attention_task": AttentionTask,
     "pass_task": PassTask,
     "step_task": StepTask,
+    "edit": EditTable,
+    "edit_list": EditList,
+    "read_task": ReadTask,
+    "edited_step": EditedStep,
 }  # all of them, by their names in C

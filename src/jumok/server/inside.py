@@ -1,6 +1,7 @@
 """Inside a model and Break it: what the studio asks about one sentence, and what edits of a model cost.
 
-All of it runs in the engine process with torch; `/v1/inside/warm` starts that process, so that no click waits for it.
+Where the kernels know the model, the engine process without torch answers; otherwise that with torch, which
+`/v1/inside/warm` starts, so that no click waits for it.
 Layers, heads and positions count from 0; arrays are float32 in base 64 (inside/arrays.py).
 """
 
@@ -91,7 +92,7 @@ class TermsRequest(Closed):
 
 
 async def ask_engine(call: Call, model: ServedModel, verb: str, arguments: dict[str, Any], deadline: float) -> Any:
-    """Return what the engine process with torch answers."""
+    """Return what an engine process answers."""
     call.headers["x-model"] = model.digest[:16]
     return await call.front.service.call(model.name, verb, arguments, deadline=deadline)
 

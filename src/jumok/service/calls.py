@@ -163,10 +163,11 @@ def _fill(translator: Translator, given: dict[str, Any], stopped: Any, report: A
 
 
 def _warm(translator: Translator, given: dict[str, Any], stopped: Any, report: Any) -> Any:
-    began = time.monotonic()
-    if hasattr(translator.model, "start"):
-        from jumok.inside.views import overview
+    from jumok.inside.inspector import find_inspector
+    from jumok.inside.views import overview
 
+    began = time.monotonic()
+    if find_inspector(translator).outline.speaks:
         overview(translator, WARM_TEXT)
     return {"ready": True, "seconds": round(time.monotonic() - began, 3)}
 

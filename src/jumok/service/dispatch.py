@@ -34,7 +34,7 @@ def needs_torch(model: ServedModel, ask: Ask) -> bool:
 
     These requests may start its process: sampling (also mbr), groups, coverage, attention maps, and everything that is
     asked of a model which the native engine cannot run.  Of the calls, these are all that `native_engine` does not
-    have, such as `attention`, `graph` and `inside`, and the others where their options need torch.
+    have, such as `attention` and `graph`, and the others where their options need torch.
     """
     if model.engine is None or ask.contents.attention or ask.options.mbr:
         return True

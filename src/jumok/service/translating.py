@@ -112,13 +112,19 @@ def name_texts(data: DataConfig) -> list[str]:
     return [re.split(r"[/\\\\]", str(one))[-1] for one in some if one]
 
 
-NATIVE_CALLS = {  # call -> method of the fast engine that it needs
+NATIVE_CALLS = {  # call -> attribute of the fast engine that it needs
     "align": "align",
     "alternatives": "alternatives",
+    "block": "packed",
+    "break": "packed",
     "choices": "alternatives",
+    "cost": "packed",
     "count": "decode",
+    "inside": "packed",
     "score": "score",
+    "steps": "packed",
     "unknown": "decode",
+    "warm": "packed",
 }
 
 

@@ -16,6 +16,10 @@ int64_t jk_struct_size(const char *name) {
     SIZE_OF(search_rules)
     SIZE_OF(search_task)
     SIZE_OF(force_task)
+    SIZE_OF(edit)
+    SIZE_OF(edit_list)
+    SIZE_OF(read_task)
+    SIZE_OF(edited_step)
 #undef SIZE_OF
     return -1;
 }

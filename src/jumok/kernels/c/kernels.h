@@ -102,6 +102,80 @@ typedef struct {
     const int32_t *units;
 } search_rules;
 
+/* What can be read and edited of a Transformer (reading.c): its attentions, or all of it with -1. */
+enum part { PART_ENCODER, PART_DECODER, PART_CROSS, PARTS };
+
+/* What an edit does.  A silent head gives zeros to W^O; a row of attention has the weights it is given; a layer that is
+ * skipped passes its input on. */
+enum edit_kind {
+    EDIT_SILENCE,
+    EDIT_WEIGHTS,
+    EDIT_SKIP,
+    EDIT_NO_MASK,
+    EDIT_NO_POSITIONS,
+    EDIT_NO_SCALE,
+    EDIT_NO_RESIDUAL,
+    EDIT_NO_NORM,
+    EDIT_KINDS
+};
+
+/* One edit of a part, a layer, a head and the query at a position; -1 stands for all of them.  `weights` are those of
+ * the first `size` keys; others get 0. */
+typedef struct {
+    int64_t kind, part, layer, head, query, size;
+    const float *weights;
+} edit;
+
+/* Edits of a model; of two of the same kind and place the later one counts. */
+typedef struct {
+    int64_t count;
+    const edit *each;
+} edit_list;
+
+/* What a reading writes down of a sub-layer, for every row: its input, its output, the sum with the residual, mean,
+ * deviation and result of its norm; of attention also the rest of equation 1, scores as (H, T, S); of the network its
+ * inner layer before and after the activation.  Of a stack: rows of the embeddings as the input, these scaled as the
+ * output, their sum with the positions, and the last norm. */
+enum note {
+    NOTE_INPUT,
+    NOTE_Q,
+    NOTE_K,
+    NOTE_V,
+    NOTE_Q_TURNED,
+    NOTE_K_TURNED,
+    NOTE_PRODUCTS,
+    NOTE_SCORES,
+    NOTE_WEIGHTS,
+    NOTE_MIXED,
+    NOTE_JOINED,
+    NOTE_INNER,
+    NOTE_ACTIVE,
+    NOTE_OUTPUT,
+    NOTE_TOTAL,
+    NOTE_MEAN,
+    NOTE_DEVIATION,
+    NOTE_NORMED,
+    NOTES
+};
+
+/* One pair that is read: the source with its END, the target from START on. */
+typedef struct {
+    int64_t S, T; /* without a target (T = 0) only the source is read */
+    const int64_t *source, *target;
+    const float *source_positions, *target_positions; /* (·, D) of each side, or NULL */
+    const edit_list *edits;                           /* or NULL */
+    float *const *notes; /* (stacks and their sub-layers in order, NOTES) or NULL; what is NULL is not written down */
+    float *memory, *hidden, *logits; /* (S, D), (T, D), (T, V), or NULL */
+} read_task;
+
+/* A step of a decoder with edits.  Without the mask, `prefixes` (N, capacity) are the tokens of the rows so far. */
+typedef struct {
+    const step_task *step;
+    const edit_list *edits;
+    const int64_t *prefixes;
+    const float *positions; /* (·, D) of targets, or NULL */
+} edited_step;
+
 /* A search: B sentences end to end, longest first, a beam of W, the best translations of each, and where they go. */
 typedef struct {
     int64_t B, W, best, most, exact, start, end; /* `most`: tokens of the longest translation */
@@ -116,6 +190,7 @@ typedef struct {
     int64_t commons, same;       /* same: both sides share one vocabulary, and a token may translate to itself */
     int64_t threads;             /* groups that may be searched at once */
     const search_rules *rules;   /* or NULL */
+    const edit_list *edits;      /* or NULL */
     const uint8_t *const *stops; /* (B,) or NULL: a sentence whose byte is not 0 is given up at the next step */
     const int64_t *order;        /* (B,): place of each sentence in `live` */
     int64_t *live, live_width;   /* (B, live_width) or NULL: how many tokens are certain after each step, and these */
@@ -205,3 +280,9 @@ JK_EXPORT void jk_candidates(float *top, int64_t *tokens, float *logits, const i
 JK_EXPORT void jk_log_sum_exp(float *to, const float *logits, int64_t N, int64_t V);
 JK_EXPORT void jk_search(const stack *e, const stack *d, const search_task *q);
 JK_EXPORT void jk_force(const stack *e, const stack *d, const force_task *q);
+
+/* -------------------------------------------------------------------------------------------------------- reading */
+
+JK_EXPORT int64_t jk_find_bad_edit(const stack *e, const stack *d, const edit_list *edits);
+JK_EXPORT int64_t jk_read(const stack *e, const stack *d, const read_task *q);
+JK_EXPORT void jk_read_rows(float *logits, const stack *d, const edited_step *task, int64_t first, int64_t rows);

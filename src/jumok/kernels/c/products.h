@@ -33,7 +33,7 @@ typedef struct {
 static inline int64_t panel_columns(int64_t columns) { return (columns + PANEL - 1) / PANEL * PANEL; }
 
 /* Copy B (K, N) into panels (N / PANEL, K, PANEL), the last one padded with zeros. */
-static void pack_panels(float *to, matrix B, int64_t K, int64_t N) {
+static inline void pack_panels(float *to, matrix B, int64_t K, int64_t N) {
     for (int64_t n = 0; n < N; n += PANEL, to += K * PANEL) {
         int64_t wide = MIN(PANEL, N - n), even = wide == PANEL && B.row == 1 ? K / WIDTH * WIDTH : 0;
         if (wide == PANEL && B.column == 1) {

@@ -3,10 +3,11 @@
  * A group of sentences stays on one core from its first word to its last, so that cores never wait for each other and
  * Python is not involved between steps.  The search is that of decoding/search.py: the same candidates and the same
  * stopping rule; its rules are in rules.c, required phrases in phrases.c.  With a shortlist, the softmax is over the
- * candidates of the sentence's own tokens.  A translation does not depend on the rest of its group, so that a sentence
- * may be given up at any step. */
+ * candidates of the sentence's own tokens.  With edits, encoder and decoder are those of reading.c.  A translation does
+ * not depend on the rest of its group, so that a sentence may be given up at any step. */
 #include "search.h"
 #include "products.h"
+#include "reading.h"
 
 #define GROUP_ROWS 48 /* hypotheses of a group of sentences: searching.py knows this number */
 
@@ -101,8 +102,10 @@ static void encode_group(sentence_group *g, const stack *e, const stack *d) {
     g->decoder.each = layers;
     for (int64_t b = 0; b < g->G; b++)
         memcpy(source + b * g->S, q->tokens + q->begins[g->first + b], sizeof(int64_t) * (size_t)g->lengths[b]);
+    for (int64_t b = 0; q->edits && b < g->G; b++)
+        jk_read_source(e, &g->decoder, q->edits, source + b * g->S, g->lengths[b], q->sources, b, g->S);
     row_buffers at = jk_new_row_buffers(e, MAX(ROWS_AT_ONCE, g->S), g->S);
-    for (int64_t b = 0, next; b < g->G; b = next) {
+    for (int64_t b = 0, next; !q->edits && b < g->G; b = next) {
         int64_t rows = 0;
         for (next = b; next < g->G && (next == b || rows + g->lengths[next] <= ROWS_AT_ONCE); next++)
             rows += g->lengths[next];
@@ -179,6 +182,24 @@ static void score_shortlist(sentence_group *g, int64_t row, int64_t t, const flo
     for (int64_t c = some; c < C; c++) top[c] = -INFINITY, which[c] = g->q->end;
 }
 
+/* The tokens of every row of step t from START on: (rows, T). */
+static int64_t *trace_prefixes(const sentence_group *g, int64_t t) {
+    int64_t *prefixes = new_integers(g->rows * g->T);
+    for (int64_t n = 0; n < g->rows; n++)
+        for (int64_t p = t, row = n; p >= 0; p--) {
+            prefixes[n * g->T + p] = g->steps[p].token[row];
+            if (p) row = g->steps[p].parent[row];
+        }
+    return prefixes;
+}
+
+/* Logits of rows from … from + some - 1 of a step of a model with edits. */
+static void score_edited(const sentence_group *g, const step_task *m, int64_t from, int64_t some) {
+    int64_t *prefixes = jk_is_unmasked(g->q->edits) ? trace_prefixes(g, m->t) : NULL;
+    jk_read_rows(g->logits, &g->decoder, &(edited_step){m, g->q->edits, prefixes, g->q->targets}, from, some);
+    free(prefixes);
+}
+
 /* The most probable continuations of every row at position t; `all` tokens are in the vocabulary. */
 static void score_continuations(sentence_group *g, int64_t t, int64_t all) {
     const search_task *q = g->q;
@@ -187,7 +208,10 @@ static void score_continuations(sentence_group *g, int64_t t, int64_t all) {
     step_task m = {g->rows, t, g->T, g->S, g->steps[t].token, g->origin, g->sentence, g->lengths, position};
     for (int64_t from = 0; from < g->rows; from += ROWS_AT_ONCE) {
         int64_t some = MIN(ROWS_AT_ONCE, g->rows - from);
-        jk_decode_rows(g->logits, &g->decoder, &m, &g->at, from, some);
+        if (q->edits)
+            score_edited(g, &m, from, some);
+        else
+            jk_decode_rows(g->logits, &g->decoder, &m, &g->at, from, some);
         for (int64_t r = 0; r < some; r++) {
             float *row = g->logits + r * V;
             if (q->matrix)
@@ -332,6 +356,7 @@ static void search_group(const stack *e, const stack *d, const search_task *q, i
 /* Translate all sentences in groups: rows enough for the products, few enough for a short list and balanced threads. */
 void jk_search(const stack *e, const stack *d, const search_task *q) {
     int64_t each = MAX(1, GROUP_ROWS / q->W), groups = (q->B + each - 1) / each;
+    if (jk_find_bad_edit(e, d, q->edits) >= 0) return; /* no translations; the caller has checked them */
 #pragma omp parallel num_threads((int)MAX(1, MIN(omp_get_max_threads(), q->threads)))
     {
         int64_t *list = q->matrix ? new_integers(d->output.out) : NULL;

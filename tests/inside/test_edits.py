@@ -10,10 +10,10 @@ from jumok.data.corpora import Pair
 from jumok.errors import UnknownName, UsageError
 from jumok.evaluation.metrics import bleu
 from jumok.inside import scoring, subject
-from jumok.inside.edits import Edits, Row, divide, shuffle
+from jumok.inside.edits import Edits, Row, divide, limit_length, shuffle
 from jumok.inside.passes import Edited, decode, encode, find_sizes, read
 from jumok.inside.reading import Reader
-from jumok.inside.surgery import change, is_weights, unmask
+from jumok.inside.surgery import change, unmask
 from jumok.translator import Translator
 from tests.support import golden
 from tests.support.helpers import VARIANTS, made, two_sentences
@@ -170,8 +170,9 @@ def test_edits_are_the_same_value_after_json():
     assert Edits.of(given).to_json() == given
     assert Edits.of(Edits.of(given).to_json()) == Edits.of(given)
     assert not Edits.of({})
-    assert not is_weights(Edits())
-    assert is_weights(Edits(heads={("cross", 0, 1)}))
+    assert not Edits().is_weights
+    assert Edits(heads={("cross", 0, 1)}, shuffle=1).is_weights
+    assert not Edits(heads={("cross", 0, 1)}, off={"mask"}).is_weights
     with pytest.raises(UnknownName, match="did you mean 'mask'"):
         Edits(off={"maks"})
 
@@ -207,7 +208,7 @@ def test_heads_that_are_off_are_searched_alike_by_kernels_and_by_readings(transl
     both = Edits(heads=edits.heads, rows=(Row("cross", 0, 0, 10_000, (1.0,)),))
     read_again = [hypothesis.ids for hypothesis in subject.translate(translator, sources, both)]
     assert kernels != [hypothesis.ids for hypothesis in subject.translate(translator, sources)]
-    longest = [subject.limit_length(len(source)) for source in sources]
+    longest = [limit_length(len(source)) for source in sources]
     assert [ids[:most] for ids, most in zip(kernels, longest, strict=True)] == read_again
 
 

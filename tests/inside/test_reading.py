@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from jumok.inside.edits import Edits
-from jumok.inside.passes import Edited, read
-from jumok.inside.subject import to_tensors
+from jumok.inside.passes import Edited, read, to_tensors
 from jumok.models.base import END
 from jumok.models.encoder import MaskedModel, join
 from jumok.models.gpt import Line

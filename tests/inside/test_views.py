@@ -13,10 +13,11 @@ import jumok as package
 from jumok.errors import UnknownName, UsageError
 from jumok.inside import breaking, figure, steps, views
 from jumok.inside.edits import Edits
-from jumok.inside.passes import find_sizes, read
-from jumok.inside.subject import to_tensors, translate
+from jumok.inside.passes import find_sizes, read, to_tensors
+from jumok.inside.subject import translate
 from jumok.inside.telling import to_json, to_lines, walk_page
 from jumok.inside.tokens import describe_tokens, join_bytes, list_words
+from jumok.inside.torch_inspector import outline
 from jumok.inside.walk import Spot, take_walk
 from jumok.models.base import END, START
 from jumok.reports.terms import find_term, list_terms, read_terms
@@ -227,31 +228,30 @@ def test_words_are_whole_and_their_probability_is_that_of_all_their_subwords():
         def decode(self, ids):
             return "".join(self.pieces(ids)).replace("▁", " ").strip()
 
-    class State:
+    class Steps:
         def select(self, rows):
             return self
 
-    class Machine:
-        def step(self, token, state):
-            rows = torch.full((len(token), 13), -30.0)
-            for row, last in enumerate(token.tolist()):
+        def step(self, tokens):
+            rows = np.full((len(tokens), 13), -30.0)
+            for row, last in enumerate(tokens):
                 if last == 8:  # after ▁a: b 0.6, c 0.3, a new word 0.1
                     rows[row, 9], rows[row, 10], rows[row, 12] = np.log(0.6), np.log(0.3), np.log(0.1)
                 else:  # the word ends: half by END, half by ▁d
                     rows[row, 3], rows[row, 12] = np.log(0.5), np.log(0.5)
-            return rows, state
+            return rows
 
-    first = torch.zeros(13)
+    first = np.zeros(13)
     first[8], first[11], first[12], first[3] = 0.5, 0.2, 0.2, 0.1
-    begins = torch.tensor([name.startswith("▁") or name == "</s>" for name in Vocabulary.names])
-    words = steps.complete(Machine(), State(), first, Vocabulary(), begins, [], 5)
+    begins = np.array([name.startswith("▁") or name == "</s>" for name in Vocabulary.names])
+    words = steps.complete(Steps(), first, Vocabulary(), begins, [], 5)
     found = {word.text: word.probability for word in words}
     assert found["ab"] == pytest.approx(0.5 * 0.6 + 0.2, abs=1e-4)  # two ways to write it, merged
     assert found["d"] == pytest.approx(0.2, abs=1e-4)
     assert found["⟨end⟩"] == pytest.approx(0.1, abs=1e-6)
-    inside = torch.zeros(13)
+    inside = np.zeros(13)
     inside[9], inside[12] = 0.7, 0.3
-    words = steps.complete(Machine(), State(), inside, Vocabulary(), begins, [12, 8], 5)
+    words = steps.complete(Steps(), inside, Vocabulary(), begins, [12, 8], 5)
     assert {word.text: round(word.probability, 3) for word in words} == {"ab": 0.7, "d": 0.3}
 
 
@@ -304,7 +304,7 @@ def test_before_and_after_are_the_translations_of_both_models(tiny):
 @pytest.mark.parametrize("variant", [*VARIANTS, *(name for name in OTHERS if name.startswith(("gpt", "memory")))])
 def test_the_parameters_of_the_blocks_are_those_of_the_model(variant):
     model = made(variant)
-    drawn = figure.draw(model)
+    drawn = figure.draw(outline(model))
     assert sum(block["parameters"] for block in drawn["blocks"]) == drawn["parameters"]
     assert drawn["parameters"] == sum(parameter.numel() for parameter in model.parameters())
 
@@ -312,7 +312,7 @@ def test_the_parameters_of_the_blocks_are_those_of_the_model(variant):
 @pytest.mark.parametrize("variant", [*VARIANTS, *OTHERS])
 def test_every_block_has_a_name_a_formula_and_a_line_of_code_that_exists(variant):
     for language in ("en", "ko"):
-        drawn = figure.draw(made(variant), language)
+        drawn = figure.draw(outline(made(variant)), language)
         for name, one in drawn["types"].items():
             assert one["name"], name
             assert one["says"], name
@@ -325,43 +325,44 @@ def test_every_block_has_a_name_a_formula_and_a_line_of_code_that_exists(variant
 
 
 def test_the_papers_model_departs_nowhere_and_every_variant_says_where():
-    assert not any(one["departs"] for one in figure.draw(made("paper"))["types"].values())
+    assert not any(one["departs"] for one in figure.draw(outline(made("paper")))["types"].values())
     same = {"paper", "narrow-keys", "deep-encoder", "no-bias"}
     for variant in VARIANTS:
-        departs = {name for name, one in figure.draw(made(variant))["types"].items() if one["departs"]}
+        departs = {name for name, one in figure.draw(outline(made(variant)))["types"].items() if one["departs"]}
         assert bool(departs) == (variant not in same), (variant, departs)
-    assert {"norm", "add"} == {name for name, one in figure.draw(made("pre-norm"))["types"].items() if one["departs"]}
+    types = figure.draw(outline(made("pre-norm")))["types"]
+    assert {name for name, one in types.items() if one["departs"]} == {"norm", "add"}
 
 
 def test_what_figure_1_has_and_a_model_has_not_is_marked_absent():
-    blocks = figure.draw(made("rotary"))["blocks"]
+    blocks = figure.draw(outline(made("rotary")))["blocks"]
     assert [block["id"] for block in blocks if block.get("absent")] == ["source.positions", "target.positions"]
     assert blocks[1]["id"] == "source.positions"
-    names = {block["id"] for block in figure.draw(made("no-residual"))["blocks"] if block.get("absent")}
+    names = {block["id"] for block in figure.draw(outline(made("no-residual")))["blocks"] if block.get("absent")}
     assert "decoder.1.cross.add" in names
 
 
 def test_the_order_of_the_blocks_is_that_of_the_computation():
-    ids = [block["id"] for block in figure.draw(made("paper"))["blocks"]]
+    ids = [block["id"] for block in figure.draw(outline(made("paper")))["blocks"]]
     assert ids[:5] == ["source.embedding", "source.positions", "encoder.0.attention", "encoder.0.attention.add",
                        "encoder.0.attention.norm"]  # fmt: skip
     assert ids[-2:] == ["output", "softmax"]
-    before = [block["id"] for block in figure.draw(made("pre-norm"))["blocks"]]
+    before = [block["id"] for block in figure.draw(outline(made("pre-norm")))["blocks"]]
     assert before.index("encoder.0.attention.norm") < before.index("encoder.0.attention")
 
 
 def test_switches_say_what_the_lab_says_and_are_there_if_the_model_has_them():
-    switches = {one["id"]: one for one in figure.list_switches(made("plain-dot"), "ko")}
+    switches = {one["id"]: one for one in figure.list_switches(outline(made("plain-dot")), "ko")}
     assert switches["mask"]["claim"] == Words.read("mask")("claim").ko
     assert switches["mask"]["meaning"] == Words.read("mask")("meaning").ko
     assert switches["mask"]["available"]
     assert not switches["scale"]["available"]
     assert switches["scale"]["why"]
     sizes = find_sizes(made("paper"))
-    assert {one["id"] for one in figure.list_switches(made("paper")) if one["available"]} == {
+    assert {one["id"] for one in figure.list_switches(outline(made("paper"))) if one["available"]} == {
         "heads", "layers", "rows", "shuffle", *sizes.switches,
     }  # fmt: skip
-    assert not any(one["available"] for one in figure.list_switches(made("bytenet")) if one["id"] != "shuffle")
+    assert not any(one["available"] for one in figure.list_switches(outline(made("bytenet"))) if one["id"] != "shuffle")
 
 
 # --------------------------------------------------------------------------------------------- walk and words

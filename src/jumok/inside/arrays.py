@@ -1,4 +1,4 @@
-"""Arrays as plain values of JSON: shape, and float32 (or one byte each, for masks) in base 64; and softmax.  No torch."""
+"""Arrays as plain values of JSON: shape, and float32 (or one byte each, for masks) in base 64; softmax.  No torch."""
 
 from __future__ import annotations
 

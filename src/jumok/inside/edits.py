@@ -4,8 +4,8 @@
     Edits(off={"positions", "residual"})
     Edits.of({"layers": [["encoder", 1]], "shuffle": 7})
 
-Layers, heads, queries and keys are counted from 0.  Where the kernels translate, they apply edits (native_inspector.py);
-in torch models `surgery.py` turns the edits that it can into changes of the model itself, and reading.py applies all.
+Layers, heads, queries and keys are counted from 0.  Where the kernels translate, they apply all edits, by the table in
+native_inspector.py; in torch models reading.py does, and surgery.py turns some into changes of the model itself.
 """
 
 from __future__ import annotations

@@ -192,12 +192,12 @@ class NativeInspector:
         if name == "softmax":
             return {"input": numbers.logits, "output": softmax(numbers.logits)}
         values: Values = {}
+        is_masked = name.startswith("decoder") and name.endswith(".attention") and "mask" not in edits.off
         for key, note in sources.items():
             array = numbers.notes[note]
             values[key] = array.transpose(1, 0, 2) if note[1] in HEADS else array
-            if key == "scores" and name.startswith("decoder") and name.endswith(".attention"):
-                if "mask" not in edits.off:
-                    values["mask"] = np.broadcast_to(np.tri(array.shape[1], dtype=np.bool_), array.shape)
+            if key == "scores" and is_masked:
+                values["mask"] = np.broadcast_to(np.tri(array.shape[1], dtype=np.bool_), array.shape)
         if name.endswith(".positions"):
             side, rows = name.partition(".")[0], len(values["output"])
             table = self.packed.positions(side, rows)

@@ -54,6 +54,4 @@ def _pack_one(model: BoundModel, edit: Edit, weights: np.ndarray) -> EditTable:
     known = edit.kind in KINDS and (edit.part is None or part != ALL)
     if not known or not ALL <= edit.layer < layers or not ALL <= edit.head < heads or edit.query < ALL:
         raise IndexError(f"the model has nothing that {edit} could change")
-    return EditTable(
-        KINDS.index(edit.kind), part, edit.layer, edit.head, edit.query, len(weights), address_of(weights)
-    )
+    return EditTable(KINDS.index(edit.kind), part, edit.layer, edit.head, edit.query, len(weights), address_of(weights))

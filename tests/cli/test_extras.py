@@ -192,6 +192,19 @@ def test_models_translate_without_extras(commands, micro, tmp_path):
     assert (none.out, none.err, (tmp_path / "out.gz").exists()) == ("", "", True)
 
 
+def test_alternatives_alignments_and_constraints_need_no_extras(commands, micro):
+    others, links, bound = commands(
+        "translate MODEL abc --alternatives 3", "translate MODEL abc --align --json", "translate MODEL abc --prefix c",
+    )  # fmt: skip
+    assert [(answer.code, answer.err) for answer in (others, links, bound)] == [(0, "")] * 3
+    model = package.load(micro)
+    texts = [one.text for one in model.alternatives("abc", count=3)]
+    assert [line.split("\t")[2] for line in others.out.splitlines()] == texts
+    found = [list(pair) for pair in model.translate("abc", align=True).alignment or ()]
+    assert json.loads(links.out)["alignment"] == found
+    assert bound.out == f"{model.translate('abc', prefix='c').text}\n"
+
+
 def test_texts_and_models_are_examined_without_extras(commands):
     check, stats, info = commands("data check text.en text.de", "data stats text.en text.de", "model info MODEL")
     assert [answer.code for answer in (check, stats, info)] == [0, 0, 0]

@@ -157,6 +157,11 @@ def test_every_folder_with_python_files_is_a_package():
     assert all((folder / "__init__.py").is_file() for folder in {path.parent for path in ROOT.rglob("*.py")})
 
 
+def test_there_are_few_files_beside_the_rooms():
+    files = sorted(path.stem for path in ROOT.glob("*.py") if not path.stem.startswith("__"))
+    assert len(files) <= 12, files
+
+
 def test_no_file_is_a_drawer_for_odds_and_ends():
     names = {path.stem for path in ROOT.rglob("*.py")}
     assert not {

@@ -124,7 +124,8 @@ def test_an_interrupted_run_says_what_is_left_of_its_minutes(tmp_path):
     assert time.monotonic() - began < 6.0
     assert "of its 0.1 minutes are over" in said(tmp_path / "a")
     updates = sorted(losses(tmp_path / "a"))
-    assert updates == list(range(1, len(updates) + 1)) and len(updates) > 20
+    assert updates == list(range(1, len(updates) + 1))
+    assert len(updates) > 20
     assert told(tmp_path / "a", "finished")[-1]["wall"] <= 6.0
     walls = [event["wall"] for event in told(tmp_path / "a", "step")]
     assert walls == sorted(walls)

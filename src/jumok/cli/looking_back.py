@@ -24,7 +24,7 @@ def film(
     text: Annotated[str, argument("help.film_text", "TEXT")],
     as_json: Json = False,
 ) -> None:
-    from jumok.film import play
+    from jumok.inside.film import play
 
     [text] = clean_arguments([sys.stdin.readline().rstrip("\n") if text == "-" else text])
     for frame in play(run, text):

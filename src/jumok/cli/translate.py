@@ -169,9 +169,8 @@ class Command:
 
     def _check_torch(self) -> None:
         """Refuse what only the torch engine does, where torch is not installed."""
-        asked = {"stream": self.stream, "alternatives": self.alternatives is not None, "align": self.align}
-        for name in (name for name, given in asked.items() if given and not is_installed("torch")):
-            raise MissingPackage("cli.option_needs_torch", option=f"--{name}", advice=hint("torch"))
+        if self.stream and not is_installed("torch"):
+            raise MissingPackage("cli.option_needs_torch", option="--stream", advice=hint("torch"))
 
     def _list_given(self, search: "SearchKeywords") -> dict[str, Any]:
         """Return the other options that only an ordinary translation takes, by name; None where one is not given."""

@@ -31,7 +31,7 @@ from jumok import machine
 from jumok.config.search import UNCONSTRAINED, SearchOptions, TokenConstraints
 from jumok.decoding.hypothesis import Hypothesis, penalize
 from jumok.disk import user_cache
-from jumok.engines.options import Count, Feature, Ids, check_lengths, check_support, silent
+from jumok.engines.options import Count, Feature, Ids, check_lengths, check_request, silent
 from jumok.errors import DiskError, MissingPackage, ModelFileError, UnknownName, Unsupported, UsageError
 from jumok.interop import ctranslate2_library as interop
 from jumok.messages import Message
@@ -139,9 +139,8 @@ class CTranslate2Engine:
         progress: Count = silent,
     ) -> Callable[[], list[list[Hypothesis]]]:
         """Begin to decode in the background; the function waits for what `decode` returns."""
-        check_support(self, options, constraints)
+        check_request(self, sources, options, constraints, numbers)
         bare = options.beam == 1 and not details
-        check_lengths(sources, numbers)
         rows = [[self.source[i] for i in ids] for ids in sources]
         prefixes = [self._list_prefix(bound) for bound in constraints or [UNCONSTRAINED] * len(rows)]
         limits = [len(row) + len(prefix) + options.extra_length for row, prefix in zip(rows, prefixes, strict=True)]

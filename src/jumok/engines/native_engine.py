@@ -22,7 +22,7 @@ from jumok.engines.options import (
     Feature,
     Ids,
     check_lengths,
-    check_support,
+    check_request,
     limit_length,
     silent,
 )
@@ -102,8 +102,7 @@ class NativeEngine:
         array of int64, the search of source b writes after each step how many tokens of its best translation are
         certain, and these tokens.  `limits` bounds the outputs further than the options do.
         """
-        check_support(self, options, constraints)
-        check_lengths(sources, numbers)
+        check_request(self, sources, options, constraints, numbers)
         stops = course.get("stops")
         flags = range(stops, stops + len(sources)) if isinstance(stops, int) else stops
         chosen = Course(course.get("threads"), flags, course.get("live"))
@@ -122,8 +121,7 @@ class NativeEngine:
         progress: Count = silent,
     ) -> Callable[[], list[list[Hypothesis]]]:
         """Begin to decode in the background; the function waits for what `decode` returns."""
-        check_support(self, options, constraints)
-        check_lengths(sources, numbers)
+        check_request(self, sources, options, constraints, numbers)
         running = self._background.submit(self._search, sources, options, constraints)
 
         def collect() -> list[list[Hypothesis]]:

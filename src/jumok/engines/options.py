@@ -109,6 +109,18 @@ def check_support(
             raise Unsupported("engines.unsupported", reason=reason)
 
 
+def check_request(
+    engine: FastEngine,
+    sources: Sequence[Ids],
+    options: SearchOptions,
+    constraints: Sequence[TokenConstraints] | None,
+    numbers: Sequence[int] | None,
+) -> None:
+    """Raise an error where an engine lacks a feature that is asked for, or a source is too long."""
+    check_support(engine, options, constraints)
+    check_lengths(sources, numbers)
+
+
 def is_supported(engine: FastEngine | None, options: SearchOptions) -> bool:
     """Return whether a fast engine has all features that are asked for."""
     return engine is not None and engine.supported >= set(list_features(options))

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from jumok.errors import UsageError
-from jumok.film import LONGEST, play
+from jumok.inside.film import LONGEST, play
 from jumok.models import build
 from jumok.storage import snapshots
 from jumok.storage.bundle import saved_recipe, step_of

@@ -49,15 +49,15 @@ def play(run: str | Path, text: str) -> Iterator[Frame]:
     recipe = bundle.saved_recipe(folder)
     folders = snapshots.find_folders(folder)
     if not folders:
-        raise UsageError("film.no_snapshots", folder=folder)
+        raise UsageError("inside.film_no_snapshots", folder=folder)
     vocabularies = Vocabularies.load(folder, breaks=recipe.vocabulary.breaks)
     ids = vocabularies.source.encode(text)
     if not 0 < len(ids) <= min(LONGEST, LONGEST_SOURCE):
-        raise UsageError("film.bad_length", tokens=len(ids), limit=LONGEST)
+        raise UsageError("inside.film_bad_length", tokens=len(ids), limit=LONGEST)
     options = SearchOptions.of(recipe.decoding, beam=1)
     model = build(recipe.model, len(vocabularies.source), len(vocabularies.target)).eval()
     if recipe.data.text is not None or isinstance(model, Learner):
-        raise UsageError("film.does_not_translate", kind=recipe.model.kind, folder=folder)
+        raise UsageError("inside.film_does_not_translate", kind=recipe.model.kind, folder=folder)
     for snapshot in folders:
         try:
             snapshots.restore(snapshot, model)

@@ -45,7 +45,8 @@ for number, arguments in enumerate(json.load(sys.stdin)):
 
 KEYS = {"serve key add", "serve key list", "serve key revoke"}
 WORKS = {
-    "translate", "score", "doctor", "data check", "data ls", "data stats", "model info", "model set-languages", *KEYS,
+    "translate", "score", "inside", "doctor", "data check", "data ls", "data stats", "model info",
+    "model set-languages", *KEYS,
 }  # fmt: skip
 NEEDS = {  # verb -> (extra, arguments); text.en, text.de, MODEL and GPT are there
     "demo": ("train", "--out run"),
@@ -55,7 +56,6 @@ NEEDS = {  # verb -> (extra, arguments); text.en, text.de, MODEL and GPT are the
     "look": ("train", "MODEL abc"),
     "film": ("train", "MODEL abc"),
     "errors": ("evaluate", "MODEL --source text.en --target text.de"),
-    "inside": ("train", "MODEL abc"),
     "race": ("train", "--corpus reverse"),
     "serve": ("serve", "MODEL --port 0 --state state"),
     "studio": ("serve", "MODEL --port 0 --state state --no-browser"),
@@ -203,6 +203,13 @@ def test_alternatives_alignments_and_constraints_need_no_extras(commands, micro)
     found = [list(pair) for pair in model.translate("abc", align=True).alignment or ()]
     assert json.loads(links.out)["alignment"] == found
     assert bound.out == f"{model.translate('abc', prefix='c').text}\n"
+
+
+def test_the_inside_of_a_model_is_shown_without_extras(commands, tmp_path):
+    walk, page = commands("inside MODEL abc --head 1 --at 2", "inside MODEL abc --kind encoder --html walk.html")
+    assert (walk.code, page.code) == (0, 0)
+    assert "Softmax" in walk.out
+    assert "<math" in (tmp_path / "walk.html").read_text(encoding="utf-8")
 
 
 def test_texts_and_models_are_examined_without_extras(commands):

@@ -124,7 +124,7 @@ def insist(address: str, path: str, given: dict) -> dict:
 
 @pytest.mark.slow
 def test_a_real_server_answers_with_the_numbers_of_the_model(running, micro):
-    where, model = {"model": "en-de"}, Translator.load(micro, engine="torch")
+    where, model = {"model": "en-de"}, Translator.load(micro)  # the kernels, as in the server
     assert insist(running.address, "/v1/inside/warm", where)["ready"]
     told = insist(running.address, "/v1/inside", where | {"text": "a b c", "lang": "ko"})
     expected = views.overview(model, "a b c", language="ko")

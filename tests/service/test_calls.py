@@ -1,6 +1,7 @@
 """Calls besides translating, and models that only torch can run."""
 
 import asyncio
+import json
 import time
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 import jumok
 from jumok.config.search import SearchOptions
 from jumok.errors import UnknownName
+from jumok.inside import breaking, scoring, subject, views
+from jumok.inside.edits import Edits
 from jumok.service.errors import Refused
 from jumok.service.values import Ask
 from jumok.translation import Contents
@@ -43,6 +46,35 @@ def test_scores_alternatives_and_alignment_are_the_translators_own_without_torch
                 await service.call("micro", "scores", {}, deadline=soon())
             with pytest.raises(UnknownName):
                 await service.call("micro", "translate", {}, deadline=soon())
+
+    run(work())
+
+
+def test_a_model_is_looked_at_and_broken_without_torch(micro):
+    translator, edits = jumok.load(micro), {"off": ["residual"], "heads": [["cross", 0, 0]]}
+    given, made = {"text": "a b c", "edits": edits}, Edits.of(edits)
+    expected = {
+        "inside": views.overview(translator, "a b c", edits=made),
+        "block": views.block(translator, "a b c", "decoder.0.cross", edits=made),
+        "steps": views.steps(translator, "a b c", edits=made),
+        "break": breaking.compare(translator, "a b c", made),
+    }
+
+    async def work():
+        async with serve(micro) as service:
+            assert (await service.call("micro", "warm", {}, deadline=soon()))["ready"]
+            for verb, answer in expected.items():
+                asked = given | ({"name": "decoder.0.cross"} if verb == "block" else {})
+                told = await service.call("micro", verb, asked, deadline=soon())
+                assert json.loads(json.dumps(told)) == json.loads(json.dumps(answer)), verb
+            cost = await service.call("micro", "cost", {"edits": edits, "pairs": 10}, deadline=soon())
+            pairs = subject.read_validation(translator)
+            scored = scoring.score(translator, pairs[:10], made).to_json()
+            assert json.dumps(cost | {"seconds": 0}) == json.dumps({"of": len(pairs)} | scored | {"seconds": 0})
+            given["edits"] = {"heads": [["cross", 9, 9]]}
+            with pytest.raises(Refused, match="head 9"):
+                await service.call("micro", "inside", given, deadline=soon())
+            assert not service.torch.handles
 
     run(work())
 

@@ -31,7 +31,7 @@ KINDS = {
     "paper": {},
     "pre": {"norm_place": "pre"},
     "rotary": {"norm_place": "pre", "positions": "rotary"},
-    "learned": {"positions": "learned", "longest": 6},
+    "learned": {"positions": "learned", "longest": 8},
     "nowhere": {"positions": "none"},
     "no bias": {"bias": False},
     "untied": {"tied": "none"},
@@ -79,7 +79,7 @@ def has(inspector: NativeInspector, edits: Edits) -> bool:
     return edits.off <= inspector.outline.sizes.switches
 
 
-def compare(one, other) -> None:
+def compare(one, other, tolerance: float) -> None:
     """Compare two traces: the same blocks and values, and numbers that differ by rounding alone."""
     assert one.names == other.names
     assert (one.tokens, one.maps) == (other.tokens, other.maps)
@@ -89,21 +89,22 @@ def compare(one, other) -> None:
             expected = other.blocks[name][key]
             assert value.dtype == expected.dtype, (name, key)
             scale = max(1.0, float(np.abs(expected).max()))
-            np.testing.assert_allclose(value / scale, expected / scale, atol=1e-5, rtol=0, err_msg=f"{name} {key}")
+            np.testing.assert_allclose(value / scale, expected / scale, atol=tolerance, rtol=0, err_msg=f"{name} {key}")
     for key in ("hidden", "memory", "logits"):
-        np.testing.assert_allclose(getattr(one, key), getattr(other, key), atol=2e-5, rtol=1e-5, err_msg=key)
+        values = getattr(one, key), getattr(other, key)
+        np.testing.assert_allclose(*values, atol=2 * tolerance, rtol=tolerance, err_msg=key)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_number_is_that_of_the_reading_in_torch_whatever_is_edited(kind):
     native, torch_one = models(kind)
     random = Random(kind)
-    for name, edits in EDITS.items():
+    for edits in EDITS.values():
         if has(native, edits):
             source, target = [*sentence(random), END], [START, *sentence(random)]
             one, other = native.read(source, target, edits), torch_one.read(source, target, edits)
-            assert one.names, name
-            compare(one, other)
+            unscaled = kind == "plain dot" or edits.off & {"scale", "norm"}  # a softmax of scores such as 50
+            compare(one, other, 1e-4 if unscaled else 1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -111,7 +112,7 @@ def test_a_search_with_edits_finds_what_torch_finds(kind):
     native, torch_one = models(kind)
     random = Random(kind)
     sources = [sentence(random) for _ in range(12)]
-    plain = [one.ids for one in native.translate(sources)]
+    plain = [one.token_scores for one in native.translate(sources)]
     for name, edits in EDITS.items():
         if not has(native, edits) or not edits or edits.is_weights:  # torch searches those with its engine
             continue
@@ -119,7 +120,7 @@ def test_a_search_with_edits_finds_what_torch_finds(kind):
         assert [one.ids for one in found] == [one.ids for one in expected], name
         for one, other in zip(found, expected, strict=True):
             assert one.token_scores == pytest.approx(other.token_scores, abs=1e-4)
-        assert name == "rows" or [one.ids for one in found] != plain, name
+        assert [one.token_scores for one in found] != plain, name
 
 
 def test_a_search_with_silent_heads_is_that_of_a_model_with_zeros_in_their_columns():
@@ -153,13 +154,13 @@ def test_steps_give_the_logits_of_the_reading_and_branches_do_not_disturb_them(k
         torch_one.open_steps(source, edits, rows=3, room=40) as others,
     ):
         for token in target:
-            np.testing.assert_allclose(steps.step([token]), others.step([token]), atol=2e-5)
+            np.testing.assert_allclose(steps.step([token]), others.step([token]), atol=2e-5, rtol=1e-5)
             branches = steps.select([0, 0, 0]), others.select([0, 0, 0])
             for tokens in ([9, 10, 11], [12, 13, 14]):
                 one, other = (branch.step(tokens) for branch in branches)
-                np.testing.assert_allclose(one, other, atol=2e-5)
+                np.testing.assert_allclose(one, other, atol=2e-5, rtol=1e-5)
             one, other = (branch.select([2, 0]).step([15, 16]) for branch in branches)
-            np.testing.assert_allclose(one, other, atol=2e-5)
+            np.testing.assert_allclose(one, other, atol=2e-5, rtol=1e-5)
 
 
 def test_without_edits_a_reading_has_the_probabilities_of_plain_forcing():

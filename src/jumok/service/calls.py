@@ -239,7 +239,7 @@ PUBLIC = (
     "align", "alternatives", "attention", "block", "break", "choices", "cost", "count", "fill", "generate", "graph",
     "inside", "score", "steps", "unknown", "warm",
 )  # fmt: skip  # verbs of `Service.call`
-EFFORT = {"break": 6, "steps": 8}  # how many times the work of a translation a call is, where it is more
+EFFORT = {"block": 4, "break": 6, "inside": 5, "steps": 20}  # times the work of a translation, where it is more
 PAIR = 2 * (60 + SENTENCE)  # units of a pair that is scored with and without edits
 
 

@@ -25,6 +25,7 @@ from tests.support import golden
 pytestmark = pytest.mark.skipif(library.load() is None, reason="no C compiler on this machine")
 TEXT = "f h b j c"
 GOLDEN = golden.FOLDER / "0.1" / "tiny"
+ROUNDING = 2e-5  # of float32: scores of this model are up to 160, and torch itself differs by as much from float64
 EDITS = [
     Edits(), Edits(heads={("cross", 0, 1)}), Edits(layers={("decoder", 0)}), Edits(shuffle=3), Edits(off={"mask"}),
     Edits(off={"positions", "scale"}), Edits(off={"residual"}), Edits(rows=(Row("cross", 0, 0, 1, (0.0, 1.0)),)),
@@ -43,7 +44,7 @@ def compare(one: object, other: object, path: str = "") -> None:
         kind = "u1" if other.get("type") == "u1" else "<f4"
         arrays = [np.frombuffer(base64.b64decode(side["data"]), kind).reshape(side["shape"]) for side in (one, other)]
         scale = float(np.abs(arrays[1].astype(float)).max(initial=1.0))
-        np.testing.assert_allclose(arrays[0] / scale, arrays[1] / scale, atol=2e-5, rtol=0, err_msg=path)
+        np.testing.assert_allclose(arrays[0] / scale, arrays[1] / scale, atol=ROUNDING, rtol=0, err_msg=path)
     elif isinstance(other, dict):
         assert isinstance(one, dict)
         assert one.keys() == other.keys(), path
@@ -55,7 +56,7 @@ def compare(one: object, other: object, path: str = "") -> None:
         for place, value in enumerate(other):
             compare(one[place], value, f"{path}.{place}")
     elif isinstance(other, float):
-        assert one == pytest.approx(other, abs=2e-5, rel=2e-5), path
+        assert one == pytest.approx(other, abs=10 * ROUNDING), path  # logits are up to 10
     else:
         assert one == other, path
 

@@ -4,7 +4,7 @@ import { context, build } from "esbuild";
 import { readFile, writeFile } from "node:fs/promises";
 import { gzipSync } from "node:zlib";
 
-const folder = process.argv[2] ?? "../src/jumok/server/studio";
+const folder = process.argv[2] ?? "../src/jumok/built";
 const options = {
   entryPoints: { studio: "src/main.tsx" },
   outdir: folder,

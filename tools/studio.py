@@ -18,6 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE, BUILT = ROOT / "studio", ROOT / "src" / "jumok" / "built"
+TERMS = ROOT / "src" / "jumok" / "reports" / "terms.toml"  # part of the bundle
 SECONDS = 20.0  # for everything: the set-up of the project must not wait for a page
 OLDEST = 18  # version of node
 ADVICE = "everything else works; to get the page, install node and run: python tools/studio.py"
@@ -31,9 +32,9 @@ def hash_sources() -> str:
     """Return a hash of everything that the bundle is made of."""
     digest = hashlib.sha256()
     own = [SOURCE / name for name in ("package.json", "package-lock.json", "build.mjs")]
-    for path in sorted([*own, *(SOURCE / "src").rglob("*")]):
+    for path in sorted([*own, *(SOURCE / "src").rglob("*"), TERMS]):
         if path.is_file():
-            digest.update(f"{path.relative_to(SOURCE)}\0".encode() + path.read_bytes() + b"\0")
+            digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
 

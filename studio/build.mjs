@@ -1,12 +1,38 @@
-// Bundles the page: src/main.tsx and src/style.css become studio.js and studio.css, each also compressed.
+// Bundles the page: src/main.tsx and its sheets become studio.js and studio.css, each also compressed; attention.js and
+// attention.css are the same parts for the one-file page of `jumok look`.  The module "terms" is the list of terms that lab and help use, src/jumok/reports/terms.toml.
 //   node build.mjs FOLDER [--watch]
 import { context, build } from "esbuild";
 import { readFile, writeFile } from "node:fs/promises";
 import { gzipSync } from "node:zlib";
 
-const folder = process.argv[2] ?? "../src/jumok/server/studio";
+const folder = process.argv[2] ?? "../src/jumok/built";
+const TERMS = "../src/jumok/reports/terms.toml";
+
+/** The list as {key: [korean, english, section, explanation in Korean, in English]}; every line is KEY = "TEXT". */
+function readTerms(text) {
+  const terms = {};
+  let own;
+  for (const [number, line] of text.split("\n").entries()) {
+    const table = /^\[([\w-]+)\]$/.exec(line), pair = /^(\w+) = (".*")$/.exec(line);
+    if (table) terms[table[1]] = own = {};
+    else if (pair && own) own[pair[1]] = JSON.parse(pair[2]);
+    else if (line.trim() && !line.startsWith("#")) throw new Error(`${TERMS}:${number + 1}: ${line}`);
+  }
+  return Object.fromEntries(Object.entries(terms).map(([key, one]) => [key, [one.ko, one.en, one.section, one.says_ko, one.says_en]]));
+}
+
+const terms = {
+  name: "terms",
+  setup(build) {
+    build.onResolve({ filter: /^terms$/ }, () => ({ path: "terms", namespace: "terms" }));
+    build.onLoad({ filter: /.*/, namespace: "terms" }, async () => ({
+      contents: JSON.stringify(readTerms(await readFile(TERMS, "utf8"))), loader: "json", watchFiles: [TERMS],
+    }));
+  },
+};
+
 const options = {
-  entryPoints: { studio: "src/main.tsx" },
+  entryPoints: { studio: "src/main.tsx", attention: "src/attention/main.tsx" },
   outdir: folder,
   bundle: true,
   minify: true,
@@ -17,6 +43,7 @@ const options = {
   legalComments: "linked",
   charset: "utf8",
   logLevel: "warning",
+  plugins: [terms],
 };
 
 if (process.argv.includes("--watch")) {

@@ -1,4 +1,4 @@
-"""Build the page of `jumok studio` from studio/ into src/jumok/server/studio/, where the server and the wheel find it.
+"""Build the page of `jumok studio` from studio/ into src/jumok/built/, where the server and the wheel find it.
 
     python tools/studio.py            # only if its sources have changed; never fails, says how to get the page
     python tools/studio.py --force    # also if they have not; exit code 1 where it cannot be built
@@ -17,7 +17,8 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCE, BUILT = ROOT / "studio", ROOT / "src" / "jumok" / "server" / "studio"
+SOURCE, BUILT = ROOT / "studio", ROOT / "src" / "jumok" / "built"
+TERMS = ROOT / "src" / "jumok" / "reports" / "terms.toml"  # part of the bundle
 SECONDS = 20.0  # for everything: the set-up of the project must not wait for a page
 OLDEST = 18  # version of node
 ADVICE = "everything else works; to get the page, install node and run: python tools/studio.py"
@@ -31,9 +32,9 @@ def hash_sources() -> str:
     """Return a hash of everything that the bundle is made of."""
     digest = hashlib.sha256()
     own = [SOURCE / name for name in ("package.json", "package-lock.json", "build.mjs")]
-    for path in sorted([*own, *(SOURCE / "src").rglob("*")]):
+    for path in sorted([*own, *(SOURCE / "src").rglob("*"), TERMS]):
         if path.is_file():
-            digest.update(f"{path.relative_to(SOURCE)}\0".encode() + path.read_bytes() + b"\0")
+            digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
 
@@ -98,7 +99,7 @@ class Builder:
             omit = [] if tests else ["--omit=dev"]
             self.run(*npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline", *omit, path=path)
             mark.write_text(wanted)
-        partial = BUILT.with_name("studio.partial")
+        partial = BUILT.with_name("built.partial")
         shutil.rmtree(partial, ignore_errors=True)
         self.run(node, "build.mjs", partial, path=path)
         (partial / "sources.txt").write_text(hash_sources() + "\n")

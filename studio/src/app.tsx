@@ -1,10 +1,12 @@
 // The frame of all screens: the bar, and the screen that the address names.
 
 import { effect } from "@preact/signals";
-import { go, link, screen, set } from "./address";
+import { go, link, place, screen, set, write } from "./address";
 import { ClassMenu, Join } from "./class-dialog";
 import { role } from "./classroom";
-import { useKey } from "./engine/remote";
+import { root, useKey } from "./engine/remote";
+import { SaveMenu } from "./parts/save";
+import { Terms } from "./parts/terms";
 import { chooseLanguage, chooseTheme, inBoth, language, theme } from "./preferences";
 import { screens } from "./screens";
 import { warmUp } from "./inside/data";
@@ -31,13 +33,26 @@ export function App() {
       <Bar current={current.name} />
       <main id="main" tabIndex={-1}>
         <h1 class="hidden">{current.title.value}</h1>
+        {role.value !== "guest" && model.value && <SaveMenu name={nameOf(current.name)} describe={() => describe(current.title.value)} />}
         <Failure />
         {role.value === "guest" ? <Join /> : models.value === null ? <p class="quiet">{failure.value === null ? w.loading : ""}</p>
           : model.value === null ? <p>{w.noModels}</p> : <current.view />}
       </main>
       {role.value !== "guest" && models.value !== null && <Walk />}
+      <Terms />
     </>
   );
+}
+
+function nameOf(current: string): string {
+  return `jumok-${current}-${(model.value?.id ?? "").replace(/[^\w.-]+/g, "-")}`;
+}
+
+/** Whose view this is, for a file that is kept. */
+function describe(title: string) {
+  const pair = model.value?.source && model.value.target ? `${model.value.source} → ${model.value.target}` : "";
+  const facts = [[words.value.model, [model.value?.id, pair, model.value?.digest.slice(0, 12)].filter(Boolean).join(" · ")]] as const;
+  return { title: `Jumok · ${title}`, facts, address: `${location.origin}${root()}/${write(place.value)}` };
 }
 
 function skip(event: Event): void {

@@ -181,6 +181,15 @@ def test_attention_is_drawn_and_written_as_a_page(jumok, micro, tmp_path):
     assert str(tmp_path / "page.html") in answer.err
 
 
+@pytest.mark.parametrize("built", [True, False])
+def test_a_page_without_the_studios_parts_says_how_to_get_them(jumok, micro, tmp_path, monkeypatch, built):
+    monkeypatch.setattr("jumok.reports.attention.find_parts", lambda: ("let a;", "b {}") if built else None)
+    answer = jumok("look", micro, "a b", "--html", tmp_path / "page.html")
+    assert answer.code == 0
+    assert answer.err.count("\n") == (1 if built else 2)
+    assert ("python tools/studio.py" in answer.err) is not built
+
+
 def test_a_model_tells_what_it_is_and_the_mean_of_its_checkpoints_is_a_model_too(jumok, micro, tmp_path):
     told = jumok("model", "info", micro)
     assert "1 + 2 layers, d_model 16" in told.out

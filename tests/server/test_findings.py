@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from jumok.lab import NAMES, PAPER
+from jumok.server.frames import MOST, Frames
+from jumok.server.keys import KeyFile
 from tests.server.test_runs import Recorded
 from tests.support.pretend import ask, pretend_server
 from tests.support.running import Running
@@ -73,6 +75,72 @@ def test_the_report_of_a_race_is_shown_in_a_frame_without_scripts(server):
     assert "script" not in policy
     assert "frame-ancestors 'self'" in policy
     assert ask(server[1], "GET", "/v1/races/0000/page").status == 404
+
+
+def test_a_frame_opens_with_its_address_alone_and_only_for_a_minute(work, tmp_path, monkeypatch):
+    keys = KeyFile(tmp_path / "keys.json")
+    admin, user = ({"authorization": f"Bearer {keys.add(name, admin=name == 'a', created='x')}"} for name in "ab")
+    app = pretend_server(workspace=work, state=tmp_path / "state", host="0.0.0.0", keys=tmp_path / "keys.json")[1]
+    (race,) = ask(app, "GET", "/v1/races", headers=admin).json["races"]
+    path = f"/v1/races/{race['id']}"
+    assert ask(app, "GET", f"{path}/page").status == 401, "a frame cannot send a key"
+    for headers, status in (({}, 401), (user, 403)):
+        assert ask(app, "POST", f"{path}/address", {}, headers=headers).status == status
+    lent = ask(app, "POST", f"{path}/address", {}, headers=admin).json
+    page = ask(app, "GET", lent["address"])
+    assert (page.status, page.text[:8]) == (200, "<h1>Race")
+    assert page.headers["content-security-policy"].startswith("sandbox; default-src 'none'")
+    assert "frame-ancestors 'self'" in page.headers["content-security-policy"]
+    assert ask(app, "GET", lent["address"][:-1] + "x").status == 404
+    assert ask(app, "POST", f"{path}/address", {}, headers=admin).json["address"] != lent["address"]
+    later = time.monotonic() + lent["seconds"] + 1
+    monkeypatch.setattr("jumok.server.frames.monotonic", lambda: later)
+    assert ask(app, "GET", lent["address"]).status == 404
+
+
+def test_addresses_of_frames_are_bounded(tmp_path):
+    lent = Frames()
+    made = [lent.lend(tmp_path / "page.html")["address"].rpartition("/")[2] for _ in range(MOST + 5)]
+    assert len(lent.pages) == MOST
+    assert lent.find(made[0]) is None
+    assert lent.find(made[-1]) == tmp_path / "page.html"
+
+
+RACE = {"name": "fast", "models": ["transformer", "rnn"], "source": "train.en", "target": "train.de", "minutes": 2.5}
+
+
+def test_a_race_is_started_from_listed_texts_and_one_at_a_time(server, work, monkeypatch):
+    recorded = Recorded(monkeypatch)
+    for name in ("train.en", "train.de"):
+        (work / name).write_text("a b\n")
+    listed = ask(server[1], "GET", "/v1/races").json
+    assert listed["can_start"]
+    assert listed["task"] is None
+    wrong = [
+        {"models": []},
+        {"models": ["rnn", "rnn"]},
+        {"models": ["gpt"]},
+        {"models": ["rnn --out /"]},
+        {"name": "../x"},
+        {"name": "--help"},
+        {"source": "/etc/passwd"},
+        {"target": None},
+        {"recipe": "x"},
+        {"minutes": 0},
+        {"x": 1},
+    ]
+    for change in wrong:  # fmt: skip
+        assert ask(server[1], "POST", "/v1/races", RACE | change).status in (400, 404), change
+    assert ask(server[1], "POST", "/v1/races", RACE | {"name": "race"}).status == 409, "its folder exists"
+    assert recorded.calls == []
+    task = ask(server[1], "POST", "/v1/races", RACE).json
+    assert recorded.calls[0][0] == [
+        "race", "--models", "transformer,rnn", "--source", str(work / "train.en"), "--target", str(work / "train.de"),
+        "--recipe", "auto", "--minutes", "2.5", "--out", str(work / "runs" / "fast"),
+    ]  # fmt: skip
+    assert recorded.calls[0][2] is True, "trainings outlive the server"
+    assert ask(server[1], "GET", "/v1/races").json["task"] == task["id"]
+    assert ask(server[1], "POST", "/v1/races", RACE | {"name": "second"}).status == 409
 
 
 @pytest.mark.slow

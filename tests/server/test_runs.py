@@ -209,7 +209,8 @@ READING = ["/v1/runs", "/v1/texts", "/v1/runs/ID", "/v1/runs/ID/curves", "/v1/ru
            "/v1/runs/ID/differences?other=ID", "/v1/runs/ID/events", "/v1/runs/ID/errors", "/v1/tasks", "/v1/lab",
            "/v1/races", "/v1/tasks/x/events", "/v1/findings/x/page", "/v1/races/x/page"]  # fmt: skip
 CHANGING = ["/v1/runs", "/v1/runs/ID/pause", "/v1/runs/ID/continue", "/v1/runs/ID/stop", "/v1/runs/ID/film",
-            "/v1/tasks/x/stop", "/v1/lab/mask/start", "/v1/class/view"]  # fmt: skip
+            "/v1/tasks/x/stop", "/v1/lab/mask/start", "/v1/class/view", "/v1/races", "/v1/findings/x/address",
+            "/v1/races/x/address"]  # fmt: skip
 FOREIGN = [
     {"origin": "https://evil.example"}, {"origin": "null"}, {"origin": "http://localhost:9999"},
     {"origin": "http://127.0.0.1:8000"}, {"origin": "chrome-extension://amkbmndfnliijdhojkpoglbnaaahippg"},
@@ -240,7 +241,8 @@ def test_every_route_about_runs_is_for_administrators(server):
     assert {route.who for route in ours} == {"admins"}
     paths = {route.path for route in ours}
     listed = {path.partition("?")[0].replace("ID", "{id}") for path in (*READING, *CHANGING)}
-    fixed = {"/v1/tasks/x/events", "/v1/findings/x/page", "/v1/races/x/page", "/v1/tasks/x/stop", "/v1/lab/mask/start"}
+    fixed = {"/v1/tasks/x/events", "/v1/findings/x/page", "/v1/races/x/page", "/v1/tasks/x/stop", "/v1/lab/mask/start",
+             "/v1/findings/x/address", "/v1/races/x/address"}  # fmt: skip
     names = {path.replace("/x/", "/{id}/").replace("/mask/", "/{name}/") for path in fixed}
     assert paths <= (listed - fixed) | names, "a new route belongs into the lists of this test"
 

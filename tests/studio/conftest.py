@@ -15,7 +15,7 @@ import pytest
 from tests.support.running import Running
 
 ROOT = Path(__file__).parents[2]
-BUILT = ROOT / "src" / "jumok" / "server" / "studio"
+BUILT = ROOT / "src" / "jumok" / "built"
 PATIENCE = 30_000  # milliseconds for anything to appear; the machine may be busy
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 

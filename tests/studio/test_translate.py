@@ -1,6 +1,7 @@
 """Translate: a translator at work reads, chooses words, corrects and downloads."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -157,6 +158,13 @@ def test_a_doubtful_sentence_is_marked_and_a_sure_one_is_not(browser, served):
             assert page.locator(".doubtful").count() == int(doubtful)
 
 
+WATCH = """() => {
+    const button = document.querySelector("button[type=submit]"), now = () => performance.now();
+    button.addEventListener("click", () => (window.began = now()), true);
+    const isThere = () => Boolean(document.querySelector(".target-cell")?.value);
+    const look = () => (isThere() ? (window.first = now() - window.began) : setTimeout(look, 5));
+    look();
+}"""
 TEXT = "\n\n".join(" ".join(f"{a}ba {b}ed hid." for b in "abcdef") for a in "ABCDEF")
 
 
@@ -210,6 +218,50 @@ def test_an_edit_translates_only_its_own_segment(browser, served):
         expect(page.locator(".target-cell").nth(1)).to_have_value(expected)
         assert [one["texts"] for one in asked] == [["f e d"]]
         assert [page.locator(".target-cell").nth(row).input_value() for row in (0, 2)] == others
+
+
+LONG = 500  # sentences of ten words
+
+
+def test_five_thousand_words_are_asked_for_once_in_parts_and_an_edit_alone(browser, served):
+    letters = "abcdefghij"
+    rows = [
+        [f"{letters[(row // 100 + n) % 10]}{letters[row // 10 % 10]}{letters[(row + n) % 10]}" for n in range(10)]
+        for row in range(LONG)
+    ]
+    sentences = [" ".join(words).capitalize() + "." for words in rows]
+    assert len(set(sentences)) == LONG
+    with opened(browser, served, "#/translate?view=text&model=en-de") as page:
+        asked, answered, most = [], [], 0
+
+        def begin(one):
+            nonlocal most
+            if one.url.endswith("/v1/translate"):
+                asked.append(one.post_data_json["texts"])
+                most = max(most, len(asked) - len(answered))
+
+        page.on("request", begin)
+        page.on("requestfinished", lambda one: answered.append(one) if one.url.endswith("/v1/translate") else None)
+        page.get_by_label("Paste a text").fill("\n".join(" ".join(sentences[n : n + 5]) for n in range(0, LONG, 5)))
+        page.evaluate(WATCH)
+        page.get_by_role("button", name="Translate the text").click()
+        expect(page.get_by_role("status")).to_contain_text(f"{LONG} of {LONG} segments", timeout=300_000)
+        first, whole = page.evaluate("[window.first, performance.now() - window.began]")
+        assert len(asked[0]) == 4, "something can be read at once"
+        assert max(map(len, asked)) <= 48
+        assert len(asked) <= 1 + LONG / 48 + 3
+        assert sorted(text for some in asked for text in some) == sorted(sentences), "each of them once"
+        assert most <= 2, "requests at a time"
+        assert first < whole / 2
+        if os.getloadavg()[0] < 0.5:
+            assert first <= 300
+            assert whole <= 5_000
+        del asked[:]
+        page.locator(".source-cell").nth(250).fill("a b c")
+        expected = ask(served, "/v1/translate", text="a b c", format="sentence")["translations"][0]["text"]
+        expect(page.locator(".target-cell").nth(250)).to_have_value(expected)
+        page.wait_for_timeout(500)
+        assert asked == [["a b c"]]
 
 
 def test_a_long_text_goes_to_the_segments_and_typing_does_not_fill_the_address(browser, served):

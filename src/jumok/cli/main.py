@@ -257,7 +257,7 @@ def look(
     lang: Annotated[str, option("LANGUAGE", "help.look_lang")] = "en",
     device: Device = "cpu",
 ) -> None:
-    from jumok.reports.attention import attention_page, terminal
+    from jumok.reports.attention import attention_page, find_parts, terminal
     from jumok.text.lines import write_lines
 
     [text] = clean_arguments([text])
@@ -272,6 +272,8 @@ def look(
         page = attention_page([view], title=view.text, language=lang)
         write_lines(html, page.removesuffix("\n").split("\n"))
         print(f"written: {html}", file=sys.stderr)
+        if find_parts() is None:
+            print("this is the simpler page; to get the studio's: python tools/studio.py", file=sys.stderr)
 
 
 app.command(**verb("help.inside"))(inside.inside)

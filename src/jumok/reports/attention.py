@@ -1,4 +1,4 @@
-"""Attention maps from plain data, as SVG, for the terminal and as one HTML file.
+"""Attention maps from plain data, as SVG, for the terminal and as one HTML file, which is made of the studio's parts.
 
 Figures 3 to 5 of the paper are such pictures.  Nothing here depends on a model: weights are numpy arrays, pieces are
 strings as SentencePiece writes them, and the results are strings.
@@ -8,6 +8,8 @@ Promise  no NaN reaches a picture, and no text can become markup: pieces are unt
 Not here the source of the weights (models/, engines/), writing files (cli/main.py), the studio (studio/).
 """
 
+import base64
+import hashlib
 import html
 import json
 import math
@@ -126,7 +128,8 @@ def terminal(
 def attention_page(views: Iterable[AttentionView], *, title: str = "Attention", language: str = "en") -> str:
     """One self-contained HTML page to explore the attention of several sentences; works offline and from file://.
 
-    The weights are embedded as JSON, in thousandths, flat in the order (L, H, R, C).
+    The weights are embedded as JSON, in thousandths, flat in the order (L, H, R, C).  The page is a build of the
+    studio's parts (`find_parts`); where that is missing, a simpler one that needs no build.
     """
     if language not in LANGUAGES:
         raise UnknownName("reports.unknown_language", language, LANGUAGES)
@@ -137,9 +140,34 @@ def attention_page(views: Iterable[AttentionView], *, title: str = "Attention", 
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     text = re.sub("[<>&\u2028\u2029]", lambda match: f"\\u{ord(match[0]):04x}", text)
     values = {"language": language, "title": html.escape(clean(title)), "data": text}
-    template = resources.files("jumok.reports").joinpath("assets/attention.html").read_text(encoding="utf-8")
+    parts = find_parts()
+    if parts is not None:
+        script, sheet = parts
+        values |= {"script": script, "sheet": sheet, "policy": _allow(script, sheet)}
+    name = "assets/attention.html" if parts is None else "assets/attention_studio.html"
+    template = resources.files("jumok.reports").joinpath(name).read_text(encoding="utf-8")
     # In one pass, so that nothing inside a value is substituted.
-    return re.sub(r"\{\{(language|title|data)\}\}", lambda match: values[match[1]], template)
+    return re.sub(r"\{\{(language|title|data|script|sheet|policy)\}\}", lambda match: values[match[1]], template)
+
+
+def find_parts() -> tuple[str, str] | None:
+    """Return the script and the style sheet that tools/studio.py builds for the page; None where they are missing."""
+    folder = resources.files("jumok") / "built"
+    try:
+        script, sheet = ((folder / f"attention.{kind}").read_text(encoding="utf-8") for kind in ("js", "css"))
+    except OSError:
+        return None
+    return script.rstrip("\n"), sheet.rstrip("\n")
+
+
+def _allow(script: str, sheet: str) -> str:
+    """The policy of a page that runs this script, has this style and asks for nothing."""
+    code, style = (
+        f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in (script, sheet)
+    )
+    return (
+        f"default-src 'none'; script-src {code}; style-src {style}; img-src data:; base-uri 'none'; form-action 'none'"
+    )
 
 
 def heatmap_svg(matrix: np.ndarray, rows: Sequence[str], columns: Sequence[str], *, title: str = "") -> str:

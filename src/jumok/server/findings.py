@@ -1,7 +1,7 @@
-"""What was found out: the claims of the lab and their verdicts, reports of races, and the errors of a model.
+"""What was found out: the claims of the lab and their verdicts, and the errors of a model.
 
-Findings and reports are those on disk below the workspace.  Their pages are shown in a frame that runs no scripts; a
-page is made by a process of its own, because the claims need torch, and kept for the next time.
+Findings are those on disk below the workspace.  Their pages are shown in frames (frames.py); a page is made by a
+process of its own, because the claims need torch, and kept for the next time.
 """
 
 from __future__ import annotations
@@ -21,23 +21,18 @@ from jumok import lab
 from jumok.errors import JumokError
 from jumok.lab.wording import Words
 from jumok.monitor.runs import Run, walk
+from jumok.server import frames
 from jumok.server.own import Closed
 from jumok.server.refusals import Refusal, own_shape
 from jumok.server.routes import Answer, Api, Call, Route
 from jumok.server.runs import find
 from jumok.storage import bundle
 
-API = Api("findings", "Lab, races and errors", own_shape)
+API = Api("findings", "Lab and errors", own_shape)
 CLAIMS = (*lab.NAMES, *lab.PAPER)
 BEGINNINGS = tuple(f"{name}-" for name in CLAIMS)  # of files in the lab's folder: mask-quick-1.json
 LARGEST = 20_000_000  # bytes of a finding or a page
 SCALES = ("quick", "minutes", "hours")
-FRAME = {
-    "content-security-policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
-    "x-frame-options": "SAMEORIGIN",
-}
-HTML = "text/html; charset=utf-8"
 INDEX = re.compile(rb"<nav>.*?</nav>", re.S)  # a link to the index, which the studio has itself
 Orders = Literal["chrf", "long", "sure", "copied"]
 PAIRS = 1_000
@@ -125,6 +120,15 @@ async def start_claim(call: Call) -> dict[str, Any]:
 
 
 async def show_finding(call: Call) -> Answer:
+    return await frames.answer(await find_page(call))
+
+
+async def lend_finding(call: Call) -> dict[str, Any]:
+    return call.front.workspace.frames.lend(await find_page(call))
+
+
+async def find_page(call: Call) -> Path:
+    """Return the page of the finding that a request names; the first time, it is made."""
     request, workspace = call.parse(PageRequest), call.front.workspace
     stored = await asyncio.to_thread(find_findings, workspace.place)
     finding = stored.get(call.path["id"])
@@ -133,7 +137,7 @@ async def show_finding(call: Call) -> Answer:
     page = workspace.pages / f"{finding['id']}-{request.language}.html"
     if not page.is_file():
         await make_page(call, finding, request.language, page)
-    return Answer(200, await asyncio.to_thread(page.read_bytes), HTML, FRAME)
+    return page
 
 
 async def make_page(call: Call, finding: dict[str, Any], language: str, page: Path) -> None:
@@ -149,44 +153,6 @@ async def make_page(call: Call, finding: dict[str, Any], language: str, page: Pa
             raise Refusal(422, "server.task_failed")
         page.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         bundle.write_file(page, INDEX.sub(b"", made.read_bytes(), count=1))
-
-
-async def list_races(call: Call) -> dict[str, Any]:
-    folder = call.front.workspace.folder
-    races = await asyncio.to_thread(find_races, folder) if folder is not None else []
-    return {"races": [{key: value for key, value in one.items() if key != "folder"} for one in races]}
-
-
-def find_races(workspace: Path) -> list[dict[str, Any]]:
-    """Return the reports of races below a workspace."""
-    races = []
-    for folder, entries in walk(workspace):
-        names = {entry.name for entry in entries if entry.is_file(follow_symlinks=False)}
-        if not names >= {"report.json", "report.html"}:
-            continue
-        try:
-            if (folder / "report.json").stat().st_size > LARGEST:
-                continue
-            values = json.loads((folder / "report.json").read_bytes())
-            rows = [
-                {"name": str(row["name"]), "bleu": row["scores"]["bleu"]["value"], "parameters": row["parameters"]}
-                for row in values["contenders"]
-            ]
-            budget = str(values["budget"])
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            continue
-        id = hashlib.sha256(str(folder).encode("utf-8", "replace")).hexdigest()[:16]
-        place = str(folder.relative_to(workspace))
-        races.append({"id": id, "name": place, "budget": budget, "contenders": rows, "folder": folder})
-    return races
-
-
-async def show_race(call: Call) -> Answer:
-    races = await asyncio.to_thread(find_races, call.front.workspace.place)
-    race = next((one for one in races if one["id"] == call.path["id"]), None)
-    if race is None or (race["folder"] / "report.html").stat().st_size > LARGEST:
-        raise Refusal(404, "server.no_such_finding")
-    return Answer(200, await asyncio.to_thread((race["folder"] / "report.html").read_bytes), HTML, FRAME)
 
 
 async def list_errors(call: Call) -> dict[str, Any]:
@@ -242,9 +208,8 @@ ROUTES = [
           who="admins"),
     Route("GET", "/v1/findings/{id}/page", show_finding, API, "The page of a finding.", PageRequest, None,
           media_type="text/html", who="admins"),
-    Route("GET", "/v1/races", list_races, API, "List the reports of races.", None, dict[str, Any], who="admins"),
-    Route("GET", "/v1/races/{id}/page", show_race, API, "The report of a race.", None, None, media_type="text/html",
-          who="admins"),
+    Route("POST", "/v1/findings/{id}/address", lend_finding, API, "An address that opens the page for a minute.",
+          PageRequest, dict[str, Any], who="admins"),
     Route("GET", "/v1/runs/{id}/errors", list_errors, API, "The sentences that a model translates worst.",
           ErrorsRequest, dict[str, Any], who="admins"),
 ]  # fmt: skip

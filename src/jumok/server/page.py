@@ -48,7 +48,7 @@ def read_asset(name: str) -> str:
 @cache
 def read_bundle() -> dict[str, tuple[bytes, bytes]]:
     """Return the files of the studio, plain and compressed; none where it was not built."""
-    folder = resources.files("jumok.server") / "studio"
+    folder = resources.files("jumok") / "built"
     try:
         return {name: ((folder / name).read_bytes(), (folder / f"{name}.gz").read_bytes()) for name in BUNDLE}
     except OSError:

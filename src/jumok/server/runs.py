@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
+from pathlib import Path
 from typing import Any
 
 from pydantic import Field
@@ -151,28 +152,38 @@ async def list_texts(call: Call) -> dict[str, Any]:
 async def start_run(call: Call) -> dict[str, Any]:
     request, workspace = call.parse(StartRequest), call.front.workspace
     place = workspace.place
-    if not NAME.fullmatch(request.name):
+    out = choose_folder(place, request.name)
+    texts = await choose_texts(request, place)
+    arguments = ["train", "--recipe", request.recipe, "--minutes", f"{request.minutes:g}", *texts, "--out", str(out)]
+    task = await workspace.children.start("train", f"runs/{request.name}", arguments, folder=place, detached=True)
+    call.front.log.write("run_started", task=task.id)
+    return task.describe()
+
+
+def choose_folder(place: Path, name: str) -> Path:
+    """Return the folder of a new run below a workspace."""
+    runs = place / "runs"
+    if not NAME.fullmatch(name):
         raise Refusal(400, "server.bad_run_name")
+    if runs.is_symlink() or (runs / name).exists() or (runs / name).is_symlink():
+        raise Refusal(409, "server.run_exists")
+    return runs / name
+
+
+async def choose_texts(request: StartRequest, place: Path) -> list[str]:
+    """Return the arguments that name the texts of a run, all of which the server has listed."""
     if request.recipe not in RECIPES:
         raise Refusal(400, "server.bad_parameter", parameter="recipe", reason=f"must be one of {', '.join(RECIPES)}")
     if (request.table is None) == (request.source is None) or (request.source is None) != (request.target is None):
         raise Refusal(400, "server.texts_of_a_run")
     listed = {text["name"] for text in await asyncio.to_thread(find_texts, place)}
-    texts = ("source", "target", "table", "valid_source", "valid_target")
-    arguments = ["train", "--recipe", request.recipe, "--minutes", f"{request.minutes:g}"]
-    for name in texts:
+    arguments: list[str] = []
+    for name in ("source", "target", "table", "valid_source", "valid_target"):
         if (given := getattr(request, name)) is not None:
             if given not in listed:
                 raise Refusal(404, "server.no_such_text", parameter=name)
             arguments += [f"--{name.replace('_', '-')}", str(place / given)]
-    runs = place / "runs"
-    if runs.is_symlink() or (runs / request.name).exists() or (runs / request.name).is_symlink():
-        raise Refusal(409, "server.run_exists")
-    out = runs / request.name
-    arguments += ["--out", str(out)]
-    task = await workspace.children.start("train", f"runs/{request.name}", arguments, folder=place, detached=True)
-    call.front.log.write("run_started", task=task.id)
-    return task.describe()
+    return arguments
 
 
 async def pause_run(call: Call) -> dict[str, Any]:

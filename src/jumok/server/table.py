@@ -9,6 +9,7 @@ from jumok.server import (
     deepl_documents,
     deepl_glossaries,
     findings,
+    frames,
     google,
     immersive,
     inside,
@@ -16,6 +17,7 @@ from jumok.server import (
     operations,
     own,
     page,
+    races,
     runs,
     streaming,
     studio,
@@ -29,6 +31,7 @@ def list_routes() -> list[Route]:
     routes = [
         *libretranslate.ROUTES, *deepl.ROUTES, *deepl_glossaries.ROUTES, *deepl_documents.ROUTES, *immersive.ROUTES,
         *google.ROUTES, *own.ROUTES, *inside.ROUTES, *streaming.ROUTES, *studio.ROUTES, *completions.ROUTES,
-        *runs.ROUTES, *watching.ROUTES, *findings.ROUTES, *classroom.ROUTES, *page.ROUTES,
+        *runs.ROUTES, *watching.ROUTES, *findings.ROUTES, *races.ROUTES, *frames.ROUTES,
+        *classroom.ROUTES, *page.ROUTES,
     ]  # fmt: skip
     return [*routes, *operations.make_routes(routes)]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from jumok.monitor.runs import Run, find_runs
 from jumok.server.children import Children
+from jumok.server.frames import Frames
 from jumok.server.refusals import Refusal
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class Workspace:
         self.cache = state.folder / "curves"
         self.children = Children(state.folder / "work")
         self.pages, self.faults = state.folder / "pages", state.folder / "errors"
+        self.frames = Frames()
         self.films: dict[Any, list[dict[str, Any]]] = {}
         self.followers = 0
         self._runs: list[Run] = []

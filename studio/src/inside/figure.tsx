@@ -2,9 +2,17 @@
 
 import type { Overview, Block } from "./data";
 import type en from "../strings/en/inside";
+import { useDrawing, type Table } from "../parts/drawings";
 import { Formula } from "../parts/math";
+import { explains } from "../parts/terms";
+import { figureSvg } from "./picture";
 
 type Words = typeof en;
+
+const TERMS: Readonly<Record<string, string>> = {
+  embedding: "embedding", positions: "positional-encoding", attention: "self-attention", masked: "masked-self-attention", cross: "cross-attention", add: "residual",
+  norm: "layer-norm", feed_forward: "feed-forward", output: "logit", softmax: "softmax", states: "recurrence", hop: "memory",
+};
 
 interface Column {
   readonly stack: string;
@@ -24,10 +32,17 @@ function arrange(blocks: readonly Block[]): Column[] {
   return columns;
 }
 
+/** Every block with its shape and its parameters. */
+function listBlocks(of: Overview, words: Words): Table {
+  const rows = of.map.blocks.map((one) => [
+    of.map.types[one.type]?.name ?? one.type, words.stacks[one.stack] ?? one.stack, one.layer === null ? "" : String(one.layer + 1), one.shape, String(one.parameters)]);
+  return { columns: words.blockTable, rows };
+}
+
 export function Figure({ of, chosen, choose, words, language }: { of: Overview; chosen: string; choose: (block: Block) => void; words: Words; language: string }) {
-  const types = of.map.types;
+  const types = of.map.types, drawn = useDrawing<HTMLElement>({ title: words.map, svg: () => figureSvg(of, words.map, words), table: () => listBlocks(of, words) });
   return (
-    <nav class="figure" aria-label={words.map}>
+    <nav class="figure" aria-label={words.map} ref={drawn}>
       <h2>{words.map}</h2>
       <p class="quiet small">{words.mapShape(of.map.shape, new Intl.NumberFormat(language).format(of.map.parameters))}</p>
       {arrange(of.map.blocks).map((column, number) => (
@@ -39,7 +54,7 @@ export function Figure({ of, chosen, choose, words, language }: { of: Overview; 
               <ul>{blocks.map((block) => (
                 <li key={block.id}>
                   <button type="button" class={`block type-${block.type}`} aria-pressed={block.id === chosen} disabled={block.absent}
-                    title={block.absent ? words.absent : block.shape} onClick={() => choose(block)}>
+                    title={block.absent ? words.absent : undefined} {...explains(TERMS[block.type])} onClick={() => choose(block)}>
                     {types[block.type]?.name ?? block.type}
                     {types[block.type]?.departs && <span class="departs" title={words.departs}>≠<span class="hidden"> {words.departs}</span></span>}
                   </button>
@@ -60,7 +75,7 @@ export function Explanation({ of, block, words }: { of: Overview; block: Block; 
   if (!type) return null;
   return (
     <section class="explanation">
-      <h2>{type.name}{block.layer !== null && <span class="quiet"> · {words.layer(block.layer + 1)}</span>}</h2>
+      <h2>{type.name}{block.layer !== null && <span class="quiet"> · {words.layer(block.layer + 1)}</span>}{block.shape && <span class="quiet small"> · {block.shape}</span>}</h2>
       <p>{type.says}</p>
       <Formula mathml={type.formula} />
       {type.departs && (

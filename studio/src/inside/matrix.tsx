@@ -1,10 +1,13 @@
 // A matrix of weights on a canvas: a cell is chosen by mouse or arrow keys; a table with the same numbers is behind it.
 
 import { useEffect, useRef } from "preact/hooks";
+import { useDrawing, type Table } from "../parts/drawings";
+import { matrixSvg } from "../parts/pictures";
 import { theme } from "../preferences";
 import type { Grid } from "./data";
 
 const TABLE = 40; // rows and columns up to which the table is complete
+const SAVED = 40_000; // cells up to which the table of a saved view is
 
 /** The colour of a weight: from the surface to the accent. */
 function paint(canvas: HTMLCanvasElement, grid: Grid, size: number): void {
@@ -53,6 +56,9 @@ export function Matrix({ grid, rows, columns, row, column, label, choose }: Prop
   const size = Math.max(5, Math.min(40, Math.floor(640 / Math.max(rows.length, columns.length, 1))));
   useEffect(() => { if (canvas.current) paint(canvas.current, grid, size); }, [grid, size, theme.value]);
   const labels = size >= 12;
+  const drawn = useDrawing<HTMLDivElement>({
+    title: label, svg: () => matrixSvg(label, { rows, columns, at: grid.at }), table: () => tableOf(grid, rows, columns, row),
+  });
 
   function point(event: MouseEvent): void {
     const box = canvas.current!.getBoundingClientRect();
@@ -69,7 +75,7 @@ export function Matrix({ grid, rows, columns, row, column, label, choose }: Prop
   const weight = grid.at[row * columns.length + column] ?? 0;
   return (
     <div class="matrix">
-      <div class="matrix-scroll">
+      <div class="matrix-scroll" ref={drawn}>
         {labels && <div class="column-names" aria-hidden="true" style={{ gridTemplateColumns: `repeat(${columns.length}, ${size}px)` }}>
           {columns.map((one, number) => <span key={number} class={number === column ? "on" : undefined}>{one}</span>)}
         </div>}
@@ -94,7 +100,7 @@ export function Matrix({ grid, rows, columns, row, column, label, choose }: Prop
 function NumberTable({ grid, rows, columns, row, label }: { grid: Grid; rows: readonly string[]; columns: readonly string[]; row: number; label: string }) {
   const numbers = rows.length <= TABLE && columns.length <= TABLE ? rows.map((_, number) => number) : [row];
   return (
-    <div class="hidden"><table class="numbers">
+    <div class="hidden" data-unsaved=""><table class="numbers">
       <caption>{label}</caption>
       <thead><tr><td />{columns.map((one, number) => <th key={number} scope="col">{one}</th>)}</tr></thead>
       <tbody>
@@ -105,6 +111,13 @@ function NumberTable({ grid, rows, columns, row, label }: { grid: Grid; rows: re
       </tbody>
     </table></div>
   );
+}
+
+/** All weights in words; of a very large matrix those of the chosen row. */
+export function tableOf(grid: Grid, rows: readonly string[], columns: readonly string[], row: number): Table {
+  const wanted = rows.length * columns.length <= SAVED ? rows.map((_, number) => number) : [row];
+  const weights = (number: number) => columns.map((_, at) => (grid.at[number * columns.length + at] ?? 0).toFixed(3));
+  return { columns: ["", ...columns], rows: wanted.map((number) => [rows[number] ?? "", ...weights(number)]) };
 }
 
 function clamp(value: number, count: number): number {

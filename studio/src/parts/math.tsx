@@ -1,9 +1,14 @@
 // Formulas: MathML of the engine as elements of this page; nothing but the tags of mathematics is let through.
 
 import { h, type VNode } from "preact";
+import { inBoth } from "../preferences";
+import en from "../strings/en/terms";
+import ko from "../strings/ko/terms";
+import { nameOf, Term } from "./terms";
 
 const TAGS = new Set(["math", "mrow", "mi", "mo", "mn", "mtext", "mspace", "mfrac", "msqrt", "msub", "msup", "msubsup", "munder", "mover", "munderover", "mtable", "mtr", "mtd"]);
-const ATTRIBUTES = new Set(["display", "mathvariant", "width", "stretchy", "displaystyle"]);
+const words = inBoth(en, ko);
+const ATTRIBUTES = new Set(["data-term", "display", "mathvariant", "width", "stretchy", "displaystyle"]);
 
 function toNode(element: Element): VNode | null {
   if (!TAGS.has(element.localName)) return null;
@@ -23,12 +28,17 @@ function divide(math: Element): Element[][] {
   return parts;
 }
 
+/** A formula, and below it the names of its symbols: both explain them, the names also to the keyboard. */
 export function Formula({ mathml }: { mathml: string }) {
   const parsed = new DOMParser().parseFromString(mathml, "text/xml").documentElement;
   if (parsed.localName !== "math") return null;
+  const keys = new Set([...parsed.querySelectorAll("[data-term]")].map((one) => one.getAttribute("data-term")!));
   return (
-    <div class="formula" tabIndex={0} role="group">
-      {divide(parsed).map((part, number) => <div key={number}>{h("math", { display: "block" }, h("mrow", null, ...part.map(toNode)))}</div>)}
-    </div>
+    <>
+      <div class="formula" tabIndex={0} role="group">
+        {divide(parsed).map((part, number) => <div key={number}>{h("math", { display: "block" }, h("mrow", null, ...part.map(toNode)))}</div>)}
+      </div>
+      <ul class="symbols" aria-label={words.value.symbols}>{[...keys].map((key) => <li key={key}><Term of={key}>{nameOf(key)}</Term></li>)}</ul>
+    </>
   );
 }

@@ -1,5 +1,7 @@
 // Where the nodes of a search go: steps from left to right, hypotheses from top to bottom, the best first.
 
+import { escape, ink, picture, tag, text, type Size } from "./pen";
+
 export interface Drawn {
   readonly x: number;
   readonly y: number;
@@ -58,4 +60,33 @@ export function layOut(nodes: readonly Linked[], best: number): { places: Drawn[
   };
   visit(-1, null, 0);
   return { places, width: x, height: EDGE * 2 + (next + 1) * ROW };
+}
+
+/** The curve from a node's parent to the node. */
+export function curve(place: Drawn): string {
+  const from = place.parent!, x = from.x + from.w, middle = (x + place.x) / 2;
+  return `M${x} ${from.y}C${middle} ${from.y} ${middle} ${place.y} ${place.x} ${place.y}`;
+}
+
+export interface Leaf {
+  readonly label: string;
+  readonly says: string; // what became of it
+  readonly look: "best" | "dead" | "ended" | "living";
+}
+
+/** The tree as a picture: the translation in the accent, dead hypotheses dashed. */
+export function treeSvg(title: string, places: readonly Drawn[], leaves: readonly Leaf[], size: Size): string {
+  const edges = places.map((place, row) => place.parent && tag("path", {
+    d: curve(place), fill: "none", stroke: leaves[row]!.look === "best" ? ink("accent") : ink("line"), "stroke-width": leaves[row]!.look === "best" ? 2.4 : 1.4,
+  }));
+  const nodes = places.map((place, row) => {
+    const { label, says, look } = leaves[row]!;
+    const fill = { best: "accent-soft", dead: "sunk", ended: "surface", living: "surface" }[look];
+    const stroke = { best: "accent", dead: "line", ended: "good", living: "quiet" }[look];
+    return tag("g", { transform: `translate(${place.x} ${place.y})` },
+      tag("title", {}, escape(says)),
+      tag("rect", { y: -13, width: place.w, height: 26, rx: 6, fill: ink(fill), stroke: ink(stroke), ...(look === "dead" ? { "stroke-dasharray": "3 2" } : {}) }),
+      text(label, place.w / 2, 1, { "text-anchor": "middle", "font-size": 14, fill: look === "dead" ? ink("quiet") : ink("ink") }));
+  });
+  return picture(size, title, [...edges.filter((edge) => edge !== null), ...nodes]);
 }

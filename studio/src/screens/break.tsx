@@ -4,6 +4,7 @@ import { computed, signal, useSignalEffect } from "@preact/signals";
 import { link, read, readNumber, set } from "../address";
 import { patiently, Refused, request } from "../engine/remote";
 import { overviewOf, pick, row as rowOf, shown, warmUp, type Edits, type Kind, type Overview, type Switch } from "../inside/data";
+import { explains, Term } from "../parts/terms";
 import { inBoth, language } from "../preferences";
 import { screens } from "../screens";
 import { fail, failure, model } from "../session";
@@ -44,6 +45,9 @@ const words = inBoth(en, ko);
 const overview = signal<Overview | null>(null);
 const broken = signal<Broken | null>(null);
 const cost = signal<Cost | "counting" | "absent" | null>(null);
+const TERMS: Readonly<Record<string, string>> = {
+  heads: "head", layers: "layer", mask: "mask", positions: "positional-encoding", scale: "scale", residual: "residual", norm: "layer-norm", rows: "attention-weight", shuffle: "bag-of-words",
+};
 const PLAIN = ["mask", "positions", "scale", "residual", "norm"];
 
 export const edits = computed<Edits>(() => {
@@ -145,15 +149,15 @@ function SwitchView({ one, of }: { one: Switch; of: Overview }) {
   return (
     <section class="switch-of card" aria-label={one.title}>
       {PLAIN.includes(one.id) ? (
-        <label class="toggle"><input type="checkbox" role="switch" disabled={!one.available} checked={!has(edits.value.off, one.id)}
+        <label class="toggle" data-term={TERMS[one.id]}><input type="checkbox" role="switch" {...explains(TERMS[one.id])} disabled={!one.available} checked={!has(edits.value.off, one.id)}
           onChange={() => change({ off: toggled(edits.value.off, one.id) })} /> <span>{one.title}</span></label>
       ) : one.id === "shuffle" ? (
         <div class="row">
-          <label class="toggle"><input type="checkbox" role="switch" disabled={!one.available} checked={edits.value.shuffle === undefined}
+          <label class="toggle" data-term={TERMS[one.id]}><input type="checkbox" role="switch" {...explains(TERMS[one.id])} disabled={!one.available} checked={edits.value.shuffle === undefined}
             onChange={(event) => change({ shuffle: event.currentTarget.checked ? undefined : 1 })} /> <span>{one.title}</span></label>
           {edits.value.shuffle !== undefined && <button type="button" onClick={() => change({ shuffle: (edits.value.shuffle ?? 0) + 1 })}>{w.another}</button>}
         </div>
-      ) : <h2>{one.title}</h2>}
+      ) : <h2><Term of={TERMS[one.id]}>{one.title}</Term></h2>}
       {!one.available && <p class="quiet small">{one.why}</p>}
       {one.available && one.id === "heads" && <Heads of={of} />}
       {one.available && one.id === "layers" && <Layers of={of} />}
@@ -248,17 +252,17 @@ function Outcome() {
     <>
       <div class="sides" aria-live="polite">
         <section class="box" aria-label={w.before}><h2>{w.before}</h2>
-          <p lang={language} data-said="before">{now.before.text}</p><p class="quiet small">{w.score} {now.before.score.toFixed(3)}</p></section>
+          <p lang={language} data-said="before">{now.before.text}</p><p class="quiet small"><Term of="score">{w.score}</Term> {now.before.score.toFixed(3)}</p></section>
         <section class="box" aria-label={w.after}><h2>{w.after}</h2>
           {now.source && <p class="small quiet">{w.shuffled}: {now.source}</p>}
           <p lang={language} data-said="after">{now.after.words.map((word, number) => (
             <span key={number}><span class={now.changed.includes(number) ? "differs" : undefined}>{word.text}</span> </span>
           ))}</p>
-          <p class="quiet small">{w.score} {now.after.score.toFixed(3)}{now.before.text === now.after.text && !isWhole.value ? ` · ${w.same}` : ""}</p></section>
+          <p class="quiet small"><Term of="score">{w.score}</Term> {now.after.score.toFixed(3)}{now.before.text === now.after.text && !isWhole.value ? ` · ${w.same}` : ""}</p></section>
       </div>
       {!isWhole.value && (
         <section class="card" aria-label={w.words}>
-          <h3>{w.words}</h3>
+          <h3><Term of="probability">{w.words}</Term></h3>
           <div class="scroll" tabIndex={0}>
             <table class="forced">
               <thead><tr><td />{now.forced.map((one, number) => <th key={number} scope="col" lang={language}>{one.text}</th>)}</tr></thead>
@@ -283,11 +287,11 @@ function Bleus() {
     <section class="card bleus" aria-live="polite" aria-busy={now === "counting"}>
       {now === "counting" || now === null ? <p class="quiet">{w.counting}</p> : (
         <>
-          <h3>{w.bleu(now.pairs, now.of)}</h3>
+          <h3><Term of="bleu">{w.bleu(now.pairs, now.of)}</Term></h3>
           <div class="row">
             <p class="figure-of"><span class="small quiet">{w.before}</span><strong data-number="bleu-before">{now.before.bleu.toFixed(2)}</strong><span class="small quiet">{range(now.before.interval)}</span></p>
             <p class="figure-of"><span class="small quiet">{w.after}</span><strong data-number="bleu-after">{now.after.bleu.toFixed(2)}</strong><span class="small quiet">{range(now.after.interval)}</span></p>
-            <p class="figure-of"><span class="small quiet">{w.difference}</span><strong data-number="difference">{now.difference > 0 ? "+" : "−"}{Math.abs(now.difference).toFixed(2)}</strong><span class="small quiet">{w.interval} {range(now.interval)}</span></p>
+            <p class="figure-of"><span class="small quiet">{w.difference}</span><strong data-number="difference">{now.difference > 0 ? "+" : "−"}{Math.abs(now.difference).toFixed(2)}</strong><span class="small quiet"><Term of="confidence-interval">{w.interval}</Term> {range(now.interval)}</span></p>
           </div>
           <p><strong>{w.verdict[now.verdict] ?? now.verdict}</strong> <span class="quiet small">{w.changed(now.changed, now.pairs)} · {w.seconds(now.seconds.toFixed(1))}</span></p>
         </>

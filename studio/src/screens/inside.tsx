@@ -6,6 +6,9 @@ import { Cell, Vectors } from "../inside/cell";
 import { numbersOf, overviewOf, pick, shown, stepOf, warmUp, type AttentionMap, type Block, type BlockNumbers, type Kind, type Overview, type Side, type Step } from "../inside/data";
 import { Explanation, Figure } from "../inside/figure";
 import { Matrix, Thumbnail } from "../inside/matrix";
+import { useDrawing } from "../parts/drawings";
+import { manySvg } from "../parts/pictures";
+import { explains, Term } from "../parts/terms";
 import { inBoth, language } from "../preferences";
 import { fail, failure, model } from "../session";
 import en from "../strings/en/inside";
@@ -16,6 +19,7 @@ import "./inside.css";
 const words = inBoth(en, ko);
 const KINDS: readonly Kind[] = ["encoder", "decoder", "cross"];
 const TYPES: Readonly<Record<Kind, readonly string[]>> = { encoder: ["attention"], decoder: ["masked", "attention"], cross: ["cross"] };
+const TERMS: Readonly<Record<Kind, string>> = { encoder: "self-attention", decoder: "masked-self-attention", cross: "cross-attention" };
 export const overview = signal<Overview | null>(null);
 const numbers = signal<BlockNumbers | null>(null);
 const step = signal<Step | null>(null);
@@ -130,24 +134,31 @@ function Maps({ of }: { of: Overview }) {
   const w = words.value, now = kind.value!, shownMap = map.value!;
   const grid = pick(shownMap, layer.value, head.value);
   const label = w.weights(w.kinds[now] ?? now, layer.value + 1, head.value + 1);
+  const together = w.headsOf(w.kinds[now] ?? now, layer.value + 1), shownLayer = layer.value;
+  const heads = useDrawing<HTMLDivElement>({
+    title: together,
+    svg: () => manySvg(together, Array.from({ length: shownMap.heads }, (_, number) => (
+      { name: w.head(number + 1), weights: { rows: rows.value, columns: columns.value, at: pick(shownMap, shownLayer, number).at } }))),
+  });
   return (
     <>
       <div class="tabs" role="tablist">
         {kinds.value.map((one) => (
-          <button key={one} type="button" role="tab" id={`tab-${one}`} aria-selected={one === now} aria-controls="maps"
+          <button key={one} type="button" role="tab" id={`tab-${one}`} aria-selected={one === now} aria-controls="maps" {...explains(TERMS[one])}
             onClick={() => set({ kind: one, block: "", row: "", column: "" })}>{w.kinds[one]}</button>
         ))}
       </div>
       <div id="maps" role="tabpanel" aria-labelledby={`tab-${now}`}>
         <p class="quiet small">{w.kindSays[now]}</p>
-        <div class="row">
+        <div class="row"><span class="small quiet"><Term of="layer">{w.layers}</Term></span>
           <div class="switch" role="group" aria-label={w.layers}>
             {Array.from({ length: shownMap.of }, (_, number) => (
               <button key={number} type="button" aria-pressed={number === layer.value} onClick={() => set({ layer: number, block: "", column: "" })}>{w.layer(number + 1)}</button>
             ))}
           </div>
         </div>
-        <div class="heads" role="group" aria-label={w.heads}>
+        <p class="small quiet heads-title"><Term of="head">{w.heads}</Term> · <Term of="attention-weight">{w.alpha}</Term></p>
+        <div class="heads" role="group" aria-label={w.heads} ref={heads}>
           {Array.from({ length: shownMap.heads }, (_, number) => (
             <Thumbnail key={number} grid={pick(shownMap, layer.value, number)} label={w.head(number + 1)} pressed={number === head.value}
               choose={() => set({ head: number, block: "", column: "" })} />
@@ -178,9 +189,9 @@ function Steps({ of }: { of: Overview }) {
       </div>
       {now && now.at === at.value && (
         <div class="row step-numbers">
-          <span><span class="quiet small">{w.went}</span> <b>{shown(now.in)}</b></span>
+          <span><span class="quiet small"><Term of="decoding-step">{w.went}</Term></span> <b>{shown(now.in)}</b></span>
           <span><span class="quiet small">{w.came}</span> <b>{shown(now.out)}</b> {percent(now.out.probability)}</span>
-          <span class="five"><span class="quiet small">{w.five}</span>{now.words.map((one) => (
+          <span class="five"><span class="quiet small"><Term of="probability">{w.five}</Term></span>{now.words.map((one) => (
             <span key={one.text} class="guess"><span lang={model.value?.target ?? undefined}>{one.text}</span> <span class="quiet">{percent(one.probability)}</span></span>
           ))}</span>
         </div>

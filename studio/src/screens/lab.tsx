@@ -4,7 +4,9 @@ import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { read, set } from "../address";
 import { role } from "../classroom";
-import { events, request, root } from "../engine/remote";
+import { events, request } from "../engine/remote";
+import { Frame } from "../lab/frame";
+import { StartRace, type Races } from "../lab/race";
 import { inBoth, language } from "../preferences";
 import { fail, failure } from "../session";
 import en from "../strings/en/lab";
@@ -15,17 +17,16 @@ const words = inBoth(en, ko);
 interface Both { en: string; ko: string }
 interface Finding { id: string; holds: boolean; scale: string; date: string; seconds: number; machine: string; checks: { text: string; holds: boolean }[] }
 interface Claim { name: string; title: Both; claim: Both; findings: Finding[]; task: string | null }
-interface Race { id: string; name: string; budget: string; contenders: { name: string; bleu: number; parameters: number }[] }
 
 const claims = signal<readonly Claim[] | null>(null);
-const races = signal<readonly Race[]>([]);
+const races = signal<Races>({ races: [], models: [], recipes: [], can_start: false, task: null });
 const scales = signal<readonly string[]>([]);
 const output = signal("");
 
 async function list(): Promise<void> {
   try {
     const answer = await request<{ claims: Claim[]; scales: string[] }>("/v1/lab");
-    races.value = (await request<{ races: Race[] }>("/v1/races")).races;
+    races.value = await request<Races>("/v1/races");
     [claims.value, scales.value] = [answer.claims, answer.scales];
     failure.value = null;
   } catch (error) {
@@ -68,7 +69,7 @@ function View() {
   if (role.value === "student") return <p>{w.teacherOnly}</p>;
   if (claims.value === null) return <p class="quiet">{w.loading}</p>;
   const claim = claims.value.find((one) => one.name === read("claim"));
-  const race = races.value.find((one) => one.id === read("race"));
+  const race = races.value.races.find((one) => one.id === read("race"));
   return (
     <div class="lab">
       <nav class="card claims" aria-label={w.claims}>
@@ -78,16 +79,17 @@ function View() {
             <span>{one.title[language.value]}</span><Verdict claim={one} /></button></li>))}
         </ul>
         <h2>{w.races}</h2>
-        {races.value.length === 0 && <p class="quiet small">{w.noRaces}</p>}
-        <ul>{races.value.map((one) => (
+        {races.value.races.length === 0 && <p class="quiet small">{w.noRaces}</p>}
+        <ul>{races.value.races.map((one) => (
           <li key={one.id}><button type="button" class="plain" aria-current={one === race} onClick={() => set({ race: one.id, claim: "", task: "" })}>
             <span>{one.name}</span><span class="quiet small">{one.contenders.map((row) => `${row.name} ${row.bleu.toFixed(1)}`).join(" · ")}</span></button></li>))}
         </ul>
+        {races.value.can_start && <StartRace of={races.value} words={w} started={list} />}
       </nav>
       <div class="paper">
         {claim ? <OneClaim key={claim.name} claim={claim} /> : race
-          ? <iframe title={race.name} sandbox="" src={`${root()}/v1/races/${race.id}/page`} />
-          : <p class="quiet">{w.choose}</p>}
+          ? <Frame path={`/v1/races/${race.id}`} title={race.name} loading={w.loading} />
+          : task ? <section class="card"><Output /></section> : <p class="quiet">{w.choose}</p>}
       </div>
     </div>
   );
@@ -100,6 +102,11 @@ function Verdict({ claim }: { claim: Claim }) {
   return <span class={`verdict ${newest.holds ? "yes" : "no"}`}>{newest.holds ? w.holds : w.doesNot}</span>;
 }
 
+/** What the process that tests or races has said. */
+function Output() {
+  return output.value ? <pre class="output" role="log" aria-label={words.value.output} tabIndex={0}>{output.value}</pre> : null;
+}
+
 function OneClaim({ claim }: { claim: Claim }) {
   const w = words.value, finding = claim.findings.find((one) => one.id === read("finding")) ?? claim.findings[0];
   return (
@@ -108,15 +115,15 @@ function OneClaim({ claim }: { claim: Claim }) {
         <h2>{claim.title[language.value]}</h2>
         <p class="claim">{claim.claim[language.value]}</p>
         <form class="row" onSubmit={(event) => { event.preventDefault(); void start(claim.name, String(new FormData(event.currentTarget).get("scale"))); }}>
-          <label>{w.scale} <select name="scale">{scales.value.map((one) => <option key={one} value={one}>{one}</option>)}</select></label>
+          <label>{w.scale} <select name="scale">{scales.value.map((one) => <option key={one} value={one}>{w.scales[one] ?? one}</option>)}</select></label>
           <button type="submit" class="primary" disabled={claim.task !== null}>{claim.task ? w.running : w.start}</button>
           {claim.findings.length > 1 && (
             <label>{w.finding} <select value={finding?.id} onChange={(event) => set({ finding: event.currentTarget.value })}>
-              {claim.findings.map((one) => <option key={one.id} value={one.id}>{one.date} · {one.scale}</option>)}</select></label>)}
+              {claim.findings.map((one) => <option key={one.id} value={one.id}>{one.date} · {w.scales[one.scale] ?? one.scale}</option>)}</select></label>)}
         </form>
-        {output.value && <pre class="output" role="log" aria-label={w.output} tabIndex={0}>{output.value}</pre>}
+        <Output />
       </section>
-      {finding ? <iframe title={claim.title[language.value]} sandbox="" src={`${root()}/v1/findings/${finding.id}/page?language=${language.value}`} />
+      {finding ? <Frame path={`/v1/findings/${finding.id}`} title={claim.title[language.value]} language={language.value} loading={w.loading} />
         : <p class="quiet">{w.nothingYet}</p>}
     </>
   );

@@ -8,7 +8,9 @@ import { engine, fail, failure, model } from "../session";
 import en from "../strings/en/search";
 import ko from "../strings/ko/search";
 import { card } from "../translate/state";
-import { layOut, pathOf, type Drawn } from "../parts/tree";
+import { useDrawing } from "../parts/drawings";
+import { explains, Term } from "../parts/terms";
+import { curve, layOut, pathOf, treeSvg } from "../parts/tree";
 import "./search.css";
 
 const words = inBoth(en, ko);
@@ -53,10 +55,10 @@ function View() {
       <div class="controls">
         <label class="wide">{w.text}<input value={read("text")} lang={model.value?.source ?? undefined}
           onInput={(event) => set({ text: event.currentTarget.value, tokens: "" })} /></label>
-        <div class="sliders"><label>{w.beam} <output>{beam.value}</output>
-          <input type="range" min="1" max="12" step="1" value={beam.value} onInput={(event) => set({ beam: event.currentTarget.value })} /></label>
-        <label>{w.penalty} <output>{penalty.value.toFixed(1)}</output>
-          <input type="range" min="0" max="2" step="0.1" value={penalty.value} onInput={(event) => set({ alpha: event.currentTarget.value })} /></label></div>
+        <div class="sliders"><label data-term="beam-search">{w.beam} <output>{beam.value}</output>
+          <input type="range" {...explains("beam-search")} min="1" max="12" step="1" value={beam.value} onInput={(event) => set({ beam: event.currentTarget.value })} /></label>
+        <label data-term="length-penalty">{w.penalty} <output>{penalty.value.toFixed(1)}</output>
+          <input type="range" {...explains("length-penalty")} min="0" max="2" step="0.1" value={penalty.value} onInput={(event) => set({ alpha: event.currentTarget.value })} /></label></div>
       </div>
       {begun.value.length > 0 && (
         <p class="begun">{w.begun(beginning(found))}{" "}
@@ -98,8 +100,13 @@ function shown(node: Node): string {
 function Tree({ nodes, best }: { nodes: readonly Node[]; best: number }) {
   const w = words.value, drawn = layOut(nodes, best);
   const path = new Set(best >= 0 ? pathOf(nodes, best) : []), picked = new Set(chosen.value === null ? [] : pathOf(nodes, chosen.value));
+  const title = w.treeOf(read("text"), beam.value, penalty.value.toFixed(1));
+  const says = (node: Node, row: number) => `${shown(node)}, ${w.rankOf(node.rank, node.step + 1)}, ${describe(node, row === best)}`;
+  const svg = () => treeSvg(title, drawn.places, nodes.map((node, row) => (
+    { label: shown(node), says: `${says(node, row)}, ${w.total} ${node.log_probability.toFixed(3)}`, look: path.has(row) ? "best" : node.reason ? "dead" : node.fate === "ended" ? "ended" : "living" })), drawn);
+  const tree = useDrawing<HTMLDivElement>({ title, svg, table: () => ({ columns: headings(), rows: nodes.map((node, row) => columnsOf(node, row === best)) }) });
   return (
-    <div class="tree" tabIndex={0} role="region" aria-label={w.tree}>
+    <div class="tree" tabIndex={0} role="region" aria-label={w.tree} ref={tree}>
       <svg width={drawn.width} height={drawn.height} role="group" aria-label={w.tree}>
         <g aria-hidden="true">
           {drawn.places.map((place, row) => place.parent && (
@@ -110,7 +117,7 @@ function Tree({ nodes, best }: { nodes: readonly Node[]; best: number }) {
           const node = nodes[row]!;
           return (
             <g key={row} transform={`translate(${place.x} ${place.y})`} class={`node ${classOf(node, row, path, picked)}`} role="button" tabIndex={-1}
-              aria-label={`${shown(node)}, ${w.rankOf(node.rank, node.step + 1)}, ${describe(node, row === best)}`}
+              aria-label={says(node, row)}
               onClick={() => (chosen.value = row)}>
               <rect x="0" y="-13" width={place.w} height="26" rx="6" />
               <text x={place.w / 2} y="1" text-anchor="middle" dominant-baseline="middle">{shown(node)}</text>
@@ -120,11 +127,6 @@ function Tree({ nodes, best }: { nodes: readonly Node[]; best: number }) {
       </svg>
     </div>
   );
-}
-
-function curve(place: Drawn): string {
-  const from = place.parent!, x = from.x + from.w, middle = (x + place.x) / 2;
-  return `M${x} ${from.y}C${middle} ${from.y} ${middle} ${place.y} ${place.x} ${place.y}`;
 }
 
 function classOf(node: Node, row: number, path: ReadonlySet<number>, picked: ReadonlySet<number>): string {
@@ -143,9 +145,9 @@ function Details({ nodes, best }: { nodes: readonly Node[]; best: number }) {
   return (
     <section class="card details" aria-label={w.details}>
       <p class="said" lang={model.value?.target ?? undefined}>{node.text || "…"}</p>
-      <p>{w.rankOf(node.rank, node.step + 1)} · {w.probability} {(100 * Math.exp(node.gain)).toFixed(1)} % · {w.total} {node.log_probability.toFixed(3)}
-        {node.score !== null && ` · ${w.score} ${node.score.toFixed(3)}`}</p>
-      <p>{describe(node, row === best)}{node.margin !== null && node.margin !== 0 && ` · ${w.marginOf(Math.abs(node.margin).toFixed(3), node.margin > 0)}`}</p>
+      <p><Term of="rank">{w.rankOf(node.rank, node.step + 1)}</Term> · <Term of="probability">{w.probability}</Term> {(100 * Math.exp(node.gain)).toFixed(1)} % · <Term of="log-probability">{w.total}</Term> {node.log_probability.toFixed(3)}
+        {node.score !== null && <> · <Term of="score">{w.score}</Term> {node.score.toFixed(3)}</>}</p>
+      <p>{describe(node, row === best)}{node.margin !== null && node.margin !== 0 && <> · <Term of="margin">{w.marginOf(Math.abs(node.margin).toFixed(3), node.margin > 0)}</Term></>}</p>
       {node.piece !== "</s>" && (
         <button type="button" class="primary" onClick={() => set({ tokens: JSON.stringify(pathOf(nodes, row).map((one) => nodes[one]!.piece)) })}>{w.goOn}</button>
       )}
@@ -153,23 +155,39 @@ function Details({ nodes, best }: { nodes: readonly Node[]; best: number }) {
   );
 }
 
+const TERMS = ["decoding-step", "rank", "hypothesis", "probability", "log-probability", "margin", "hypothesis"]; // of the columns
+
+function headings(): string[] {
+  const w = words.value;
+  return [w.step, w.rank, w.says, w.probability, w.total, w.margin, w.fate];
+}
+
+/** What the table says of a node. */
+function columnsOf(node: Node, best: boolean): string[] {
+  const says = (node.text || shown(node)) + (node.piece === "</s>" ? " ∎" : "");
+  return [String(node.step + 1), String(node.rank), says, `${(100 * Math.exp(node.gain)).toFixed(1)} %`, node.log_probability.toFixed(3),
+    node.margin === null ? "–" : node.margin.toFixed(3), describe(node, best)];
+}
+
 function Table({ nodes, best }: { nodes: readonly Node[]; best: number }) {
   const w = words.value;
   return (
-    <details class="fold">
+    <details class="fold" data-unsaved="">
       <summary>{w.table}</summary>
       <div class="scroll" tabIndex={0} role="region" aria-label={w.table}>
         <table>
-          <thead><tr>{[w.step, w.rank, w.says, w.probability, w.total, w.margin, w.fate].map((one) => <th key={one} scope="col">{one}</th>)}</tr></thead>
+          <thead><tr>{headings().map((one, number) => <th key={one} scope="col"><Term of={TERMS[number]}>{one}</Term></th>)}</tr></thead>
           <tbody>
-            {nodes.map((node, row) => (
-              <tr key={row} class={row === best ? "best" : undefined}>
-                <td>{node.step + 1}</td><td>{node.rank}</td>
-                <td><button type="button" class="plain" onClick={() => (chosen.value = row)} lang={model.value?.target ?? undefined}>{node.text || shown(node)}{node.piece === "</s>" ? " ∎" : ""}</button></td>
-                <td>{(100 * Math.exp(node.gain)).toFixed(1)} %</td><td>{node.log_probability.toFixed(3)}</td>
-                <td>{node.margin === null ? "–" : node.margin.toFixed(3)}</td><td>{describe(node, row === best)}</td>
-              </tr>
-            ))}
+            {nodes.map((node, row) => {
+              const [step, rank, says, ...rest] = columnsOf(node, row === best);
+              return (
+                <tr key={row} class={row === best ? "best" : undefined}>
+                  <td>{step}</td><td>{rank}</td>
+                  <td><button type="button" class="plain said" onClick={() => (chosen.value = row)} lang={model.value?.target ?? undefined}>{says}</button></td>
+                  {rest.map((one, number) => <td key={number}>{one}</td>)}
+                </tr>
+              );
+            })}
           </tbody>
         </table>
       </div>

@@ -5,6 +5,7 @@ import { useEffect } from "preact/hooks";
 import { read, readNumber, set } from "../address";
 import { role } from "../classroom";
 import { request } from "../engine/remote";
+import { download } from "../parts/files";
 import { inBoth } from "../preferences";
 import { fail, failure } from "../session";
 import en from "../strings/en/training";
@@ -109,7 +110,7 @@ function Details({ run, over }: { run: Run; over: readonly string[] }) {
       <Controls />
       {drawn && drawn.read < 1 && <p role="status" class="quiet small">{w.reading(Math.round(drawn.read * 100))}</p>}
       <Charts run={run} over={over} />
-      {drawn && <p><button type="button" onClick={() => save(`${run.name.replaceAll("/", "-")}.csv`, toCsv(drawn))}>{w.csv}</button></p>}
+      {drawn && <p><button type="button" onClick={() => download(`${run.name.replaceAll("/", "-")}.csv`, toCsv(drawn), "text/csv")}>{w.csv}</button></p>}
       <Differences run={run} over={over} />
       <Film key={run.id} run={run.id} snapshots={run.snapshots} words={w} />
       <Said />
@@ -196,13 +197,4 @@ function Said() {
   );
 }
 
-function save(name: string, text: string): void {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-}
-
 export const training = { name: "training", title: { get value() { return words.value.title; } }, view: View };
-

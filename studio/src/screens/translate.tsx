@@ -3,6 +3,9 @@
 import { signal, useSignalEffect } from "@preact/signals";
 import { read, set } from "../address";
 import type { Card, Model, Sentence } from "../engine/engine";
+import { useDrawing } from "../parts/drawings";
+import { ink } from "../parts/pen";
+import { alignmentSvg } from "../parts/pictures";
 import { inBoth, language } from "../preferences";
 import { engine, fail, model, models, other } from "../session";
 import en from "../strings/en/translate";
@@ -12,7 +15,7 @@ import { Corrections, Glossary } from "../translate/folds";
 import { RequestCode } from "../translate/request";
 import { SourceBox } from "../translate/source";
 import { beginnings, busy, card, change, forbid, require, rules, sentences, text, translateNow, type, unknown } from "../translate/state";
-import { Translation } from "../translate/target";
+import { levelOf, percent, Translation } from "../translate/target";
 import { TextView } from "../translate/text";
 import "./translate.css";
 
@@ -98,13 +101,17 @@ function Compare() {
 function Boxes({ current }: { current: Model }) {
   const w = words.value, rival = other.value, made = sentences.value;
   const differing = rival ? countDifferences() : 0;
+  const drawn = useDrawing<HTMLDivElement>(made.some((one) => one.words) ? {
+    title: w.alignment, svg: () => alignmentSvg(w.alignment, made.map(toAligned)),
+    table: () => ({ columns: [w.wordsOfText, w.translation, w.confidence], rows: made.flatMap(toRows) }),
+  } : null);
   return (
     <>
       <div class={`boxes${rival ? " three" : ""}`}>
         <SourceBox label={w.text} placeholder={w.placeholder} language={current.source} />
         <section class="target box" aria-label={`${w.translation}${rival ? ` · ${current.id}` : ""}`} aria-busy={busy.value}>
           {rival && <h2>{current.id}</h2>}
-          <div aria-live="polite" class="said">
+          <div aria-live="polite" class="said" ref={drawn}>
             {made.length === 0 ? <p class="quiet">{w.empty}</p> : (
               <Translation model={current.id} sentences={made} other={rival ? second.value : null} card={card.value} words={w}
                 language={current.target} editable />
@@ -126,6 +133,18 @@ function Boxes({ current }: { current: Model }) {
       <Examples />
     </>
   );
+}
+
+function toAligned(sentence: Sentence) {
+  const colours = ["level-0", "level-1", "level-2", "line"];
+  const target = (sentence.words ?? []).map((one) => ({ ...one, colour: ink(colours[levelOf(one.probability)]!) }));
+  return { source: sentence.source.split(/\s+/), target, links: sentence.alignment ?? [] };
+}
+
+function toRows(sentence: Sentence): string[][] {
+  const source = sentence.source.split(/\s+/);
+  return (sentence.words ?? []).map((one, row) => [
+    (sentence.alignment ?? []).filter(([, target]) => target === row).map(([from]) => source[from] ?? "").join(" "), one.text, percent(one.probability)]);
 }
 
 function countDifferences(): number {

@@ -2,7 +2,9 @@
 //
 // The picture is for the eyes; the numbers at the cursor are text, and the arrow keys move it.
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
+import { useDrawing, type Table } from "../parts/drawings";
+import { ink, penOf, picture, tag, text, widthOf, writer, type Pen } from "../parts/pen";
 import { theme } from "../preferences";
 
 export type Numbers = readonly (number | null)[];
@@ -96,13 +98,13 @@ interface Props {
 }
 
 export function Chart({ title, unit, lines, log, smoothing, empty }: Props) {
-  const canvas = useRef<HTMLCanvasElement>(null);
   const [width, setWidth] = useState(0);
   const [cursor, setCursor] = useState<number | null>(null); // a share of the width
   const shown = lines.map((line) => (line.dots ? line : { ...line, y: smooth(line.y, smoothing) }));
   const xs = range(shown, (line) => [line.x], false);
   const ys = range(shown, (line) => (smoothing > 0 ? [line.y] : [line.y, line.low, line.high]), log);
   const look = theme.value;
+  const canvas = useDrawing<HTMLCanvasElement>(xs && ys && { title, svg: () => toSvg(title, unit, shown, xs, ys, smoothing > 0), table: () => toTable(unit, shown) });
 
   useEffect(() => {
     const element = canvas.current;
@@ -148,8 +150,9 @@ export function Chart({ title, unit, lines, log, smoothing, empty }: Props) {
   );
 }
 
-/** The value of a line at the point that is nearest to a place. */
+/** The value of a line at the point that is nearest to a place; its last value for infinity. */
 export function nearest(line: Line, at: number): number | null {
+  if (at === Infinity) return line.y.findLast((value) => value !== null) ?? null;
   let best: number | null = null, distance = Infinity;
   line.x.forEach((x, number) => {
     const y = line.y[number];
@@ -159,61 +162,68 @@ export function nearest(line: Line, at: number): number | null {
 }
 
 function draw(canvas: HTMLCanvasElement, width: number, lines: readonly Line[], xs: Scale, ys: Scale, smoothed: boolean, cursor: number | null): void {
-  const ratio = devicePixelRatio || 1, style = getComputedStyle(canvas);
+  const ratio = devicePixelRatio || 1;
   canvas.width = width * ratio;
   canvas.height = HEIGHT * ratio;
   const context = canvas.getContext("2d");
   if (!context) return;
+  context.scale(ratio, ratio);
+  context.font = `12px ${getComputedStyle(canvas).fontFamily}`;
+  const pen = penOf(context);
+  plot(pen, width, lines, xs, ys, smoothed);
+  if (cursor === null) return;
+  const x = LEFT + cursor * (width - LEFT - RIGHT);
+  pen.line([[x, TOP], [x, HEIGHT - BOTTOM]], ink("quiet"), 1);
+}
+
+/** The axes, then every line: on the screen and in a file. */
+function plot(pen: Pen, width: number, lines: readonly Line[], xs: Scale, ys: Scale, smoothed: boolean): void {
   const wide = width - LEFT - RIGHT, tall = HEIGHT - TOP - BOTTOM;
   const across = (value: number) => LEFT + place(value, xs, wide), up = (value: number) => TOP + tall - place(value, ys, tall);
-  context.scale(ratio, ratio);
-  context.font = `12px ${style.fontFamily}`;
-  context.fillStyle = style.getPropertyValue("--quiet");
-  context.strokeStyle = style.getPropertyValue("--line");
-  context.textAlign = "right";
-  context.textBaseline = "middle";
   for (const value of ticks(ys.low, ys.high, ys.log)) {
-    context.fillText(spell(value), LEFT - 6, up(value));
-    segment(context, LEFT, up(value), width - RIGHT, up(value));
+    pen.text(spell(value), LEFT - 6, up(value), "end", ink("quiet"));
+    pen.line([[LEFT, up(value)], [width - RIGHT, up(value)]], ink("line"), 1);
   }
-  context.textAlign = "center";
-  context.textBaseline = "top";
-  for (const value of ticks(xs.low, xs.high, false)) context.fillText(spell(value), Math.min(width - 22, across(value)), HEIGHT - BOTTOM + 7);
+  for (const value of ticks(xs.low, xs.high, false)) pen.text(spell(value), Math.min(width - 22, across(value)), HEIGHT - BOTTOM + 13, "middle", ink("quiet"));
+  const usable = (value: number | null | undefined): value is number => typeof value === "number" && (!ys.log || value > 0);
   for (const line of lines) {
     const colour = colourOf(line.colour);
-    const usable = (value: number | null | undefined): value is number => typeof value === "number" && (!ys.log || value > 0);
     if (line.low && line.high && !smoothed) {
-      context.fillStyle = colour;
-      context.globalAlpha = 0.22;
       line.x.forEach((x, number) => {
         const low = line.low![number], high = line.high![number];
-        if (x !== null && usable(low) && usable(high)) context.fillRect(across(x) - 0.75, up(high), 1.5, Math.max(1, up(low) - up(high)));
+        if (x !== null && usable(low) && usable(high)) pen.box(across(x) - 0.75, up(high), 1.5, Math.max(1, up(low) - up(high)), colour, 0.22);
       });
-      context.globalAlpha = 1;
     }
-    context.strokeStyle = context.fillStyle = colour;
-    context.lineWidth = 1.6;
-    context.beginPath();
-    let drawn = false;
+    let points: [number, number][] = [];
+    const end = () => { if (points.length > 1) pen.line(points, colour, 1.6); points = []; };
     line.x.forEach((x, number) => {
       const y = line.y[number];
-      if (x === null || !usable(y)) return void (drawn = false);
-      if (line.dots) context.fillRect(across(x) - 2.5, up(y) - 2.5, 5, 5);
-      context[drawn ? "lineTo" : "moveTo"](across(x), up(y));
-      drawn = true;
+      if (x === null || !usable(y)) return end();
+      if (line.dots) pen.box(across(x) - 2.5, up(y) - 2.5, 5, 5, colour);
+      points.push([across(x), up(y)]);
     });
-    context.stroke();
-  }
-  if (cursor !== null) {
-    context.strokeStyle = style.getPropertyValue("--quiet");
-    context.lineWidth = 1;
-    segment(context, LEFT + cursor * wide, TOP, LEFT + cursor * wide, TOP + tall);
+    end();
   }
 }
 
-function segment(context: CanvasRenderingContext2D, x: number, y: number, toX: number, toY: number): void {
-  context.beginPath();
-  context.moveTo(x, y);
-  context.lineTo(toX, toY);
-  context.stroke();
+const SAVED = 720; // pixels that a saved chart is wide
+
+function toSvg(title: string, unit: string, lines: readonly Line[], xs: Scale, ys: Scale, smoothed: boolean): string {
+  const pen = writer();
+  plot(pen, SAVED, lines, xs, ys, smoothed);
+  let x = LEFT;
+  const legend = lines.flatMap((line) => {
+    const last = nearest(line, Infinity), name = last === null ? line.name : `${line.name} ${spell(last)}`, begin = x;
+    x += widthOf(name, 12) + 34;
+    return [tag("rect", { x: begin, y: HEIGHT + 8, width: 9, height: 9, fill: colourOf(line.colour) }), text(name, begin + 14, HEIGHT + 13, { "font-size": 12, fill: ink("ink") })];
+  });
+  return picture({ width: Math.max(SAVED, x), height: HEIGHT + 30 }, `${title} · ${unit}`, [tag("g", { "font-size": 12 }, ...pen.marks), ...legend]);
+}
+
+/** One row for each place of the horizontal axis, one column for each line. */
+function toTable(unit: string, lines: readonly Line[]): Table {
+  const places = [...new Set(lines.flatMap((line) => line.x.filter((x) => x !== null)))].sort((one, other) => one - other);
+  const values = lines.map((line) => new Map(line.x.map((x, number) => [x, line.y[number]])));
+  const say = (value: number | null | undefined) => (typeof value === "number" ? String(+value.toPrecision(6)) : "");
+  return { columns: [unit, ...lines.map((line) => line.name)], rows: places.map((x) => [say(x), ...values.map((of) => say(of.get(x)))]) };
 }

@@ -3,6 +3,8 @@
 import { signal, useSignalEffect } from "@preact/signals";
 import { read, readNumber, set } from "../address";
 import { events } from "../engine/remote";
+import { useDrawing, type Drawing } from "../parts/drawings";
+import { matrixSvg } from "../parts/pictures";
 import { fail } from "../session";
 import type en from "../strings/en/training";
 
@@ -42,9 +44,21 @@ function show(piece: string): string {
   return piece === "</s>" ? "⏎" : piece.replaceAll("▁", " ").trim() || "·";
 }
 
+/** The attention of a frame, with its step and its translation as the title. */
+function picture(frame: Frame, words: typeof en): Drawing {
+  const rows = frame.attention.map((_, t) => show(frame.target[t] ?? "")), columns = frame.source.map(show);
+  const title = `${words.film} · ${frame.step === null ? words.finishedModel : words.atStep(frame.step.toLocaleString())}: ${frame.text}`;
+  return {
+    title,
+    svg: () => matrixSvg(title, { rows, columns, at: frame.attention.flat() }),
+    table: () => ({ columns: ["", ...columns], rows: frame.attention.map((row, t) => [rows[t]!, ...row.map((weight) => weight.toFixed(3))]) }),
+  };
+}
+
 export function Film({ run, snapshots, words }: { run: string; snapshots: number; words: typeof en }) {
   useSignalEffect(() => () => running?.abort());
   const at = Math.min(frames.value.length - 1, readNumber("frame", 0)), frame = frames.value[at];
+  const heat = useDrawing<HTMLDivElement>(frame && frame.attention.length > 0 ? picture(frame, words) : null);
   return (
     <section class="card" aria-labelledby="film">
       <h2 id="film">{words.film}</h2>
@@ -64,7 +78,7 @@ export function Film({ run, snapshots, words }: { run: string; snapshots: number
           </label>
           <p class="film-text" aria-live="polite">{frame.text || "…"} <span class="quiet small">{words.mean(frame.probability.toFixed(2))}</span></p>
           {frame.attention.length > 0 && (
-            <div class="wide" tabIndex={0} role="region" aria-label={words.attention}>
+            <div class="wide" tabIndex={0} role="region" aria-label={words.attention} ref={heat}>
               <table class="heat">
                 <thead><tr><td />{frame.source.map((piece, n) => <th key={n} scope="col">{show(piece)}</th>)}</tr></thead>
                 <tbody>{frame.attention.map((row, t) => (

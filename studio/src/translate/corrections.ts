@@ -76,12 +76,3 @@ export function toTmx(some: readonly Correction[]): string {
     + `  <header creationtool="jumok" creationtoolversion="1" segtype="sentence" o-tmf="jumok" adminlang="en" srclang="${from}" datatype="plaintext"/>\n`
     + `  <body>\n${units.join("")}  </body>\n</tmx>\n`;
 }
-
-export function download(name: string, content: string, kind: string): void {
-  const address = URL.createObjectURL(new Blob([content], { type: `${kind};charset=utf-8` }));
-  const anchor = document.createElement("a");
-  anchor.href = address;
-  anchor.download = name;
-  anchor.click();
-  setTimeout(() => URL.revokeObjectURL(address), 10_000);
-}

@@ -2,8 +2,9 @@
 
 import { useRef } from "preact/hooks";
 import type { Model } from "../engine/engine";
+import { download } from "../parts/files";
 import type en from "../strings/en/translate";
-import { corrections, download, forgetAll, toTmx, toTsv } from "./corrections";
+import { corrections, forgetAll, toTmx, toTsv } from "./corrections";
 import { glossary, setTerm } from "./state";
 
 type Words = typeof en;

@@ -5,7 +5,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { set } from "../address";
 import type { Model } from "../engine/engine";
 import type en from "../strings/en/translate";
-import { download } from "./corrections";
+import { download } from "../parts/files";
 import { rules, text, type } from "./state";
 import { confirm, done, edit, open, render, retype, seconds, segments, undo, undoable, type Segment } from "./segments";
 

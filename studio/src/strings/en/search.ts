@@ -9,6 +9,7 @@ export default {
   answer: "Translation",
   considered: (count: number) => `${count} continuations considered`,
   tree: "Tree of the search",
+  treeOf: (text: string, beam: number, penalty: string) => `Search tree of “${text}”, beam width ${beam}, length penalty ${penalty}`,
   table: "The same as a table",
   step: "Step",
   rank: "Rank",

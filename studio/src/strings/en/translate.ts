@@ -3,6 +3,8 @@ export default {
   text: "Text to translate",
   translation: "Translation",
   placeholder: "Type a sentence, or choose one below",
+  alignment: "Translation with its source words and confidence",
+  wordsOfText: "Words of the text",
   empty: "The translation appears here, word by word.",
   learnt: (from: string, to: string, pairs: string, texts: string) =>
     `This model translates from ${from} into ${to}. It has learned from ${pairs} sentence pairs${texts ? ` (${texts})` : ""}`,

@@ -17,5 +17,16 @@ const ko: typeof en = {
   finding: "결과",
   output: "진행 상황",
   nothingYet: "여기서는 아직 확인하지 않은 주장입니다.",
+  startRace: "모델 경주 시작하기",
+  racing: "경주가 진행 중입니다.",
+  models: "모델",
+  noTexts: "작업 폴더에 학습할 글이 없습니다. train.en, train.ko 같은 파일을 넣어 주세요.",
+  source: "원문 파일",
+  target: "번역문 파일",
+  recipe: "레시피",
+  minutes: "모델마다 학습할 시간(분)",
+  name: "이름",
+  begin: "시작",
+  scales: { quick: "빠르게", minutes: "몇 분", hours: "몇 시간" },
 };
 export default ko;

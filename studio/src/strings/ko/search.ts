@@ -11,6 +11,7 @@ const ko: typeof en = {
   answer: "번역",
   considered: (count) => `살펴본 갈래 ${count}개`,
   tree: "탐색 트리",
+  treeOf: (text, beam, penalty) => `‘${text}’의 탐색 트리(빔 너비 ${beam}, 길이 벌점 ${penalty})`,
   table: "표로 보기",
   step: "단계",
   rank: "순위",

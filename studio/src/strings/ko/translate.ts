@@ -5,6 +5,8 @@ const ko: typeof en = {
   text: "번역할 글",
   translation: "번역 결과",
   placeholder: "문장을 입력하거나 아래에서 고르세요",
+  alignment: "번역과 짝이 되는 원문 단어, 확신도",
+  wordsOfText: "원문 단어",
   empty: "번역이 여기에 한 단어씩 나타납니다.",
   learnt: (from, to, pairs, texts) =>
     `${from}를 ${to}로 옮기는 모델입니다. 문장 쌍 ${pairs}${texts ? `(${texts})` : ""}로 학습했습니다`,

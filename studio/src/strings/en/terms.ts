@@ -1,0 +1,4 @@
+export default {
+  section: (number: string) => `Section ${number} of the paper`,
+  symbols: "Symbols of this formula",
+};

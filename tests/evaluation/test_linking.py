@@ -151,3 +151,30 @@ def test_the_bytes_of_one_character_are_linked_together():
     target = ["▁水", "<0xE6>", "<0xB3>", "<0xB3>", "に"]
     weights = np.array([[1.0, 0.0], [0.3, 0.7], [0.3, 0.7], [0.3, 0.7], [1.0, 0.0]])
     assert link(weights, ["▁in", "▁swimming"], target) == {(0, 0), (1, 1), (0, 2)}
+
+
+def test_a_word_apart_from_the_rest_of_its_translation_goes_to_its_neighbour():
+    """A Korean counter depends on what is counted, and belongs to the number before it."""
+    even = Jumps(np.array([], int), np.full((1, 25), 0.04), np.ones((1, 25)), np.ones((1, 13)))
+    source, target = ["▁two", "▁hats", "▁bought"], ["▁모자", "▁두", "▁개를", "▁샀다"]
+    chances = np.array([[0.0, 0.5, 0.0], [0.9, 0.0, 0.0], [0.1, 0.4, 0.0], [0.0, 0.0, 0.9]])  # (T, S)
+    reading = Reading([4, 5, 6], [4, 5, 6, 7], (even, even))
+    flat = np.full((4, 3), 1 / 3)
+    whole = {(0, 1), (0, 2), (1, 0), (2, 3)}
+    assert link(flat, source, target, Evidence(chances, chances, reading)) == whole
+    assert (1, 2) in link(flat, source, target, Evidence(chances, chances))
+    chances[3] = [0.0, 0.9, 0.0]  # of a word that is not next to "two" or "hats" nothing is taken
+    chances[2] = [0.0, 0.0, 0.9]
+    assert (2, 2) in link(flat, source, target, Evidence(chances, chances, reading))
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 10**6))
+def test_with_jumps_every_word_has_a_link(sources, targets, seed):
+    generator = np.random.default_rng(seed)
+    weights, *chances = generator.random((3, targets, sources))
+    even = Jumps(np.array([], int), np.full((1, 25), 0.04), np.ones((1, 25)), np.ones((1, 13)))
+    reading = Reading(list(range(4, 4 + sources)), list(range(4, 4 + targets)), (even, even))
+    pieces = [f"▁s{i}" for i in range(sources)], [f"▁t{i}" for i in range(targets)]
+    links = link(weights, *pieces, Evidence(*chances, reading))
+    assert {s for s, _ in links} == set(range(sources))
+    assert {t for _, t in links} == set(range(targets))

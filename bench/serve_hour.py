@@ -7,8 +7,8 @@ One server as users start it, with its cache.  Requests arrive at random times (
 sentences asked before, lists, HTML, DeepL with tags and a glossary, detection, server-sent events, files, DeepL's
 documents, clients that leave before their answer, and invalid requests.  Texts are made of halves of two sentences, so
 that they are nearly all different and the cache reaches its bound.  Nothing here starts the engine process with torch.
-Status 0 is a request without an answer, -1 one whose client left; `repeated` counts those that were sent again because the
-server had closed their idle connection.
+Status 0 is a request without an answer, -1 one whose client left; `repeated` counts those that were sent again because
+the server had closed their idle connection.
 
 Every ten seconds the proportional set size (PSS) and the anonymous memory (RssAnon) of the front and of the engine
 process are read.  Growth is the median of the last two minutes over that of two minutes around minute 10: caches,

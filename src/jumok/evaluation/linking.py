@@ -8,7 +8,7 @@ pieces by a(t, s) · P(t | s); the other the source pieces, which come from targ
 target word chooses the source word of the largest posterior in the first, each source word the target word of the
 largest in the second.  Links that both choose are kept; then every word that still has none gets its choice, the most
 certain first.  Last, a word that is apart from the rest of its source word's translation goes to a neighbour, if that
-one translates the word next to it in the source: in 모자 세 개, the counter 개 depends on "hats" and belongs to "three".
+one translates the word next to it in the source: in 모자 세 개 the counter 개 depends on "hats", and belongs to "three".
 
 A model of an earlier version has no jumps, and a very long pair would take too long: there, a(t, s) · P(t | s) is
 normalised over the source and a(t, s) · P(s | t) over the target, and these decide.

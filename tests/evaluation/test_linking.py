@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from jumok.data.lexicon import Lexicon, Table
 from jumok.data.markov import Jumps
 from jumok.evaluation.linking import UNLISTED, UNSURE, Evidence, Reading, find_evidence, link, score_heads
+from jumok.text.endings import find_forms
 
 
 def plainly(weights, source, target, chances):
@@ -178,3 +179,29 @@ def test_with_jumps_every_word_has_a_link(sources, targets, seed):
     links = link(weights, *pieces, Evidence(*chances, reading))
     assert {s for s, _ in links} == set(range(sources))
     assert {t for _, t in links} == set(range(targets))
+
+
+def test_a_word_whose_other_forms_translate_the_noun_belongs_to_noun_and_preposition():
+    even = Jumps(np.array([], int), np.full((1, 25), 0.04), np.ones((1, 25)), np.ones((1, 13)))
+    source, target = ["▁gave", "▁to", "▁Hayun"], ["▁하윤", "▁씨에게", "▁줬다"]
+    chances = np.array([[0.0, 0.0, 0.9], [0.0, 0.9, 0.0], [0.9, 0.0, 0.0]])  # (T, S)
+    evidence = Evidence(chances, chances, Reading([4, 5, 6], [4, 5, 6], (even, even)))
+    flat = np.full((3, 3), 1 / 3)
+    assert link(flat, source, target, evidence) == {(2, 0), (1, 1), (0, 2)}
+    forms = np.zeros((3, 3))
+    forms[1, 2] = 0.2  # 씨는 and 씨를 translate "Hayun"
+    assert link(flat, source, target, evidence._replace(forms=forms)) == {(2, 0), (2, 1), (1, 0), (1, 1), (0, 2)}
+    forms[1, 2] = 0.01
+    assert link(flat, source, target, evidence._replace(forms=forms)) == {(2, 0), (1, 1), (0, 2)}
+
+
+def test_the_forms_of_a_word_are_looked_up_in_the_vocabulary_and_in_the_lexicon():
+    pieces = ["<pad>", "▁씨", "▁씨는", "▁씨에게", "씨를", "▁Hund", "▁Hunde", "▁사과를", "▁사과"]
+    forms = find_forms(pieces)
+    assert forms == {2: [1, 3], 3: [1, 2], 7: [8]}
+    table = Table(np.array([0, 0, 2, 3]), np.array([1, 2, 3]), np.array([0.25, 0.5, 0.75]))
+    jumps = Jumps(np.array([], int), np.full((1, 25), 0.04), np.ones((1, 25)), np.ones((1, 13)))
+    lexicon = Lexicon(table.begins, table.others, np.array([1]), table.chances, table, (jumps, jumps))
+    found = find_evidence(lexicon, [1, 2], [3, 4], forms)
+    assert found.forms.tolist() == [[0.75, 0.0], [0.0, 0.0]]
+    assert find_evidence(lexicon, [1, 2], [4, 5], forms).forms is None

@@ -172,9 +172,9 @@ def _join(links: set[tuple[int, int]], forward: np.ndarray, backward: np.ndarray
         pieces = _find_pieces([t for s, t in joined if s == source])
         main = max(pieces, key=lambda piece: (bool(mutual[piece, source].any()), float(likely[piece, source].sum())))
         for target in (t for piece in pieces if piece is not main for t in piece if of[t] == {source}):
-            beside = [(s, n < target) for n in (target - 1, target + 1) for s in of.get(n, ()) if abs(s - source) == 1]
-            if beside:
-                nearest, _ = max(beside, key=lambda one: (float(likely[target, one[0]]), one[1], one[0]))
+            near = [(s, n < target) for n in (target - 1, target + 1) for s in of.get(n, ()) if abs(s - source) == 1]
+            if near:
+                nearest, _ = max(near, key=lambda one: (float(likely[target, one[0]]), one[1], one[0]))
                 joined = joined - {(source, target)} | {(nearest, target)}
                 of[target] = {nearest}
     return joined

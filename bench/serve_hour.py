@@ -7,6 +7,8 @@ One server as users start it, with its cache.  Requests arrive at random times (
 sentences asked before, lists, HTML, DeepL with tags and a glossary, detection, server-sent events, files, DeepL's
 documents, clients that leave before their answer, and invalid requests.  Texts are made of halves of two sentences, so
 that they are nearly all different and the cache reaches its bound.  Nothing here starts the engine process with torch.
+Status 0 is a request without an answer, -1 one whose client left; `repeated` counts those that were sent again because
+the server had closed their idle connection.
 
 Every ten seconds the proportional set size (PSS) and the anonymous memory (RssAnon) of the front and of the engine
 process are read.  Growth is the median of the last two minutes over that of two minutes around minute 10: caches,
@@ -79,7 +81,7 @@ class Mix:
     def __init__(self, port: int, texts: Sequence[str], pair: tuple[str, str], seed: int) -> None:
         self.host, self.port = f"127.0.0.1:{port}", port
         self.texts, self.pair, self.random = texts, pair, random.Random(seed)
-        self.client = Client("127.0.0.1", port, patience=60.0, seed=seed)
+        self.client = Client("127.0.0.1", port, patience=60.0, seed=seed, repeat=True)
         self.kinds: dict[str, tuple[int, Callable[[], Awaitable[int]]]] = {
             "sentence": (40, self.translate), "sentence again": (15, self.repeat), "list": (5, self.translate_list),
             "html": (8, self.translate_html), "deepl": (8, self.translate_deepl), "detect": (6, self.detect),
@@ -283,7 +285,7 @@ def main() -> None:
     figures = {
         "bench": "serve_hour", "version": jumok.__version__, "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "machine": asdict(machine.describe()), "minutes": options.minutes, "rate": options.rate,
-        "cache_megabytes": options.cache, "requests": ended.total(),
+        "cache_megabytes": options.cache, "requests": ended.total(), "repeated": mix.client.repeated,
         "statuses": statuses, "failed": failed, "growth": growth, "metrics": metrics, "samples": result.samples,
     }  # fmt: skip
     options.out.write_text(json.dumps(figures, indent=1), encoding="utf-8")

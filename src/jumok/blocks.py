@@ -172,7 +172,8 @@ def link_words(
     from jumok.evaluation.linking import find_evidence, link
 
     pieces = vocabularies.source.pieces(source), vocabularies.target.pieces(target)
-    links = link(weights[: len(target), : len(source)], *pieces, find_evidence(lexicon, source, target))
+    evidence = find_evidence(lexicon, source, target, vocabularies.target.forms)
+    links = link(weights[: len(target), : len(source)], *pieces, evidence)
     return tuple(sorted(links, key=lambda pair: pair[::-1]))
 
 

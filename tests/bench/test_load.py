@@ -122,3 +122,36 @@ def test_the_table_and_the_picture_show_what_was_measured() -> None:
     for part in ("50 requests/s", "100 × 200", "p99 12.0 ms", "0 of 200 answers differ", "100 MB", "0.04"):
         assert part in text
     assert picture(figures).count("<svg") == 1
+
+
+def ask_again_and_again(answer: Answer, times: int) -> tuple[list[int], int]:
+    """Send requests one after the other; return their statuses, and how many were sent again."""
+    repeated = []
+
+    async def use(client: Client) -> Phase:
+        client.repeat = True
+        replies = [await client.send(REQUESTS[0], time.perf_counter(), 0.0) for _ in range(times)]
+        repeated.append(client.repeated)
+        return Phase(1.0, None, replies)
+
+    phase = run_against(answer, use)
+    return [reply.status for reply in phase.replies], repeated[0]
+
+
+def test_a_request_on_a_connection_that_was_closed_as_idle_is_sent_again_once() -> None:
+    async def close_second(number: int, body: bytes) -> tuple[int, bytes]:
+        return (LOST if number == 1 else 200), body
+
+    assert ask_again_and_again(close_second, 3) == ([200, 200, 200], 1)
+
+    async def close_all_but_first(number: int, body: bytes) -> tuple[int, bytes]:
+        return (200 if number == 0 else LOST), body
+
+    assert ask_again_and_again(close_all_but_first, 2) == ([200, LOST], 1)
+
+
+def test_the_first_request_of_a_connection_is_never_sent_again() -> None:
+    async def close(number: int, body: bytes) -> tuple[int, bytes]:
+        return LOST, body
+
+    assert ask_again_and_again(close, 2) == ([LOST, LOST], 0)

@@ -15,7 +15,7 @@ from jumok.documents.corrections import Corrections
 from jumok.documents.glossary import Glossary
 from jumok.documents.glossary_store import Dictionary, GlossaryStore
 from jumok.documents.guards import copies, find_faults, repeats
-from jumok.documents.jobs import DONE, ERROR, QUEUED, TRANSLATING, JobStore, clean_name
+from jumok.documents.jobs import DONE, JobStore
 from jumok.errors import DataError, DiskError, UsageError
 from jumok.text.tables import row_parser
 
@@ -150,101 +150,6 @@ def test_pairs_of_a_glossary_are_distinct_and_names_are_needed(tmp_path):
         with pytest.raises(UsageError):
             store.create(name, several)
     assert list(tmp_path.iterdir()) == []
-
-
-# ------------------------------------------------------------------------------------------ jobs
-
-
-def test_a_job_from_upload_to_download(tmp_path):
-    store = JobStore(tmp_path)
-    job, key = store.create("../../etc/my talk.srt", b"text", {"target": "de"})
-    assert (job.name, job.status) == ("my talk.srt", QUEUED)
-    assert store.find(job.id, key) == job
-    assert store.find(job.id, "wrong") is None
-    assert key not in (tmp_path / job.id / "job.json").read_text()
-    assert store.read_result(job.id) is None
-    assert store.start(job.id) == b"text"
-    store.set_progress(job.id, 0.5)
-    now = store.find(job.id)
-    assert now is not None
-    assert (now.status, now.progress) == (TRANSLATING, 0.5)
-    store.finish(job.id, b"Text", characters=4)
-    done = store.find(job.id, key)
-    assert done is not None
-    assert (done.status, done.characters) == (DONE, 4)
-    assert store.read_result(job.id) == b"Text"
-    assert store.take_result(job.id) == b"Text"
-    assert store.take_result(job.id) is None
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_interrupted_jobs_are_done_again_but_not_for_ever(tmp_path):
-    job, _ = JobStore(tmp_path).create("a.txt", b"text")
-    for _ in range(3):
-        store = JobStore(tmp_path)
-        assert [waiting.id for waiting in store.list_waiting()] == [job.id]
-        assert store.start(job.id) == b"text"
-    failed = JobStore(tmp_path).find(job.id)
-    assert failed is not None
-    assert failed.status == ERROR
-
-
-def test_everything_is_deleted_after_an_hour_but_what_is_in_work(tmp_path):
-    now = [1_000.0]
-    store = JobStore(tmp_path, now=lambda: now[0])
-    waiting, _ = store.create("a.txt", b"a")
-    working, _ = store.create("b.txt", b"b")
-    store.start(working.id)
-    now[0] += 3_601
-    assert store.find(waiting.id) is None
-    assert store.find(working.id) is not None
-    store.fail(working.id, "bad\x1b[31m file")
-    assert store.find(working.id) is None
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_jobs_and_bytes_are_bounded(tmp_path):
-    store = JobStore(tmp_path, most_jobs=2, most_bytes=100)
-    first, _ = store.create("a.txt", b"x" * 60)
-    with pytest.raises(UsageError, match="no room"):
-        store.create("b.txt", b"x" * 60)
-    store.create("b.txt", b"x")
-    with pytest.raises(UsageError, match="no room"):
-        store.create("c.txt", b"x")
-    store.finish(first.id, b"y" * 60)
-    failed = store.find(first.id)
-    assert failed is not None
-    assert failed.status == ERROR
-
-
-@pytest.mark.parametrize(
-    ("name", "clean"),
-    [
-        ("../../etc/passwd", "passwd"),
-        ("C:\\dir\\talk.srt", "talk.srt"),
-        ("..", "document"),
-        ("", "document"),
-        (".txt", "document.txt"),
-        ("a\x00b\r\n.txt", "ab.txt"),
-        ("x" * 500 + ".html", "x" * 139 + ".html"),
-        ("한글 문서.txt", "한글 문서.txt"),
-        ("\ud800.txt", "document.txt"),
-    ],
-)
-def test_names_of_uploads_are_for_people(name, clean):
-    assert clean_name(name) == clean
-
-
-def test_what_is_not_a_whole_job_is_removed(tmp_path):
-    store = JobStore(tmp_path)
-    job, _ = store.create("a.txt", b"a")
-    (tmp_path / ".abc.partial").mkdir()
-    (tmp_path / "other").mkdir()
-    (tmp_path / "file").write_text("x")
-    broken, _ = store.create("b.txt", b"b")
-    (tmp_path / broken.id / "job.json").write_text('{"id": 3')
-    assert [waiting.id for waiting in JobStore(tmp_path).list_waiting()] == [job.id]
-    assert [path.name for path in tmp_path.iterdir()] == [job.id]
 
 
 # ------------------------------------------------------------------------------------------ kill -9

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from jumok.data.lexicon import Lexicon, Table
 from jumok.data.markov import Jumps
 from jumok.evaluation.linking import UNLISTED, UNSURE, Evidence, Reading, find_evidence, link, score_heads
+from jumok.text.endings import find_forms
 
 
 def plainly(weights, source, target, chances):
@@ -151,3 +152,56 @@ def test_the_bytes_of_one_character_are_linked_together():
     target = ["▁水", "<0xE6>", "<0xB3>", "<0xB3>", "に"]
     weights = np.array([[1.0, 0.0], [0.3, 0.7], [0.3, 0.7], [0.3, 0.7], [1.0, 0.0]])
     assert link(weights, ["▁in", "▁swimming"], target) == {(0, 0), (1, 1), (0, 2)}
+
+
+def test_a_word_apart_from_the_rest_of_its_translation_goes_to_its_neighbour():
+    """A Korean counter depends on what is counted, and belongs to the number before it."""
+    even = Jumps(np.array([], int), np.full((1, 25), 0.04), np.ones((1, 25)), np.ones((1, 13)))
+    source, target = ["▁two", "▁hats", "▁bought"], ["▁모자", "▁두", "▁개를", "▁샀다"]
+    chances = np.array([[0.0, 0.5, 0.0], [0.9, 0.0, 0.0], [0.1, 0.4, 0.0], [0.0, 0.0, 0.9]])  # (T, S)
+    reading = Reading([4, 5, 6], [4, 5, 6, 7], (even, even))
+    flat = np.full((4, 3), 1 / 3)
+    whole = {(0, 1), (0, 2), (1, 0), (2, 3)}
+    assert link(flat, source, target, Evidence(chances, chances, reading)) == whole
+    assert (1, 2) in link(flat, source, target, Evidence(chances, chances))
+    chances[3] = [0.0, 0.9, 0.0]  # of a word that is not next to "two" or "hats" nothing is taken
+    chances[2] = [0.0, 0.0, 0.9]
+    assert (2, 2) in link(flat, source, target, Evidence(chances, chances, reading))
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 10**6))
+def test_with_jumps_every_word_has_a_link(sources, targets, seed):
+    generator = np.random.default_rng(seed)
+    weights, *chances = generator.random((3, targets, sources))
+    even = Jumps(np.array([], int), np.full((1, 25), 0.04), np.ones((1, 25)), np.ones((1, 13)))
+    reading = Reading(list(range(4, 4 + sources)), list(range(4, 4 + targets)), (even, even))
+    pieces = [f"▁s{i}" for i in range(sources)], [f"▁t{i}" for i in range(targets)]
+    links = link(weights, *pieces, Evidence(*chances, reading))
+    assert {s for s, _ in links} == set(range(sources))
+    assert {t for _, t in links} == set(range(targets))
+
+
+def test_a_word_whose_other_forms_translate_the_noun_belongs_to_noun_and_preposition():
+    even = Jumps(np.array([], int), np.full((1, 25), 0.04), np.ones((1, 25)), np.ones((1, 13)))
+    source, target = ["▁gave", "▁to", "▁Hayun"], ["▁하윤", "▁씨에게", "▁줬다"]
+    chances = np.array([[0.0, 0.0, 0.9], [0.0, 0.9, 0.0], [0.9, 0.0, 0.0]])  # (T, S)
+    evidence = Evidence(chances, chances, Reading([4, 5, 6], [4, 5, 6], (even, even)))
+    flat = np.full((3, 3), 1 / 3)
+    assert link(flat, source, target, evidence) == {(2, 0), (1, 1), (0, 2)}
+    forms = np.zeros((3, 3))
+    forms[1, 2] = 0.2  # 씨는 and 씨를 translate "Hayun"
+    assert link(flat, source, target, evidence._replace(forms=forms)) == {(2, 0), (2, 1), (1, 0), (1, 1), (0, 2)}
+    forms[1, 2] = 0.01
+    assert link(flat, source, target, evidence._replace(forms=forms)) == {(2, 0), (1, 1), (0, 2)}
+
+
+def test_the_forms_of_a_word_are_looked_up_in_the_vocabulary_and_in_the_lexicon():
+    pieces = ["<pad>", "▁씨", "▁씨는", "▁씨에게", "씨를", "▁Hund", "▁Hunde", "▁사과를", "▁사과"]
+    forms = find_forms(pieces)
+    assert forms == {2: [1, 3], 3: [1, 2], 7: [8]}
+    table = Table(np.array([0, 0, 2, 3]), np.array([1, 2, 3]), np.array([0.25, 0.5, 0.75]))
+    jumps = Jumps(np.array([], int), np.full((1, 25), 0.04), np.ones((1, 25)), np.ones((1, 13)))
+    lexicon = Lexicon(table.begins, table.others, np.array([1]), table.chances, table, (jumps, jumps))
+    found = find_evidence(lexicon, [1, 2], [3, 4], forms)
+    assert found.forms.tolist() == [[0.75, 0.0], [0.0, 0.0]]
+    assert find_evidence(lexicon, [1, 2], [4, 5], forms).forms is None

@@ -1,6 +1,7 @@
 """LibreTranslate's API: every encoding that its clients use, lists, HTML, alternatives, and the words of its errors."""
 
 import json
+import os
 
 import pytest
 
@@ -168,3 +169,24 @@ def test_the_settings_of_the_page_are_what_the_server_enforces(app):
     assert settings["supportedFilesFormat"] == [".htm", ".html", ".srt", ".txt"]
     assert settings["language"]["target"] == {"code": "de", "name": "German"}
     assert ask(app, "GET", "/health").json == {"status": "ok"}
+
+
+def test_files_are_translated_however_many_results_nobody_fetched(tries, monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda file: None)  # of seven files for each upload
+    front, app = pretend_server()
+    front.state.jobs.most_jobs = 2  # that are waiting or in work
+    fields = "".join(
+        f'--xyz\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+        for name, value in (("source", "en"), ("target", "de"))
+    )
+    begin = f'{fields}--xyz\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n'
+    results = []
+    for number in range(tries(30, 1_000)):
+        body = f"{begin}a dog {number}\r\n--xyz--\r\n".encode()
+        headers = {"content-type": "multipart/form-data; boundary=xyz"}
+        answer = ask(app, "POST", "/translate_file", body, headers=headers)
+        assert answer.status == 200, answer.text
+        results.append(answer.json["translatedFileUrl"].partition("/download_file/")[2])
+    for number, name in enumerate(results):
+        assert ask(app, "GET", f"/download_file/{name}").text == f"A DOG {number}"
+    assert not front.state.jobs.jobs

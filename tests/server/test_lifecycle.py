@@ -175,6 +175,17 @@ def test_a_taken_port_is_an_error_with_advice(micro, tmp_path, jumok):
     assert "--port" in answer.err
 
 
+def test_a_folder_of_state_that_cannot_be_written_is_an_error_that_names_its_option(micro, tmp_path, jumok):
+    state = tmp_path / "file" / "state"
+    state.parent.write_text("")
+    for verb in (["serve", f"en-de={micro}", "--port", "0"], ["serve", "key", "add", "a"], ["serve", "key", "list"]):
+        answer = jumok(*verb, "--state", state)
+        assert answer.code == 74
+        assert str(state) in answer.err
+        assert f"ls -ld {state.parent}, or another --state" in answer.err
+        assert "--out" not in answer.err
+
+
 def test_the_front_process_never_loads_torch(running):
     maps = Path(f"/proc/{running.process.pid}/maps").read_text()
     assert "libtorch" not in maps

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import signal
 import socket
 import time
 from collections import Counter
@@ -70,6 +71,15 @@ HOSTILE = {
         HEAD + b"Expect: 200-maybe\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY, {200, 417},
     ),
 }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def detecting(running):
+    """The server after the statistics of languages were loaded, which a busy machine may not do before a deadline."""
+    until = time.monotonic() + 120.0
+    while running.request("/detect", {"q": "a dog"})[0] == 503:
+        assert time.monotonic() < until
+    return running
 
 
 def check(answer: bytes, allowed: set[int]) -> None:
@@ -195,7 +205,8 @@ def wait_until_idle(running, patience: float = 60.0) -> None:
         b'{"q":"a","source":"\\ud800","target":"\\udc00"}', b'{"q":"a","source":"..","target":"/etc/passwd"}',
     ],
 )  # fmt: skip
-def test_any_body_is_answered(running, body):
+def test_any_body_is_answered(detecting, body):
+    running = detecting
     for kind in (
         "application/json",
         "application/x-www-form-urlencoded",
@@ -214,8 +225,8 @@ def random_text(chance: random.Random) -> str:
     return "".join(chr(chance.randint(*chance.choice(planes))) for _ in range(chance.randint(0, 40)))
 
 
-def test_text_of_all_planes_is_translated(running, tries, kept):
-    chance = random.Random(7)
+def test_text_of_all_planes_is_translated(detecting, tries, kept):
+    running, chance = detecting, random.Random(7)
     for _ in range(tries(60, 3_000)):
         texts = [random_text(chance) for _ in range(3)]
         form = chance.choice(["text", "html"])
@@ -241,25 +252,74 @@ def test_random_bytes_never_hurt(running, tries, kept):
 
 
 def test_clients_that_leave_are_counted_and_free_their_place(running, tries, kept):
+    wait_until_idle(running)
     before = running.metric("jumok_requests_cancelled_total")
-    count = tries(20, 500)
-    outcomes = count_statuses(running)
-    for number in range(count):
-        texts = [f"a b {number} c {row} d e f g " * 9 for row in range(60)]  # more than the 5 ms that the client stays
-        body = json.dumps({"q": texts, "source": "en", "target": "de"}).encode()
-        with running.connect() as connection:
-            connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
-            time.sleep(0.005)
+    count, sent = tries(20, 500), 0
+    outcomes, ended = count_statuses(running), Counter[str]()
+    while ended["499"] < count:  # where the machine is busy, a client may leave too late
+        assert sent < 5 * count, ended
+        sent += 1
+        leave_early(running, sent)
+        ended = wait_for_ends(running, outcomes, sent)
         wait_until_idle(running)  # the next one would be refused
     gone = running.metric("jumok_requests_cancelled_total") - before
-    ended = count_statuses(running) - outcomes
     assert ended["499"] == gone
-    assert ended.total() == count  # the others were refused or answered before they left
-    assert gone > count / 2
+    assert ended.total() == sent  # the others were refused or answered before they left
+    assert set(ended) <= {"499", "200", "429"}
     rest = "".join(f", {number} × {status}" for status, number in sorted(ended.items()) if status != "499")
     kept(
-        "S3", "clients that left in the middle", count=count, figures=f"{int(gone)} counted as gone{rest}; none is left"
+        "S3", "clients that left in the middle", count=sent, figures=f"{int(gone)} counted as gone{rest}; none is left"
     )
+
+
+def test_a_request_that_arrives_in_time_is_answered_although_the_server_was_not_running(running):
+    """The time of an idle connection, and of one without a request, is over when the process runs again."""
+    with running.connect() as used, running.connect() as new:
+        used.sendall(GET + b"\r\n")
+        assert status_of(read_all(used, silence=0.5)) == 200
+        assert running.is_alive()  # so that both connections were accepted
+        os.kill(running.process.pid, signal.SIGSTOP)
+        try:
+            time.sleep(3.3)  # 3 s are allowed to the first connection, 1 s to the second
+            for connection in (used, new):
+                connection.sendall(FINE)
+        finally:
+            os.kill(running.process.pid, signal.SIGCONT)
+        assert [status_of(read_all(connection, silence=30.0)) for connection in (used, new)] == [200, 200]
+
+
+def leave_early(running, number: int) -> None:
+    """Ask for more than 5 ms of work, and leave after 5 ms."""
+    texts = [f"a b {number} c {row} d e f g " * 9 for row in range(60)]
+    body = json.dumps({"q": texts, "source": "en", "target": "de"}).encode()
+    with running.connect() as connection:
+        connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        time.sleep(0.005)
+
+
+def wait_for_ends(running, before: Counter[str], count: int, patience: float = 60.0) -> Counter[str]:
+    """Wait until so many requests have ended; the server may read a request after its client has gone."""
+    until = time.monotonic() + patience
+    while (ended := count_statuses(running) - before).total() < count:
+        assert time.monotonic() < until, f"{count} requests, of which only {ended.total()} have ended: {ended}"
+        time.sleep(0.005)
+    return ended
+
+
+def test_nothing_is_done_for_a_client_that_has_left_before_its_request_is_read(running):
+    wait_until_idle(running)
+    names = "jumok_requests_cancelled_total", "jumok_stopped_total"
+    before, outcomes = [running.metric(name) for name in names], count_statuses(running)
+    os.kill(running.process.pid, signal.SIGSTOP)  # so that request and end of the connection arrive together
+    try:
+        for number in range(8):
+            leave_early(running, number)
+    finally:
+        os.kill(running.process.pid, signal.SIGCONT)
+    assert wait_for_ends(running, outcomes, 8) == {"499": 8}
+    cancelled, stopped = (running.metric(name) - first for name, first in zip(names, before, strict=True))
+    assert cancelled == 8
+    assert stopped == 0  # no sentence was given to the engine
 
 
 def count_statuses(running) -> Counter[str]:

@@ -74,6 +74,10 @@ def test_a_lock_that_cannot_be_written_is_a_disk_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DiskError, match="cannot write the run"), lock(tmp_path / "file" / "run", "the run"):
         pytest.fail("a file is no folder")
+    (tmp_path / "run" / ".lock").mkdir(parents=True)
+    with pytest.raises(DiskError) as raised, lock(tmp_path / "run", "the data", option="--data"):
+        pytest.fail("a folder is no file")
+    assert raised.value.hint == f"try: ls -ld {tmp_path / 'run'}, or another --data"
 
 
 def test_a_second_training_in_a_run_folder_is_refused_and_changes_nothing(tmp_path):

@@ -50,22 +50,25 @@ class Holder(NamedTuple):
 
 @contextmanager
 def lock(
-    folder: str | Path, what: str, *, wait: float = WAIT, note: Callable[[str], None] = lambda text: None
+    folder: str | Path,
+    what: str,
+    *,
+    option: str = "--out",
+    wait: float = WAIT,
+    note: Callable[[str], None] = lambda text: None,
 ) -> Iterator[None]:
     """Hold the lock of `folder`, which is created if necessary, while the body runs.
 
-    Raises `UsageError` with the holder's process id if another process has it.  On file systems without locks the body
-    runs unprotected, and `note` is called with one sentence that says so.
+    `option` is the one that names another folder, for the error if this one cannot be written.  Raises `UsageError`
+    with the holder's process id if another process has it.  On file systems without locks the body runs unprotected,
+    and `note` is called with one sentence that says so.
     """
     path = Path(folder) / FILE
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
-        parent = shlex.quote(str(path.parent.parent))
-        raise DiskError(
-            "disk.cannot_write", folder_kind=what, reason=error.strerror, folder=path.parent, parent=parent
-        ) from None
+        raise _cannot_write(path.parent, what, option, error) from None
     try:
         if not _acquire(file, path, what, wait):
             note(f"this file system has no locks: make sure that no other process uses {what} in {path.parent}")
@@ -78,6 +81,14 @@ def lock(
             _write_holder(file, "")
     finally:
         os.close(file)
+
+
+def _cannot_write(folder: Path, what: str, option: str, error: OSError) -> DiskError:
+    """The error for a folder that cannot be made, or in which no file can be made."""
+    seen = shlex.quote(str(folder if folder.is_dir() else folder.parent))
+    return DiskError(
+        "disk.cannot_write", folder_kind=what, reason=error.strerror, folder=folder, seen=seen, option=option
+    )
 
 
 def _acquire(file: int, path: Path, what: str, wait: float) -> bool:

@@ -3,8 +3,12 @@
     STATE/jobs/ID/{upload, job.json, result}
 
 A job is a folder that appears by rename, so it is whole or ignored after a crash.  Jobs that were waiting or in work
-when the process died are queued again, and become an error when they have been started three times.  Results are
-deleted when they are taken, and everything an hour after it was uploaded.
+when the process died are queued again, and become an error when they have been started three times.
+
+Results are deleted when they are taken, or an hour after they were made; uploads that nobody began to translate, an
+hour after they arrived.  An upload is refused only where too many others still wait to be translated.  Results that
+are not fetched never keep new documents out: when they are too many or too large together, the oldest leave, but for
+those of the last minute, whose client may not have asked yet.
 
 The name of an upload is shown to people and never used as a path.  Keys are stored hashed.
 """
@@ -29,8 +33,11 @@ from jumok.errors import DiskError, UsageError, printable
 from jumok.text.lines import sync_folder
 
 QUEUED, TRANSLATING, DONE, ERROR = "queued", "translating", "done", "error"
+UNFINISHED = (QUEUED, TRANSLATING)
 KEEP = 3_600.0  # seconds
-MOST_JOBS = 200
+FRESH = 60.0  # seconds for which a result is not deleted to make room: clients ask every few seconds
+MOST_JOBS = 200  # that wait or are in work
+MOST_RESULTS = 5_000  # and errors
 MOST_BYTES = 1_000_000_000  # uploads and results together
 MOST_STARTS = 3
 LONGEST_NAME = 150
@@ -51,18 +58,29 @@ class Job:
     message: str = ""  # of an error
     characters: int = 0  # that were translated
     progress: float = 0.0  # from 0 to 1
+    ended: float | None = None  # when it became a result or an error; a file of an earlier version does not say
+
+    @property
+    def is_finished(self) -> bool:
+        return self.status not in UNFINISHED
+
+    @property
+    def since(self) -> float:
+        """When its time began to count: at its end, or where it has not ended, at its upload."""
+        return self.created if self.ended is None else self.ended
 
 
 class JobStore:
     """The jobs in a folder.  May be used from several threads, and by one process at a time."""
 
     def __init__(
-        self, folder: str | Path, *, most_jobs: int = MOST_JOBS, most_bytes: int = MOST_BYTES, keep: float = KEEP,
-        now: Callable[[], float] = time.time,
+        self, folder: str | Path, *, most_jobs: int = MOST_JOBS, most_results: int = MOST_RESULTS,
+        most_bytes: int = MOST_BYTES, keep: float = KEEP, now: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
         self.folder, self.now, self.keep = make_folder(Path(folder)), now, keep
-        self.most_jobs, self.most_bytes = most_jobs, most_bytes
+        self.most_jobs, self.most_results, self.most_bytes = most_jobs, most_results, most_bytes
         self.lock = RLock()
+        self._next = float("-inf")  # nothing expires before
         self.jobs: dict[str, Job] = {}
         for path in sorted(self.folder.iterdir()):
             job = _read_job(path)
@@ -74,19 +92,21 @@ class JobStore:
 
     def _revive(self, job: Job) -> Job:
         """Queue a job again that was interrupted; one that was started too often is an error."""
-        if job.status not in (QUEUED, TRANSLATING):
+        if job.is_finished:
             return job
         if job.starts >= MOST_STARTS:
-            return self._save(replace(job, status=ERROR, message="interrupted too often"))
+            return self._save(replace(job, status=ERROR, ended=self.now(), message="interrupted too often"))
         return replace(job, status=QUEUED, progress=0.0)
 
     def create(self, name: str, content: bytes, options: Mapping[str, Any] | None = None) -> tuple[Job, str]:
         """Store an upload; return its job and the key that its owner needs."""
         with self.lock:
             self.expire()
-            used = sum(job.size for job in self.jobs.values())
-            if len(self.jobs) >= self.most_jobs or used + len(content) > self.most_bytes:
-                raise UsageError("documents.too_many_jobs", jobs=len(self.jobs), size=used)
+            waiting = sum(not job.is_finished for job in self.jobs.values())
+            if waiting >= self.most_jobs:
+                raise UsageError("documents.too_many_jobs", jobs=waiting)
+            if not self._make_room(len(content)):
+                raise UsageError("documents.no_space", size=self.used)
             key = secrets.token_hex(32)
             job = Job(
                 str(uuid.uuid4()),
@@ -108,7 +128,27 @@ class JobStore:
             finally:
                 _remove(partial)
             self.jobs[job.id] = job
+            self._next = min(self._next, job.created + self.keep)
             return job, key
+
+    @property
+    def used(self) -> int:
+        """The bytes of all uploads and results."""
+        return sum(job.size for job in self.jobs.values())
+
+    def _make_room(self, size: int) -> bool:
+        """Delete the oldest results until so many bytes, and one more result, fit; return whether they do."""
+        finished = [job for job in self.jobs.values() if job.is_finished]
+        results, free, now = len(finished), self.most_bytes - self.used, self.now()
+        if results < self.most_results and size <= free:
+            return True
+        for job in sorted(finished, key=lambda job: job.since):
+            if (results < self.most_results and size <= free) or now - job.since < FRESH:
+                break
+            if results >= self.most_results or job.size:
+                self._forget(job.id)
+                results, free = results - 1, free + job.size
+        return results < self.most_results and size <= free
 
     def find(self, id: str, key: str | None = None) -> Job | None:
         """Return a job; with a key, only if it is the job's."""
@@ -149,21 +189,25 @@ class JobStore:
             job = self.jobs.get(id)
             if job is None:
                 return
-            used = sum(each.size for each in self.jobs.values())
-            if used + len(result) > self.most_bytes:
+            if not self._make_room(len(result)):
                 self.fail(id, "the result does not fit into the space for documents")
                 return
             write_whole(self.folder / job.id / "result", result)
-            self._save(replace(job, status=DONE, progress=1.0, size=len(result), characters=characters))
-            (self.folder / job.id / "upload").unlink(missing_ok=True)
+            done = replace(job, status=DONE, progress=1.0, size=len(result), characters=characters)
+            self._end(done)
 
     def fail(self, id: str, message: str) -> None:
         """Say that a job cannot be done; its upload is deleted."""
         with self.lock:
             job = self.jobs.get(id)
             if job is not None:
-                self._save(replace(job, status=ERROR, size=0, message=printable(message)[:500]))
-                (self.folder / job.id / "upload").unlink(missing_ok=True)
+                self._end(replace(job, status=ERROR, size=0, message=printable(message)[:500]))
+
+    def _end(self, job: Job) -> None:
+        """Save a job that is done or has failed; its upload is deleted."""
+        job = self._save(replace(job, ended=self.now()))
+        (self.folder / job.id / "upload").unlink(missing_ok=True)
+        self._next = min(self._next, job.since + self.keep)
 
     def read_result(self, id: str) -> bytes | None:
         """Return the result of a job, which stays; None while there is none."""
@@ -193,9 +237,17 @@ class JobStore:
     def expire(self) -> None:
         """Delete what is older than an hour; what is in work stays until it is done."""
         with self.lock:
+            now = self.now()
+            if now <= self._next:
+                return
+            self._next = float("inf")
             for job in list(self.jobs.values()):
-                if self.now() - job.created > self.keep and job.status != TRANSLATING:
+                if job.status == TRANSLATING:
+                    continue
+                if now - job.since > self.keep:
                     self._forget(job.id)
+                else:
+                    self._next = min(self._next, job.since + self.keep)
 
     def _save(self, job: Job) -> Job:
         write_whole(self.folder / job.id / "job.json", _encode(job))
@@ -232,7 +284,8 @@ def _read_job(path: Path) -> Job | None:
         job = Job(**values)
         needed = {DONE: "result", ERROR: "job.json"}.get(job.status, "upload")
         is_whole = path.name == job.id == str(uuid.UUID(job.id)) and (path / needed).is_file()
-        return job if is_whole and isinstance(job.created, int | float) else None
+        numbers = isinstance(job.created, int | float) and isinstance(job.ended, int | float | None)
+        return job if is_whole and numbers else None
     except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return None
 

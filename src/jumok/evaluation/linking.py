@@ -7,7 +7,10 @@ Two hidden Markov models (data/markov.py) read the sentences.  One observes the 
 pieces by a(t, s) · P(t | s); the other the source pieces, which come from target pieces by a(t, s) · P(s | t).  Each
 target word chooses the source word of the largest posterior in the first, each source word the target word of the
 largest in the second.  Links that both choose are kept; then every word that still has none gets its choice, the most
-certain first.
+certain first.  A word that is apart from the rest of its source word's translation goes to a neighbour if that one
+translates the word next to it in the source: in 모자 세 개 the counter 개 depends on "hats", but belongs to "three".
+A word that translates a preposition, and whose other forms translate the noun, belongs to both, and so does the rest of
+the noun's translation: 하윤 씨에게 is "to" as well as "Hayun", as 하윤 씨는 is "Hayun".
 
 A model of an earlier version has no jumps, and a very long pair would take too long: there, a(t, s) · P(t | s) is
 normalised over the source and a(t, s) · P(s | t) over the target, and these decide.
@@ -22,7 +25,7 @@ Shapes   T target pieces · S source pieces · W words of one side · L layers �
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -34,6 +37,7 @@ from jumok.evaluation.alignment import Links
 from jumok.text.boundaries import is_unspaced, units_of
 
 UNSURE, OVERLOOKED = 1e-2, 5e-3  # added to every attention weight, without jumps and with: a head may overlook a word
+RELATED = 0.05  # least probability of other forms of a word, by which it belongs to a source word
 UNLISTED, RARE = 1e-4, 1e-7  # added to every probability: a lexicon does not list rare translations
 
 
@@ -43,6 +47,7 @@ class Evidence(NamedTuple):
     forward: np.ndarray  # (T, S) P(target | source)
     backward: np.ndarray  # (T, S) P(source | target)
     reading: Reading | None = None
+    forms: np.ndarray | None = None  # (T, S) P(another form of the target's word | source); see text/endings.py
 
 
 class Reading(NamedTuple):
@@ -83,6 +88,12 @@ def link(
     forward = (target_sums / target_sums.sum(axis=0)).T @ to_source @ source_sums  # (targets, sources)
     backward = from_targets.T @ to_target @ (source_sums / source_sums.sum(axis=0))  # (targets, sources)
     links = _merge(forward, backward)
+    if evidence is not None and evidence.reading is not None:
+        links = _join(links, forward, backward)
+    if evidence is not None and evidence.forms is not None:
+        first = evidence.forms[all_targets.argmax(axis=0)]  # (targets, S), of the first piece of each word
+        related = np.stack([(first * column).max(axis=1) for column in source_sums.T], axis=1)  # (targets, sources)
+        links = _share(links, forward, backward, related)
     return {pair for s, t in links for pair in product(sources[s], targets[t])}
 
 
@@ -146,8 +157,72 @@ def _merge(forward: np.ndarray, backward: np.ndarray) -> set[tuple[int, int]]:
     return links
 
 
-def find_evidence(lexicon: Lexicon | None, source: Sequence[int], target: Sequence[int]) -> Evidence | None:
-    """Return what a lexicon knows of two sentences' subwords; None without probabilities."""
+def _join(links: set[tuple[int, int]], forward: np.ndarray, backward: np.ndarray) -> set[tuple[int, int]]:
+    """Return links in which fewer source words have a translation in several pieces.
+
+    The piece that both directions choose, or else the likeliest, stays.  A word of another one that has no other link
+    goes to a source word of its neighbours, of those next to its own the likeliest, of equal ones the left neighbour's.
+    """
+    joined, likely = set(links), forward + backward  # (targets, sources)
+    of: dict[int, set[int]] = {}
+    for s, t in links:
+        of.setdefault(t, set()).add(s)
+    mutual = (forward == forward.max(axis=1, keepdims=True)) & (backward == backward.max(axis=0, keepdims=True))
+    for source in sorted({s for s, _ in links}):
+        pieces = _find_pieces([t for s, t in joined if s == source])
+        main = max(pieces, key=lambda piece: (bool(mutual[piece, source].any()), float(likely[piece, source].sum())))
+        for target in (t for piece in pieces if piece is not main for t in piece if of[t] == {source}):
+            near = [(s, n < target) for n in (target - 1, target + 1) for s in of.get(n, ()) if abs(s - source) == 1]
+            if near:
+                nearest, _ = max(near, key=lambda one: (float(likely[target, one[0]]), one[1], one[0]))
+                joined = joined - {(source, target)} | {(nearest, target)}
+                of[target] = {nearest}
+    return joined
+
+
+def _share(
+    links: set[tuple[int, int]], forward: np.ndarray, backward: np.ndarray, related: np.ndarray
+) -> set[tuple[int, int]]:
+    """Return links with those of words whose other forms translate the source word of the word before.
+
+    A source word beside that one, which has no other translation, then has both words.
+    """
+    of, to = dict[int, set[int]](), dict[int, set[int]]()
+    for s, t in links:
+        of.setdefault(t, set()).add(s)
+        to.setdefault(s, set()).add(t)
+    shared = set(links)
+    for target in range(1, len(related)):
+        source = int(related[target].argmax())
+        mutual = forward[target - 1].argmax() == source and backward[:, source].argmax() == target - 1
+        if related[target, source] < RELATED or not mutual or source in of[target]:
+            continue
+        shared.add((source, target))
+        shared |= {(s, target - 1) for s in of[target] if abs(s - source) == 1 and to[s] == {target}}
+    return shared
+
+
+def _find_pieces(words: Sequence[int]) -> list[list[int]]:
+    """Return words as runs of neighbours, in ascending order."""
+    pieces: list[list[int]] = []
+    for word in sorted(words):
+        if pieces and pieces[-1][-1] == word - 1:
+            pieces[-1].append(word)
+        else:
+            pieces.append([word])
+    return pieces
+
+
+def find_evidence(
+    lexicon: Lexicon | None,
+    source: Sequence[int],
+    target: Sequence[int],
+    forms: Mapping[int, Sequence[int]] | None = None,
+) -> Evidence | None:
+    """Return what a lexicon knows of two sentences' subwords; None without probabilities.
+
+    `forms` are those of the target's vocabulary.
+    """
     if lexicon is None or lexicon.tables is None:
         return None
     forward, backward = lexicon.tables
@@ -155,7 +230,13 @@ def find_evidence(lexicon: Lexicon | None, source: Sequence[int], target: Sequen
     sizes = len(source), len(target)
     if lexicon.jumps is None or not all(sizes) or not (is_small(*sizes) and is_small(*sizes[::-1])):
         return Evidence(*chances)
-    return Evidence(*chances, Reading(source, target, lexicon.jumps))
+    others = [forms.get(int(one), ()) if forms else () for one in target]
+    related = None
+    if any(others):
+        related = np.stack(
+            [forward.find(source, some).sum(axis=0) if some else np.zeros(len(source)) for some in others]
+        )
+    return Evidence(*chances, Reading(source, target, lexicon.jumps), related)
 
 
 def score_heads(cross: np.ndarray, evidence: Evidence) -> np.ndarray:

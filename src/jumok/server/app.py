@@ -186,6 +186,8 @@ class Application:
 
     async def _work(self, call: Call) -> int:
         """Run the handler and send its answer; returns the status."""
+        if call.route.works and call.exchange.has_left():  # before the work of splitting texts into sentences
+            raise ClientGone
         if call.route.who == "users":
             await self.front.wait_until_started(call.deadline)
         answer = to_answer(await call.route.handle(call), call.route)

@@ -82,6 +82,10 @@ class Exchange:
         """Return the whole body."""
         return b"".join([chunk async for chunk in self.read_chunks(limit)])
 
+    def has_left(self) -> bool:
+        """Return whether the client has closed its connection."""
+        return bool(self.scope.get("jumok.has_left", lambda: False)())
+
     async def until_gone(self, work: Coroutine[Any, Any, T]) -> T:
         """Return what the work returns; cancel it as soon as the client closes its connection."""
         task, gone = asyncio.ensure_future(work), asyncio.ensure_future(self._wait_until_gone())

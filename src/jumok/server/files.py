@@ -47,7 +47,7 @@ async def translate_content(
     file = await asyncio.to_thread(documents.read_file, name, content, source or target, longest=fits)
     if source is None:
         sample = " ".join(segment.text for segment in file.segments[:200])[:SAMPLE]
-        await front.languages.warm_up()
+        await front.languages.warm_up(deadline)
         source = guess_source(front, sample, target).language
         file = await asyncio.to_thread(documents.read_file, name, content, source, longest=fits)
     characters = sum(len(segment.text) for segment in file.segments)

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 MOST_LAG = 0.01  # seconds that a round of the event loop may take before requests are refused, if there is
 CROWD = 64  # so many requests at the same time; a busy machine makes rounds long as well
+ROUNDS = 8  # of the event loop, from a new connection to the last byte of an answer
+MOST_WAIT = 0.1  # seconds that these rounds and the queue may take together in a crowd, where a round takes more than
+SHORT_LAG = 0.0025  # so many seconds; else the service decides alone, which knows what is urgent
 
 
 class Service(Protocol):
@@ -95,9 +98,15 @@ class Front:
             raise Refusal(503, "server.loading").retry_after(1) from None
 
     def check_load(self, deadline: float) -> None:
-        """Refuse a request that could not be answered in time by any model, before its body is read."""
+        """Refuse a request that could not be answered in time by any model, before its body is read.
+
+        A request waits in rounds of the event loop and in the queue of a model.  Where the model is fast, this process
+        is the bottleneck, and rounds become long: the queue is then shorter by what the rounds take.
+        """
         wait = min((self.service.expected_wait(name) for name in self.service.models), default=0.0)
-        crowded = self.active > CROWD and self.lag.seconds > MOST_LAG
+        lag = self.lag.seconds
+        too_long = lag > MOST_LAG or (lag > SHORT_LAG and wait + ROUNDS * lag > MOST_WAIT)
+        crowded = self.active > CROWD and too_long
         if crowded or wait > deadline - monotonic():
             raise Refusal(429, "server.overloaded").retry_after(max(1.0, wait))
 

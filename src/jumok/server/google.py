@@ -79,7 +79,7 @@ async def translate_texts(call: Call) -> GoogleAnswer:
 async def detect(call: Call) -> dict[str, Any]:
     request = call.parse(GoogleDetectRequest)
     check_sizes(call.front, request.q)
-    await call.front.languages.warm_up()
+    await call.front.languages.warm_up(call.deadline)
     rows = []
     for text in request.q:
         guesses = call.front.languages.detect(text)[:1]

@@ -13,13 +13,14 @@ import hmac
 import json
 import os
 import secrets
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from jumok.errors import DataError, UnknownName, UsageError
+from jumok.errors import DataError, DiskError, UnknownName, UsageError
 
 PREFIX = "jmk_"
 FRESH = 1.0  # seconds for which the file is not looked at again
@@ -81,7 +82,10 @@ class KeyFile:
         except FileNotFoundError:
             if first:
                 self._keys = ()
-        except (OSError, DataError):
+        except OSError as error:
+            if first:
+                raise self._explain(error) from None
+        except DataError:
             if first:
                 raise
 
@@ -118,14 +122,26 @@ class KeyFile:
     def _write(self, keys: tuple[Key, ...]) -> None:
         """Replace the file, readable by its owner alone, completely or not at all."""
         assert self.path is not None
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         partial = self.path.with_name(self.path.name + ".partial")
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            file.write(Keys(keys=keys).model_dump_json(indent=1) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(self.path)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(file, "w", encoding="utf-8") as text:
+                text.write(Keys(keys=keys).model_dump_json(indent=1) + "\n")
+                text.flush()
+                os.fsync(text.fileno())
+            partial.replace(self.path)
+        except OSError as error:
+            raise self._explain(error) from None
         self.refresh()
+
+    def _explain(self, error: OSError) -> DiskError:
+        """Return the error for a file that cannot be read or written."""
+        assert self.path is not None
+        folder = self.path.parent if self.path.parent.is_dir() else self.path.parent.parent
+        return DiskError(
+            "server.cannot_use_keys", reason=error.strerror or error, file=self.path, folder=shlex.quote(str(folder))
+        )
 
 
 def read_keys(path: Path) -> tuple[Key, ...]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
 from jumok.errors import UsageError
+from jumok.server.refusals import Refusal
 from jumok.text.languages import describe, find_match
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ class Languages:
     def __init__(self, service: HasModels) -> None:
         self._service = service
         self._detectors: dict[tuple[str, ...], Detector] = {}
+        self._loading: asyncio.Future[None] | None = None
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
@@ -85,18 +88,32 @@ class Languages:
 
         Without `warm_up`, the first text in one of several languages of the same script takes half a second.
         """
-        from jumok.text.detection import Detector  # imported here, because numpy takes a fifth of the start
-
         served = tuple(self.all)
         if served not in self._detectors:
-            self._detectors = {served: Detector(served)}
+            self._load(served)
         ranked = self._detectors[served].rank(text)
         return [Guess(*one) for one in ranked if among is None or one.language in among]
 
-    async def warm_up(self) -> None:
-        """Load the statistics of languages in a thread, so that nobody else waits for them."""
-        if tuple(self.all) not in self._detectors:
-            await asyncio.to_thread(self.detect, "the and der die 그리고")
+    def _load(self, served: tuple[str, ...]) -> None:
+        from jumok.text.detection import Detector  # imported here, because numpy takes a fifth of the start
+
+        detector = Detector(served)
+        detector.rank("the and der die 그리고")  # loads the statistics
+        self._detectors = {served: detector}
+
+    async def warm_up(self, deadline: float | None) -> None:
+        """Load the statistics of languages in a thread, once for all requests that wait for them.
+
+        A request whose deadline passes meanwhile is refused with 503; loading goes on for the next one.
+        """
+        while (served := tuple(self.all)) not in self._detectors:
+            if self._loading is None or self._loading.done():
+                self._loading = asyncio.ensure_future(asyncio.to_thread(self._load, served))
+            try:
+                async with asyncio.timeout(None if deadline is None else max(0.0, deadline - monotonic())):
+                    await asyncio.shield(self._loading)
+            except TimeoutError:
+                raise Refusal(503, "server.loading_languages").retry_after(1) from None
 
 
 def pair_of(model: ServedModel) -> tuple[str, str] | None:

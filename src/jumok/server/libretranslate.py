@@ -169,7 +169,7 @@ async def detect(call: Call) -> list[LibreGuess]:
     need(call, "q")
     request = call.parse(LibreDetectRequest)
     check_length(call, [request.q])
-    await call.front.languages.warm_up()
+    await call.front.languages.warm_up(call.deadline)
     guesses: list[Guess] = call.front.languages.detect(request.q)[:3]
     return [LibreGuess(confidence=round(one.confidence, 1), language=one.language) for one in guesses]
 

@@ -251,7 +251,7 @@ def serve(settings: Settings, announce: Callable[[Life, int], None]) -> int:
     One server at a time uses a folder of state: each holds its glossaries and jobs in memory.
     """
     check(settings)
-    with lock(settings.state, "the state of a server") if settings.state else nullcontext():
+    with lock(settings.state, "the state of a server", option="--state") if settings.state else nullcontext():
         return _serve(settings, announce)
 
 

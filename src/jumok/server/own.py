@@ -328,7 +328,7 @@ async def detect(call: Call) -> dict[str, Any]:
     request = call.parse(DetectRequest)
     texts = list_texts(request.text, request.texts)
     check_sizes(call.front, texts)
-    await call.front.languages.warm_up()
+    await call.front.languages.warm_up(call.deadline)
     rows = [
         [{"language": one.language, "confidence": one.confidence} for one in call.front.languages.detect(text)[:3]]
         for text in texts

@@ -3,11 +3,15 @@
 uvicorn reads headers without a limit of bytes and of time.  Here a client has `header_seconds` for its headers and
 `body_seconds` for its body; headers beyond `header_bytes` are answered with 431; and where there are too many
 connections, the one that has waited longest for its client is closed.
+
+A busy process may see that a time is over before it reads what has arrived meanwhile: the event loop looks at timers
+first.  Then the bytes are read before the connection is closed, so that no request is lost that came in time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import select
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -15,6 +19,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from jumok.server.settings import Limits
 
 SPARE = 5.0  # seconds that the application has for its own answer to a slow body before the connection is cut
+SOON = 0.001  # seconds after which the event loop has read what had arrived
+CLOSED = getattr(select, "POLLRDHUP", 0)  # Linux has it
 REASONS = {400: b"invalid HTTP request", 408: b"request took too long", 431: b"headers are too large"}
 
 
@@ -65,6 +71,18 @@ class GuardedProtocol(HttpToolsProtocol):
         self.pipeline.clear()
         super().connection_lost(exc)
 
+    def has_left(self) -> bool:
+        """Return whether the client has closed the connection, also where the event loop has not noticed it yet.
+
+        A request and the end of its connection often arrive together when the server is busy; the event loop reads the
+        end a round later, when the request would have been worked on.
+        """
+        if self.transport.is_closing():
+            return True
+        poll = select.poll()
+        poll.register(self.transport.get_extra_info("socket").fileno(), CLOSED)
+        return bool(poll.poll(0)) if CLOSED else False
+
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing() or self.parser is None:
             return
@@ -80,6 +98,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self.scope["jumok.abort"] = self.transport.abort  # type: ignore[typeddict-unknown-key]
+        self.scope["jumok.has_left"] = self.has_left  # type: ignore[typeddict-unknown-key]
         self.in_headers, self.parsed = True, 0
 
     def on_url(self, url: bytes) -> None:
@@ -129,9 +148,31 @@ class GuardedProtocol(HttpToolsProtocol):
         self.transport.write(STATUS_LINE[self.refusal] + head + reason)
         self.transport.close()
 
+    def timeout_keep_alive_handler(self) -> None:
+        """Close a connection that has been idle, unless a request has arrived that was not read yet."""
+        if self._has_unread():
+            self.timeout_keep_alive_task = self.loop.call_later(SOON, super().timeout_keep_alive_handler)
+        else:
+            super().timeout_keep_alive_handler()
+
+    def _has_unread(self) -> bool:
+        """Return whether bytes have arrived, or the end of the connection, that the event loop has not read."""
+        if self.transport.is_closing():
+            return False
+        poll = select.poll()
+        poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLIN)
+        return bool(poll.poll(0))
+
     def _start_timer(self, seconds: float, act: Any) -> None:
         self._stop_timer()
-        self.timer = self.loop.call_later(seconds, act)
+        self.timer = self.loop.call_later(seconds, self._end_timer, act)
+
+    def _end_timer(self, act: Any) -> None:
+        """Do what a timer is for, after what has arrived in time was read."""
+        if self._has_unread():
+            self.timer = self.loop.call_later(SOON, act)
+        else:
+            act()
 
     def _stop_timer(self) -> None:
         if self.timer is not None:

@@ -24,7 +24,7 @@ CODES = {
 }  # fmt: skip
 
 
-STATUSES = {"documents.too_many_jobs": 429}  # of errors that are not the client's
+STATUSES = {"documents.too_many_jobs": 429, "documents.no_space": 429}  # of errors that are not the client's
 
 
 class Refusal(Exception):

@@ -80,7 +80,7 @@ async def stream(call: Call) -> Answer:
         contents=Contents(details=request.details, align=request.align),
     )  # fmt: skip
     if source is None and model is None:
-        await call.front.languages.warm_up()
+        await call.front.languages.warm_up(call.deadline)
     part = read(call.front, order, texts[0])
     call.texts, call.characters = 1, len(texts[0])
     if part.model is not None:

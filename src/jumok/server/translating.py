@@ -73,7 +73,7 @@ async def translate(front: Front, order: Order, *, deadline: float) -> list[Resu
     """Translate the texts of an order; all models that it needs work at the same time."""
     check_sizes(front, order.texts)
     if order.source is None and order.model is None:
-        await front.languages.warm_up()
+        await front.languages.warm_up(deadline)
     parts = [read(front, order, text) for text in order.texts]
     by_model: dict[str, list[Ask]] = {}
     for part in parts:

@@ -25,7 +25,6 @@ from jumok.service.suspects import Suspects
 from jumok.service.values import Answer, Ask, pack_constraints, pack_contents, unpack_translation
 
 Live = Callable[[str], None]
-PATIENT = 2.0  # an interactive request may wait so many times as long as it takes itself
 TORCH = "/torch"  # added to the name of a model where the speed of torch is measured
 
 
@@ -177,7 +176,7 @@ class Dispatcher:
         wait = pause + backlog.wait(bulk)
         idle = not any(backlog.sentences.values()) and not pause
         full = sum(backlog.sentences.values()) + len(jobs) > self.limits.sentences
-        late = wait + own > seconds or (not bulk and wait > max(self.limits.interactive, PATIENT * own))
+        late = wait + own > seconds or (not bulk and wait > self.limits.allow(own))
         if (late and not idle) or full:
             self.metrics.shed += 1
             raise Overloaded("service.overloaded", wait=wait, retry_after=float(max(1, math.ceil(wait))))

@@ -18,7 +18,7 @@ def set_languages(path: str | Path, source: str, target: str) -> list[Path]:
     run, (source, target) = Path(path), (canonical(source), canonical(target))
     is_run = (run / "recipe.toml").is_file() and not (run / bundle.MANIFEST).is_file()
     changed = []
-    with lock(run, "the run") if is_run else nullcontext():
+    with lock(run, "the run", option="folder") if is_run else nullcontext():
         if is_run:
             recipe = _name(bundle.saved_recipe(run), source, target)
             bundle.write_file(run / "recipe.toml", recipe.to_toml().encode())

@@ -5,6 +5,8 @@ follow each other (학교 + 에서 + 는).  An inflectional ending belongs to it
 required and forbidden words is in boundaries.py.
 """
 
+from collections.abc import Sequence
+
 # role -> (after a vowel, after a consonant)
 PARTICLES: dict[str, tuple[str, str]] = {
     "topic": ("는", "은"),
@@ -36,3 +38,21 @@ STACKED = 3  # most Korean particles in a row: 친구 + 들 + 에게 + 는
 
 # Of nouns and adjectives, for the most part German, English and Romance
 INFLECTIONS = ("e", "em", "en", "ens", "er", "ern", "es", "n", "nen", "s", "se", "sen", "ses", "x")
+
+
+def find_forms(pieces: Sequence[str]) -> dict[int, list[int]]:
+    """Return for each subword that is a Korean word with a particle those of the same word with another one or none.
+
+    Subwords are written with ▁ at the beginning of a word, and named by their place: 씨에게 has the forms 씨는 and 씨.
+    """
+    particles = set(KOREAN)
+    by_stem: dict[str, set[int]] = {}
+    stems: dict[int, list[str]] = {}
+    for number, piece in enumerate(pieces):
+        if len(piece) > 1 and piece[0] == "▁" and "가" <= piece[1] <= "힣":
+            by_stem.setdefault(piece, set()).add(number)
+            stems[number] = [piece[:end] for end in range(2, len(piece)) if piece[end:] in particles]
+            for stem in stems[number]:
+                by_stem.setdefault(stem, set()).add(number)
+    forms = {number: set[int]().union(*(by_stem[stem] for stem in some)) - {number} for number, some in stems.items()}
+    return {number: sorted(others) for number, others in forms.items() if others}

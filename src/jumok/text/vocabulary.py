@@ -22,6 +22,7 @@ import sentencepiece
 from jumok.errors import DataError, DiskError, ModelFileError
 from jumok.text import protobuf
 from jumok.text.boundaries import SPACE
+from jumok.text.endings import find_forms
 from jumok.text.symbols import END, MASK, PAD, SEPARATOR, SPECIALS, START, UNKNOWN
 
 if TYPE_CHECKING:
@@ -218,6 +219,11 @@ class Vocabulary:
             if number < SPECIALS and number != END:
                 raise DataError("text.unknown_piece", piece=piece[:100])
         return [number for number in ids if number != END]
+
+    @cached_property
+    def forms(self) -> dict[int, list[int]]:
+        """For each subword that is a Korean word with a particle, the same word with others; see endings.py."""
+        return find_forms(self.pieces(range(len(self))))
 
     def begins(self) -> list[bool]:
         """For every symbol, whether it begins a word."""

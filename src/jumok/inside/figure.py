@@ -79,8 +79,20 @@ def draw(model: Any, language: str = "en") -> dict[str, Any]:
             "paper": FORMULAS[departure.paper] if departure else None,
         }
     total = sum(parameter.numel() for parameter in model.parameters())
-    return {"kind": model.config.kind, "shape": model.config.shape if hasattr(model.config, "shape") else "",
-            "parameters": total, "blocks": blocks, "types": types}  # fmt: skip
+    sizes = describe_sizes(model.config, language)
+    return {"kind": model.config.kind, "shape": sizes, "parameters": total, "blocks": blocks, "types": types}
+
+
+def describe_sizes(config: Any, language: str) -> str:
+    """Return the sizes of a model in words; those of models without heads as the recipe names them."""
+    fields = type(config).model_fields
+    if not {"heads", "d_model", "d_ff"} <= fields.keys():
+        return getattr(config, "shape", "")
+    width = getattr(config, "key_width", None) or config.d_model // config.heads
+    common = {"d_model": config.d_model, "d_ff": config.d_ff, "heads": config.heads, "width": width}
+    if hasattr(config, "encoder_layers"):
+        return word("shape.two", language, encoder=config.encoder_layers, decoder=config.decoder_layers, **common)
+    return word("shape.one", language, layers=config.layers, **common)
 
 
 def _usual(name: str) -> str:

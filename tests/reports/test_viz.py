@@ -248,11 +248,11 @@ def test_only_its_own_script_and_sheet_run_in_the_page():
     text = attention_page([make_view()])
     policy = next(dict(a)["content"] for tag, a in Page(text).elements if dict(a).get("http-equiv"))
     assert "unsafe" not in policy
-    for part, kind in zip(parts, ("script-src", "style-src"), strict=True):
+    for part, kind, tag in zip(parts, ("script-src", "style-src"), ("script", "style"), strict=True):
         digest = base64.b64encode(hashlib.sha256(part.encode()).digest()).decode()
         assert f"{kind} 'sha256-{digest}'" in policy
         assert f">{part}</" in text, "a browser hashes exactly what is between the tags"
-        assert not re.search(r"</(script|style)", part)
+        assert f"</{tag}" not in part.lower()
 
 
 def test_the_page_never_turns_text_into_markup(monkeypatch):

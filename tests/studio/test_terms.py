@@ -29,6 +29,7 @@ def test_labels_are_described_in_the_words_of_the_list(browser, warmed, place, l
     terms = read_terms()
     with opened(browser, warmed, f"#/{place}&model=en-de&lang={language}") as page:
         page.locator(ready).first.wait_for(timeout=SLOW)
+        page.wait_for_timeout(1_000)  # the numbers of the step come last
         described = dict(page.locator("main [aria-describedby^=says-]").evaluate_all(DESCRIBED))
         assert wanted <= described.keys()
         for key, text in described.items():

@@ -62,8 +62,20 @@ def draw(outline: Outline, language: str = "en") -> dict[str, Any]:
             "here": FORMULAS[departure.here] if departure and departure.here else None,
             "paper": FORMULAS[departure.paper] if departure else None,
         }
-    return {"kind": outline.kind, "shape": getattr(outline.config, "shape", ""), "parameters": outline.total,
-            "blocks": blocks, "types": types}  # fmt: skip
+    sizes = describe_sizes(outline.config, language)
+    return {"kind": outline.kind, "shape": sizes, "parameters": outline.total, "blocks": blocks, "types": types}
+
+
+def describe_sizes(config: Any, language: str) -> str:
+    """Return the sizes of a model in words; those of models without heads as the recipe names them."""
+    fields = type(config).model_fields
+    if not {"heads", "d_model", "d_ff"} <= fields.keys():
+        return getattr(config, "shape", "")
+    width = getattr(config, "key_width", None) or config.d_model // config.heads
+    common = {"d_model": config.d_model, "d_ff": config.d_ff, "heads": config.heads, "width": width}
+    if hasattr(config, "encoder_layers"):
+        return word("shape.two", language, encoder=config.encoder_layers, decoder=config.decoder_layers, **common)
+    return word("shape.one", language, layers=config.layers, **common)
 
 
 def _usual(name: str) -> str:

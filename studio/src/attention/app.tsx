@@ -83,7 +83,7 @@ function Heads() {
   });
   return (
     <section class="card heads-card" aria-label={w.grid}>
-      <h2>{w.grid} · <Term of="head">{w.heads}</Term></h2>
+      <h2><Term of="head">{w.grid}</Term></h2>
       <div class="head-map" ref={drawn} style={{ gridTemplateColumns: `repeat(${side(heads).length}, minmax(0, 1fr))` }}>
         {side(layers).flatMap((one) => side(heads).map((other) => (
           <Thumbnail key={`${one} ${other}`} grid={gridOf(maps.value, one, other)} label={label(one, other)} pressed={one === layer.value && other === head.value}

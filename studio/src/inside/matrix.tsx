@@ -53,7 +53,7 @@ interface Props {
 
 export function Matrix({ grid, rows, columns, row, column, label, choose }: Props) {
   const canvas = useRef<HTMLCanvasElement>(null);
-  const size = Math.max(5, Math.min(40, Math.floor(640 / Math.max(rows.length, columns.length, 1))));
+  const size = Math.max(5, Math.min(40, Math.floor(Math.min(640, innerWidth - 120) / Math.max(rows.length, columns.length, 1))));
   useEffect(() => { if (canvas.current) paint(canvas.current, grid, size); }, [grid, size, theme.value]);
   const labels = size >= 12;
   const drawn = useDrawing<HTMLDivElement>({

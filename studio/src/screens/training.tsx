@@ -191,7 +191,7 @@ function Said() {
         <h2 id="plan">{w.plan}</h2>
         {known?.begin && <p>{w.recipeOf(known.begin.recipe ?? "?", ((known.begin.parameters ?? 0) / 1e6).toFixed(1))}</p>}
         {known?.corpus && <p>{w.corpus(known.corpus.name ?? "", (known.corpus.train ?? 0).toLocaleString(), (known.corpus.valid ?? 0).toLocaleString())}</p>}
-        <ul class="notes small">{(known?.notes ?? []).slice(-15).map((note, n) => <li key={n} class={note.event}>{note.text}</li>)}</ul>
+        <ul class="notes small" lang="en">{(known?.notes ?? []).slice(-15).map((note, n) => <li key={n} class={note.event}>{note.text}</li>)}</ul>
       </section>
     </div>
   );

@@ -14,7 +14,6 @@ export default {
   above: { encoder: "Source · looked at", decoder: "Written so far · looked at", cross: "Source · looked at" } as Record<string, string>,
   below: { encoder: "Source · looking", decoder: "Translation · each token as it is written", cross: "Translation · each token as it is written" } as Record<string, string>,
   grid: "Layers × heads",
-  heads: "heads",
   lines: "lines",
   layer: (number: number) => `layer ${number}`,
   head: (number: number) => `head ${number}`,

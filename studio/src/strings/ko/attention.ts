@@ -16,7 +16,6 @@ const ko: typeof en = {
   above: { encoder: "원문 · 주목받는 토큰", decoder: "지금까지 쓴 글 · 주목받는 토큰", cross: "원문 · 주목받는 토큰" },
   below: { encoder: "원문 · 주목하는 토큰", decoder: "번역문 · 지금 쓰는 토큰", cross: "번역문 · 지금 쓰는 토큰" },
   grid: "층 × 헤드",
-  heads: "헤드",
   lines: "연결선",
   layer: (number) => `${number}층`,
   head: (number) => `헤드 ${number}`,

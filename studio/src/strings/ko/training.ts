@@ -32,7 +32,7 @@ const ko: typeof en = {
   setting: "설정",
   samples: "견본 번역",
   plan: "계획과 알림",
-  recipeOf: (name, millions) => `레시피 ${name}, 매개변수 ${millions}백만 개`,
+  recipeOf: (name, millions) => `레시피 ${name}, 파라미터 ${millions}백만 개`,
   corpus: (name, train, valid) => `${name}: 학습 ${train}쌍, 검증 ${valid}쌍`,
   film: "한 문장의 필름",
   filmWhat: "모델이 배우는 동안 번역과 어텐션이 어떻게 달라졌는지 스냅샷마다 한 장면씩 보여 줍니다.",

@@ -115,7 +115,7 @@ def measured(
     if path.is_file():
         return dict(json.loads(path.read_bytes()))
     stop.check()
-    say(messages.text("race.measuring", name=lane.contender.name))
+    say(messages.text("race.measuring", model=lane.contender.name))
     model = Translator.load(lane.folder, engine="torch")  # the one engine that runs all kinds of models
     card = model.card
     sources = [pair.source for pair in pairs]

@@ -18,6 +18,7 @@ from tests.support import reliability
 hypothesis.settings.register_profile("ours", deadline=None)  # a busy machine is no fault of the code
 hypothesis.settings.load_profile("ours")
 
+os.environ["JUMOK_LANG"] = "en"  # in every locale tests read English, unless they choose another language
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: the models of tests are too small for threads
 
 

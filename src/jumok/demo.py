@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from jumok import messages
 from jumok.data.made import phrasebook
 from jumok.evaluation import metrics
 from jumok.evaluation.alignment import alignment_error_rate, alignment_errors
@@ -39,21 +40,24 @@ class Report:
         """The report as text."""
         layer, head = self.aer_head
         examples = [
-            f"  {english}\n    {ours}" + ("" if ours == reference else f"      (expected: {reference})")
+            f"  {english}\n    {ours}"
+            + ("" if ours == reference else f"      {messages.text('demo.expected', reference=reference)}")
             for english, ours, reference in self.examples
         ]
+        scores = [
+            messages.text("demo.test_score", metric=metric, score=score.value, signature=score.signature)
+            for metric, score in (("BLEU", self.bleu), ("chrF", self.chrf))
+        ]
         return [
-            "Ten test sentences, none of them seen in training:",
+            messages.text("demo.heading"),
             *examples,
             "",
-            f"test BLEU {self.bleu.value:.2f}   ({self.bleu.signature})",
-            f"test chrF {self.chrf.value:.2f}   ({self.chrf.signature})",
-            f"exactly right: {self.exact:.1%}   with unseen word combinations: {self.exact_unseen:.1%}",
-            f"all particles right: {self.particles:.1%} of sentences",
-            f"alignment error rate of the best cross-attention head (layer {layer}, head {head}): {self.aer:.1%}; "
-            f"of --align: {self.aer_links:.1%}",
+            *scores,
+            messages.text("demo.exact", exact=self.exact, unseen=self.exact_unseen),
+            messages.text("demo.particles", particles=self.particles),
+            messages.text("demo.alignment", layer=layer, head=head, rate=self.aer, links=self.aer_links),
             "",
-            f"attention page: {self.page.resolve()}",
+            messages.text("demo.page", page=self.page.resolve()),
         ]
 
     def drawing(self, *, width: int, color: bool) -> str:
@@ -88,7 +92,7 @@ def report(out: Path, *, sentences: int = 1_000) -> Report:
     examples = tuple((p.english, o, p.korean) for p, o in zip(phrases[:10], ours, strict=False))
     page = out / "attention.html"
     views = [model.attention(text) for text in (EXAMPLE, *(phrase.english for phrase in phrases[:5]))]
-    write_lines(page, attention_page(views, title="Jumok demo").split("\n"))
+    write_lines(page, attention_page(views, title="Jumok demo", language=messages.spoken()).split("\n"))
     weights = views[0].map("cross", layer=int(layer), head=int(head))
     picture = heatmap_svg(weights, *views[0].labels("cross"), title=views[0].text)
     write_lines(out / "attention.svg", picture.split("\n"))

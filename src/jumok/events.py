@@ -18,6 +18,7 @@ from typing import Any
 
 from jumok.errors import DiskError
 from jumok.extras import find_missing, hint
+from jumok.messages import Message
 
 Event = dict[str, Any]
 Sink = Callable[[Event], None]
@@ -280,7 +281,9 @@ def _is_left_out(event: Event) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A value that JSON can write: NaN and infinity become null."""
+    """A value that JSON can write: NaN and infinity become null, messages are in English."""
+    if isinstance(value, Message):
+        return value.in_english()
     if isinstance(value, dict):
         return {name: _plain(part) for name, part in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -390,3 +390,28 @@ def test_the_changelog_has_its_sections_and_tells_the_format_on_disk() -> None:
     assert set(sections) <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
     assert re.match(r"# Changelog\n", text)
     assert f"now {FORMAT})" in text
+
+
+def outline(name: str) -> dict[str, list[object]]:
+    """What both READMEs must have alike: levels of headings, commands with their options, numbers, tables, pictures."""
+    text = (ROOT / name).read_text(encoding="utf-8").replace("100 million", "1억")
+    blocks = re.findall(r"^```\w*\n(.*?)^```", text, flags=re.M | re.S)
+    lines = [line.split("#")[0].strip() for block in blocks for line in block.splitlines()]
+    commands = [(line.split()[:2], sorted(set(re.findall(r"--\w[\w-]*", line)) - {"--lang"})) for line in lines if line]
+    figures = text.split("<!-- figures")[1].split("<!-- end")[0]
+    rows = [line for line in figures.splitlines() if line.startswith("|")]
+    return {
+        "headings": re.findall(r"^(#+) ", text, flags=re.M),
+        "commands": [command for command in commands if command[0][0] in ("jumok", "./demo", "./test", ".")],
+        "numbers": [sorted(re.findall(r"\d+(?:[.,]\d+)*", row)) for row in rows[2:]],
+        "options": sorted(set(re.findall(r"`(--[\w-]+)", text))),
+        "tables": [line.count("|") for line in text.splitlines() if line.startswith("|")],
+        "pictures": [Path(source).stem.split(".")[0] for source in re.findall(r"<img src=\"([^\"]+)\"", text)],
+    }
+
+
+@pytest.mark.parametrize("part", ["headings", "commands", "numbers", "options", "tables", "pictures"])
+def test_the_korean_readme_has_the_same_content_as_the_english_one(part):
+    english, korean = outline("README.md")[part], outline("README.ko.md")[part]
+    assert english
+    assert korean == english

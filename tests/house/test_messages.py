@@ -1,6 +1,7 @@
 """The catalogue: every key that the code names exists with the same values, every entry is used, languages agree."""
 
 import ast
+import re
 import string
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -148,6 +149,34 @@ def test_every_language_has_the_same_entries_with_the_same_values(language):
     for key, entry in other.items():
         assert isinstance(entry, str) == isinstance(ENGLISH[key], str), key
         assert names_in(entry) == names_in(ENGLISH[key]), key
+        if isinstance(entry, dict):
+            assert entry.keys() == ENGLISH[key].keys(), key
+            assert entry.get("examples") == ENGLISH[key].get("examples"), key
+
+
+def ends_as_a_sentence(text: str) -> bool:
+    """Whether a Korean text ends with a verb in polite speech; what is in brackets or behind a colon is left out."""
+    bare = re.sub(r"\([^()]*\)", "", text)
+    bare = re.sub(r"\. [가-힣 ]+: ?\{[^{}]*\}$", "", bare)
+    bare = re.sub(r":? ?\{[^{}]*\}…?$", "", bare).strip().rstrip(".")
+    return not re.search("[가-힣]", bare) or bare.endswith(("니다", "세요", "나요?", "까요?"))
+
+
+def test_korean_errors_and_explanations_of_verbs_are_whole_sentences():
+    for key, entry in entries("ko").items():
+        if isinstance(entry, dict):
+            first = [entry[part] for part in ("what", "long") if part in entry]
+            assert all(map(ends_as_a_sentence, first)), f"{key}: {first}"
+        elif key.startswith("help.") and key != "help.jumok_epilog":
+            assert entry.endswith((".", "…", ")")), key
+            assert ends_as_a_sentence(entry) or ": " in entry, key
+
+
+def test_a_sentence_without_its_end_is_found():
+    assert ends_as_a_sentence("파일을 읽을 수 없습니다: {reason}")
+    assert ends_as_a_sentence("이름이 {name!r}인 모델은 없습니다. {guess}")
+    assert not ends_as_a_sentence("파일을 읽을 수 없음")
+    assert not ends_as_a_sentence("{file} 파일이 없는데")
 
 
 def test_an_error_keeps_its_key_and_values_and_prints_three_lines():

@@ -497,7 +497,7 @@ HARMLESS = {  # looking at what is there already
 def watch(kind: str, seed: int, first: int, count: int, run: str, folder: str) -> None:
     """Read mutations under an audit hook; at the end, what else Python did than read files of the folder, as JSON."""
     forgery = ready(run, folder)
-    for path in (messages.FOLDER / messages.LANGUAGE).glob("*.toml"):  # else the first error reads its text
+    for path in (messages.FOLDER / messages.ENGLISH).glob("*.toml"):  # else the first error reads its text
         messages.read_room(path.stem)
     seen, watching, opened = Counter[str](), [False], [0]
 
@@ -509,7 +509,7 @@ def watch(kind: str, seed: int, first: int, count: int, run: str, folder: str) -
         else:
             seen[f"{event} {arguments!r:.200}"] += 1
 
-    for room in (messages.FOLDER / messages.LANGUAGE).glob("*.toml"):
+    for room in (messages.FOLDER / messages.ENGLISH).glob("*.toml"):
         messages.read_room(room.stem)  # the catalogue is read once per process, at the first error of a room
     sys.addaudithook(hook)
     came = Counter[str]()

@@ -11,10 +11,47 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
+from jumok import messages
 from jumok.events import Event
+from jumok.messages import Message
+from jumok.reports.drawing import display_width
 
 QUIET = 30.0  # seconds between two lines about a stage without a terminal
-HEADER = f"{'step':>8} {'epoch':>6} {'time':>7} {'loss':>7} {'valid':>7} {'ppl':>8} {'BLEU':>6} {'tokens/s':>9}"
+COLUMNS = (8, 6, 7, 7, 7, 8, 6, 9)  # of the table of validations
+STAGES = {
+    "validation": Message("cli.stage_validation"),
+    "hashing": Message("cli.stage_hashing"),
+    "excluding": Message("cli.stage_excluding"),
+    "comparing": Message("cli.stage_comparing"),
+    "fetching": Message("cli.stage_fetching"),
+    "measuring": Message("cli.stage_measuring"),
+    "reading": Message("cli.stage_reading"),
+    "deciding": Message("cli.stage_deciding"),
+    "vocabulary": Message("cli.stage_vocabulary"),
+    "encoding": Message("cli.stage_encoding"),
+    "checking": Message("cli.stage_checking"),
+    "joining": Message("cli.stage_joining"),
+    "shortlist": Message("cli.stage_shortlist"),
+    "lessons": Message("cli.stage_lessons"),
+}
+
+
+def form_header(*, accuracy: bool) -> str:
+    """Return the titles of the table of validations; the quality is BLEU, or else the share of right answers."""
+    titles = messages.text("cli.table_titles").split(", ")
+    titles[6] = messages.text("cli.title_right") if accuracy else titles[6]
+    cells = zip(titles, COLUMNS, strict=True)
+    return " ".join(" " * (width - display_width(title)) + title for title, width in cells)
+
+
+def count_units(count: int, unit: str) -> str:
+    """Return how many pairs, sentences, … a stage has done."""
+    values = {"count": count}
+    units = {
+        "pairs": Message("cli.unit_pairs", values), "sentences": Message("cli.unit_sentences", values),
+        "subwords": Message("cli.unit_subwords", values), "rounds": Message("cli.unit_rounds", values),
+    }  # fmt: skip
+    return str(units.get(unit, f"{count:,} {unit}"))
 
 
 def clock(seconds: float) -> str:
@@ -31,10 +68,11 @@ def describe_progress(event: Event) -> str:
     if event["count"] and event["unit"] == "bytes":
         amount = f", {event['count'] / 1e6:,.0f} MB" + (f", {rate / 1e6:,.1f} MB/s" if rate else "")
     elif event["count"]:
-        amount = f", {event['count']:,} {event['unit']}" + (f", {rate:,.0f}/s" if rate else "")
+        amount = f", {count_units(event['count'], event['unit'])}" + (f", {rate:,.0f}/s" if rate else "")
     elif seconds > 0 and share > 0:
         amount = f", {share / seconds:.2g} %/s"
-    return f"{event['text']}: {share:.0f} %{amount}"
+    name = event["text"] if messages.spoken() == messages.ENGLISH else STAGES.get(event["stage"], event["text"])
+    return f"{name}: {share:.0f} %{amount}"
 
 
 class TimeLeft(ProgressColumn):
@@ -42,7 +80,7 @@ class TimeLeft(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         left = task.fields.get("left")
-        return Text("" if left is None else f"{clock(left)} left", style="cyan")
+        return Text("" if left is None else messages.text("cli.time_left", time=clock(left)), style="cyan")
 
 
 class TrainingDisplay:
@@ -81,7 +119,7 @@ class TrainingDisplay:
             return
         if event["seconds"] >= QUIET and time.monotonic() - self.logged >= QUIET:
             self.logged = time.monotonic()
-            left = "" if event["left"] is None else f", {clock(event['left'])} left"
+            left = "" if event["left"] is None else f", {messages.text('cli.time_left', time=clock(event['left']))}"
             self.say(f"{words}{left}")
 
     def _live(self, words: str, done: float, total: float | None, left: float | None) -> None:
@@ -98,7 +136,7 @@ class TrainingDisplay:
             self.bar = None
 
     def on_note(self, event: Event) -> None:
-        self.say(f"note: {event['text']}", "yellow")
+        self.say(messages.text("cli.note", text=event["text"]), "yellow")
 
     def on_plan(self, event: Event) -> None:
         self.until = event.get("until", self.until)
@@ -117,14 +155,14 @@ class TrainingDisplay:
         horizon = event["horizon"] or 0
         left = event["seconds"] / event["step"] * (horizon - event["step"]) if horizon else None
         left = left if self.until is None else self.until - event["wall"]
-        words = f"step {event['step']:,}  loss {self.loss:.3f}  {self.speed:,.0f} tokens/s"
+        words = messages.text("cli.live_step", step=event["step"], loss=self.loss, speed=self.speed)
         if event["skipped"]:
-            words += f"  {event['skipped']} skipped"
+            words += "  " + messages.text("cli.live_skipped", skipped=event["skipped"])
         self._live(words, event["step"], horizon or None, left)
 
     def on_validation(self, event: Event) -> None:
         if not self.headed:
-            self.say(HEADER if "accuracy" not in event else HEADER.replace(" BLEU", "right"), "dim")
+            self.say(form_header(accuracy="accuracy" in event), "dim")
             self.headed = True
         quality = event.get("bleu", event.get("accuracy"))
         bleu = f"{quality:6.2f}" if quality is not None else f"{'–':>6}"
@@ -134,8 +172,8 @@ class TrainingDisplay:
         row = f"{event['step']:>8,} {event['epoch']:>6} {clock(event['seconds']):>7} {self.loss:>7.3f} "
         row += f"{event['loss']:>7.3f} {perplexity:>8} {bleu} {f'{self.speed:,.0f}' if self.speed else '–':>9}"
         pairs, total = event.get("pairs"), event.get("of")
-        row += "" if pairs == total else f"  on {pairs:,} of {total:,} pairs"
-        self.say(row + ("  best" if event.get("better") else ""))
+        row += "" if pairs == total else "  " + messages.text("cli.some_pairs", pairs=pairs, total=total)
+        self.say(row + (f"  {messages.text('cli.best')}" if event.get("better") else ""))
         parts = [f"{name.partition('/')[2]} {value:.2f}" for name, value in event.items() if "/" in name]
         if parts:
             self.say(f"{'':>9}{', '.join(parts)}", "dim")

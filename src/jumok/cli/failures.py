@@ -12,6 +12,7 @@ from typing import Any
 
 import typer
 
+from jumok import messages
 from jumok.errors import DiskError, JumokError, MissingPackage, UsageError
 from jumok.extras import find_missing, hint
 
@@ -24,7 +25,7 @@ def report(error: BaseException, app: typer.Typer) -> int:
     if isinstance(error, JumokError):
         return print_error(error)
     if isinstance(error, KeyboardInterrupt | typer.Abort):
-        print("interrupted", file=sys.stderr)
+        print(messages.text("cli.interrupted"), file=sys.stderr)
         return INTERRUPTED
     if isinstance(error, OSError):
         return print_error(describe_system_error(error))
@@ -47,7 +48,7 @@ def print_error(error: JumokError) -> int:
 def report_bug(error: BaseException) -> int:
     """Print the traceback of an error that should not happen."""
     traceback.print_exception(error)
-    print("jumok: this is a bug of ours; please report it with the lines above", file=sys.stderr)
+    print(f"jumok: {messages.text('cli.bug')}", file=sys.stderr)
     return 1
 
 

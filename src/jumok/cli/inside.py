@@ -3,6 +3,7 @@
 import sys
 from typing import Annotated
 
+from jumok import messages
 from jumok.cli.options import Device, File, Json, ModelPath, argument, option
 from jumok.cli.terminal import dumps
 from jumok.cli.translate import clean_arguments, load_translator
@@ -17,7 +18,7 @@ def inside(
     head: Annotated[int, option("N", "help.inside_head")] = 1,
     at: Annotated[int | None, option("N", "help.inside_at")] = None,
     html: Annotated[File, option("FILE", "help.inside_html")] = None,
-    lang: Annotated[str, option("LANGUAGE", "help.inside_lang")] = "en",
+    lang: Annotated[str | None, option("LANGUAGE", "help.inside_lang")] = None,
     as_json: Json = False,
     device: Device = "cpu",
 ) -> None:
@@ -29,8 +30,8 @@ def inside(
     from jumok.text.lines import write_lines
 
     spot = Spot(kind=kind, layer=layer - 1, head=head - 1, at=None if at is None else at - 1)
-    walk = take_walk(translator, text, target, spot=spot, language=lang)
+    walk = take_walk(translator, text, target, spot=spot, language=lang or messages.spoken())
     print(dumps(to_json(walk)) if as_json else "\n".join(to_lines(walk)))
     if html is not None:
         write_lines(html, walk_page(walk).removesuffix("\n").split("\n"))
-        print(f"written: {html}", file=sys.stderr)
+        print(messages.text("cli.written", file=html), file=sys.stderr)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jumok import lab as table
+from jumok import messages
 from jumok.cli.terminal import dumps, print_aside, watching
 from jumok.cli.translate import forbid
 from jumok.config.recipe import parse_assignment
@@ -85,7 +86,7 @@ def conduct(name: str, request: Request) -> None:
     if request.as_json:
         print("\n".join(dumps(finding.to_json()) for finding in findings))
         return
-    result = list(map(summarize, findings)) if several else lines(findings[0], language)
+    result = [summarize(finding, language) for finding in findings] if several else lines(findings[0], language)
     print("\n".join([*result, "", *map(str, pages)]))
 
 
@@ -94,7 +95,7 @@ def print_again(folder: Path, *, language: str, out: Path | None, book: Path | N
     findings = collect(folder)
     pages = [publish(findings, out, language)] if out is not None else []
     pages += [write_book(findings, book, language)] if book is not None else []
-    print("\n".join(dumps(finding.to_json()) if as_json else summarize(finding) for finding in findings))
+    print("\n".join(dumps(finding.to_json()) if as_json else summarize(finding, language) for finding in findings))
     print("\n".join(map(str, pages)), end="\n" * bool(pages))
 
 
@@ -110,11 +111,11 @@ class Follower:
             print_aside(f"{progress} …")
             return
         minutes = (time.monotonic() - self.began) / 60
-        print_aside(
-            f"{progress}: {VERDICTS[finding.holds].of(self.language)} ({finding.seconds:.0f} s; {minutes:.1f} min)"
-        )
+        verdict = VERDICTS[finding.holds].of(self.language)
+        times = messages.text("cli.claim_times", seconds=finding.seconds, minutes=minutes)
+        print_aside(f"{progress}: {verdict} ({times})")
 
 
-def summarize(finding: Finding) -> str:
+def summarize(finding: Finding, language: str) -> str:
     """Return a finding on one line."""
-    return f"{'✓' if finding.holds else '✗'} {fit(finding.claim.name, 12)} {finding.claim.words('title').en}"
+    return f"{'✓' if finding.holds else '✗'} {fit(finding.claim.name, 12)} {finding.claim.words('title').of(language)}"

@@ -19,6 +19,7 @@ from typer.models import CommandInfo, TyperInfo
 import jumok
 from jumok import messages
 from jumok.cli import failures, inside, looking_back, serve, studio, verbs
+from jumok.cli.language import take_language
 from jumok.cli.models import model_app
 from jumok.cli.options import (
     SETTINGS,
@@ -94,10 +95,11 @@ def show_version(requested: bool) -> None:
 Version = Annotated[
     bool, typer.Option("--version", help=messages.text("help.version"), is_eager=True, callback=show_version)
 ]
+Spoken = Annotated[str | None, option("LANGUAGE", "help.lang")]  # read by take_language before typer runs
 
 
 @app.callback()
-def top(version: Version = False) -> None:
+def top(version: Version = False, lang: Spoken = None) -> None:
     """Options before the verb."""
 
 
@@ -254,7 +256,7 @@ def look(
     layer: Annotated[int | None, option("N", "help.look_layer")] = None,
     head: Annotated[int | None, option("N", "help.look_head")] = None,
     html: Annotated[File, option("FILE", "help.look_html")] = None,
-    lang: Annotated[str, option("LANGUAGE", "help.look_lang")] = "en",
+    lang: Annotated[str | None, option("LANGUAGE", "help.look_lang")] = None,
     device: Device = "cpu",
 ) -> None:
     from jumok.reports.attention import attention_page, find_parts, terminal
@@ -269,11 +271,11 @@ def look(
     print(terminal(view, kind, **chosen, width=measure_width(), color=sys.stdout.isatty()))
     print(f"{view.text} → {view.translation}")
     if html is not None:
-        page = attention_page([view], title=view.text, language=lang)
+        page = attention_page([view], title=view.text, language=lang or messages.spoken())
         write_lines(html, page.removesuffix("\n").split("\n"))
-        print(f"written: {html}", file=sys.stderr)
+        print(messages.text("cli.written", file=html), file=sys.stderr)
         if find_parts() is None:
-            print("this is the simpler page; to get the studio's: python tools/studio.py", file=sys.stderr)
+            print(messages.text("cli.simple_page"), file=sys.stderr)
 
 
 app.command(**verb("help.inside"))(inside.inside)
@@ -307,7 +309,16 @@ def main() -> None:
 def run() -> int:
     """Run the verb that the arguments name; returns its exit code and prints its errors."""
     try:
-        arguments = join_words(sys.argv[1:])
+        given, language = take_language(sys.argv[1:], os.environ)
+    except UnknownName as error:
+        return failures.report(error, app)
+    with messages.speaking(language):
+        return run_verb(join_words(given))
+
+
+def run_verb(arguments: list[str]) -> int:
+    """Run the verb that the arguments name, in the language that was chosen."""
+    try:
         result = select_verbs(arguments)(args=arguments, prog_name="jumok", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except SystemExit as exit:

@@ -15,6 +15,7 @@ os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # searching for plugins 
 
 import typer
 
+from jumok import messages
 from jumok.cli.options import SETTINGS, Beam, Json, LengthPenalty, Shortlist, Words, argument, flag, option, verb
 from jumok.cli.terminal import dumps, print_aside
 from jumok.errors import UsageError
@@ -88,7 +89,8 @@ def serve(
         return check_only(settings, as_json=as_json)
     from jumok.server.lifecycle import serve as run
 
-    code = run(settings, announce)
+    with messages.speaking(messages.ENGLISH):  # what clients are told does not depend on the server's locale
+        code = run(settings, announce)
     if code:
         raise typer.Exit(code)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from jumok import messages
 from jumok.cli.options import Beam, LengthPenalty, Words, argument, flag, option
 from jumok.cli.serve import EVERYWHERE, StateFolder, announce, find_address, find_state, name_followed, name_models
 from jumok.cli.terminal import print_aside
@@ -46,7 +47,9 @@ def studio(
         if not no_browser:
             open_browser(f"{find_address(life.settings, port)}/")
 
-    if code := serve(settings, open_page):
+    with messages.speaking(messages.ENGLISH):  # what clients are told does not depend on the server's locale
+        code = serve(settings, open_page)
+    if code:
         raise typer.Exit(code)
 
 

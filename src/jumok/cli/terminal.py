@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from jumok import messages
 from jumok.errors import MissingPackage, UnknownName, UsageError, printable
 from jumok.extras import hint, is_installed
 
@@ -30,7 +31,7 @@ def watching() -> Iterator[tuple[list[Any], Callable[[], bool]]]:
             raise KeyboardInterrupt
         requests.append(number)
         with suppress(OSError):  # the terminal may be closed
-            print("\nstopping; everything will be saved (Ctrl-C again to exit at once)", file=sys.stderr)
+            print(f"\n{messages.text('cli.stopping')}", file=sys.stderr)
 
     numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
     before = {number: signal.signal(number, request_stop) for number in numbers}

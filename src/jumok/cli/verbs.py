@@ -12,6 +12,7 @@ os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # searching for plugins 
 
 import typer
 
+from jumok import messages
 from jumok.cli.options import (
     ALL_ENGINES,
     SETTINGS,
@@ -260,7 +261,7 @@ def race(
 
 def lab(
     name: Annotated[str | None, argument("help.lab_name")] = None,
-    language: Annotated[str, option("NAME", "help.lab_lang", "--lang")] = "en",
+    lang: Annotated[str | None, option("NAME", "help.lab_lang", "--lang")] = None,
     scale: Annotated[str, option("NAME", "help.lab_scale")] = "quick",
     out: Annotated[Path | None, option("FOLDER", "help.lab_out")] = None,
     runs: Annotated[Path, option("FOLDER", "help.lab_runs")] = Path("runs/lab"),
@@ -273,6 +274,7 @@ def lab(
 ) -> None:
     from jumok.cli.lab import Request, conduct, list_claims
 
+    language = lang or messages.spoken()
     if name is None:
         forbid(Message("cli.claims_are_listed"), {"out": out, "book": book, "data": data, "set": set_})
         print("\n".join(list_claims(language)))

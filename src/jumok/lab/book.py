@@ -1,10 +1,12 @@
 """Findings as one Markdown file with a folder of pictures, for a repository or for printing."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from jumok.lab.claim import VERDICTS, Finding
-from jumok.lab.wording import Words
+from jumok.lab.wording import Words, korean_machine
+from jumok.reports.terms import read_terms
 from jumok.storage.bundle import write_file
 
 WORDS = Words.read("pages")
@@ -24,19 +26,31 @@ def write(findings: Sequence[Finding], path: Path, language: str = "en") -> Path
 
 
 def overview(findings: Sequence[Finding], language: str) -> str:
-    """The title, a table of all verdicts, and the machines they were measured on."""
+    """The title, the list of terms, a table of all verdicts, and the machines they were measured on."""
     count, holds = len(findings), sum(finding.holds for finding in findings)
     lines = [f"# {WORDS('title').of(language)}", "", WORDS("told", count=count, holds=holds).of(language), ""]
-    lines += [f"| | {WORDS('claim').of(language)} | {WORDS('verdict').of(language)} | s |", "|---|---|---|---:|"]
+    titles = (WORDS(name).of(language) for name in ("claim", "verdict", "seconds"))
+    lines += [f"| | {' | '.join(titles)} |", "|---|---|---|---:|"]
     for finding in findings:
         words, name = finding.claim.words, finding.claim.name
         verdict = VERDICTS[finding.holds].of(language)
         link = f"[{name}](#{anchor(finding, language)})"
         lines.append(f"| {link} | {words('claim').of(language)} | {verdict} | {finding.seconds:.0f} |")
     machines = {(finding.machine, finding.date, finding.scale) for finding in findings}
-    lines += ["", WORDS("times").of(language)]
-    lines += ["", *(f"- {machine} · {date} · `--scale {scale}`" for machine, date, scale in sorted(machines))]
-    return "\n".join(lines)
+    lines += ["", WORDS("times").of(language), "", WORDS("about").of(language), ""]
+    for machine, date, scale in sorted(machines):
+        lines.append(f"- {korean_machine(machine) if language == 'ko' else machine} · {date} · `--scale {scale}`")
+    return "\n".join([*lines, "", *glossary(language)])
+
+
+def glossary(language: str) -> list[str]:
+    """The list of terms (reports/terms.toml) as a table."""
+    columns = WORDS("term_columns").of(language).split(", ")
+    lines = [f"## {WORDS('terms').of(language)}", "", f"| {' | '.join(columns)} |", "|---|---|---|---|"]
+    for term in read_terms().values():
+        names = (term.ko, term.en) if language == "ko" else (term.en, term.ko)
+        lines.append(f"| {' | '.join((*names, term.section, term.explain(language)))} |")
+    return lines
 
 
 def anchor(finding: Finding, language: str) -> str:
@@ -56,10 +70,25 @@ def chapter(finding: Finding, language: str, folder: str) -> str:
     lines = [f"## {claim.name}: {title}", "", f"**{text('claim')}** {VERDICTS[finding.holds].of(language)}.", ""]
     lines += [f"*{' · '.join(claim.words.source(language))}* · `{finding.command}`", "", text("setup"), ""]
     for picture in claim.draw(finding.numbers, language):
-        lines += [f"![{title}]({folder}/{picture.name}.svg)", "", f"*{picture.caption.of(language)}*", ""]
+        caption = picture.caption.of(language)
+        lines += [f"![{title}: {first_sentence(caption)}]({folder}/{picture.name}.svg)", "", f"*{caption}*", ""]
     lines += [f"- {'✓' if check.holds else '✗'} {check.text.of(language)}" for check in finding.checks]
     titles, *rows = claim.tabulate(finding.numbers).cells(language)
     lines += ["", f"| {' | '.join(titles)} |", "|---" + "|---:" * (len(titles) - 1) + "|"]
-    lines += [f"| {' | '.join(row)} |" for row in rows]
+    lines += [f"| {' | '.join(map(escape, row))} |" for row in rows]
     lines += ["", text("meaning"), "", f"**{WORDS('next').of(language)}**: {text('next')}"]
     return "\n".join(lines)
+
+
+def escape(cell: str) -> str:
+    """A cell of a table: a bar would begin the next one."""
+    return cell.replace("|", "\\|")
+
+
+def first_sentence(caption: str) -> str:
+    """The beginning of a caption, for readers who do not see the picture.
+
+    >>> first_sentence("Loss by length (n = 0.5). Lower is better.")
+    'Loss by length (n = 0.5)'
+    """
+    return re.split(r"\.(?:\s|$)", caption, maxsplit=1)[0].replace("[", "(").replace("]", ")")

@@ -97,7 +97,10 @@ class Finding:
         }  # fmt: skip
 
 
-VERDICTS = {True: Text("holds here", "성립합니다"), False: Text("does not hold here", "성립하지 않습니다")}
+VERDICTS = {
+    True: Text("holds here", "이 실험에서는 성립합니다"),
+    False: Text("does not hold here", "이 실험에서는 성립하지 않습니다"),
+}
 
 
 def lines(finding: Finding, language: str = "en") -> list[str]:

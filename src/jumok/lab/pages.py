@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from jumok.lab.claim import VERDICTS, Finding
-from jumok.lab.wording import Words
+from jumok.lab.wording import Words, korean_machine
 from jumok.reports.page import document, safe
 
 STYLE = """
@@ -49,8 +49,9 @@ def page(finding: Finding, language: str = "en", *, index: str | None = "index.h
     body += [heading("numbers", language), table(finding, language)]
     body += [heading("meaning", language), paragraphs(claim.words("meaning").of(language))]
     body += [heading("next", language), paragraphs(claim.words("next").of(language))]
+    machine = korean_machine(finding.machine) if language == "ko" else finding.machine
     provenance = word(
-        "made", language, seconds=finding.seconds, scale=finding.scale, date=finding.date, machine=finding.machine
+        "made", language, seconds=finding.seconds, scale=finding.scale, date=finding.date, machine=machine
     )
     body += [heading("command", language), f"<pre>{safe(finding.command)}</pre><p class='soft'>{provenance}</p>"]
     return document(claim.words("title").of(language), "".join(body), language=language, style=STYLE)

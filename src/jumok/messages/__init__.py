@@ -6,31 +6,61 @@ An entry is an error, a table with `what` and, where they say more, `where` and 
 the help of a verb (help.toml), a table with `short`, `long` and `examples`.
 Values are named in braces and may carry a format, `{pairs:,}`.  A value may itself be a `Message`, so that a sentence
 is never glued together from words in the code.  Another language is another folder with the same files and keys;
-`tests/house/test_messages.py` compares keys and names of values with every place that uses them.
+`tests/house/test_messages.py` compares keys and names of values with every place that uses them.  What a language lacks
+is shown in English.
 
-Level 0.  Read first: this file.  Imports nothing of jumok.  Progress lines and reports are not here: they belong to
-the module that prints them.
+The language of a process is English unless the command line chooses another (`speak`, called by cli/ alone).  What
+programs read stays English: files, events and JSON (`Message.in_english`).
+
+Level 0.  Read first: this file.  Imports nothing of jumok.
 """
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-LANGUAGE = "en"
+ENGLISH = "en"
+LANGUAGES = (ENGLISH, "ko")
 FOLDER = Path(__file__).parent
 KEY = re.compile(r"[a-z0-9_]+\.[a-z0-9_]+")
 
 Entry = str | dict[str, str]
+_spoken = [ENGLISH]  # the language of this process
+
+
+def spoken() -> str:
+    """The language that messages are shown in."""
+    return _spoken[-1]
+
+
+def speak(language: str) -> None:
+    """Show messages in this language from now on."""
+    _spoken[-1] = language
+
+
+@contextmanager
+def speaking(language: str) -> Iterator[None]:
+    """Show messages in this language for a while."""
+    before = spoken()
+    speak(language)
+    try:
+        yield
+    finally:
+        speak(before)
 
 
 @cache
-def read_room(room: str, language: str = LANGUAGE) -> Mapping[str, Entry]:
-    """All entries of one room."""
-    return tomllib.loads((FOLDER / language / f"{room}.toml").read_text(encoding="utf-8"))
+def read_room(room: str, language: str = ENGLISH) -> Mapping[str, Entry]:
+    """All entries of one room; those of another language than English may be missing."""
+    path = FOLDER / language / f"{room}.toml"
+    if language != ENGLISH and not path.is_file():
+        return {}
+    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 def is_key(text: str) -> bool:
@@ -38,10 +68,11 @@ def is_key(text: str) -> bool:
     return KEY.fullmatch(text) is not None
 
 
-def find(key: str) -> Entry:
-    """The entry of a key, `room.name`."""
+def find(key: str, language: str | None = None) -> Entry:
+    """The entry of a key, `room.name`; in English where the language has none."""
     room, _, name = key.partition(".")
-    return read_room(room)[name]
+    entry = read_room(room, language or spoken()).get(name)
+    return read_room(room)[name] if entry is None else entry
 
 
 def fill(template: str, values: Mapping[str, Any]) -> str:
@@ -68,6 +99,11 @@ class Message:
 
     def __str__(self) -> str:
         return text(self.key, **self.values)
+
+    def in_english(self) -> str:
+        """The text for programs and files."""
+        with speaking(ENGLISH):
+            return str(self)
 
     def __format__(self, spec: str) -> str:
         return format(str(self), spec)

@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from jumok import messages
 from jumok.events import Event
 from jumok.race.contenders import Contender
 
@@ -20,7 +21,7 @@ class RaceDisplay:
 
     def __init__(self, names: Sequence[str], console: Console | None = None) -> None:
         self.console = console or Console(stderr=True, highlight=False)
-        self.rows: dict[str, dict[str, Any]] = {name: {"state": "waits"} for name in names}
+        self.rows: dict[str, dict[str, Any]] = {name: {"state": messages.text("race.waits")} for name in names}
         self.live = Live(self.table(), console=self.console, auto_refresh=False) if self.console.is_terminal else None
         self.refreshed = 0.0
 
@@ -38,20 +39,21 @@ class RaceDisplay:
         row = self.rows[contender.name]
         match event["event"]:
             case "begin":
-                row |= {"parameters": event["parameters"], "state": "trains"}
+                row |= {"parameters": event["parameters"], "state": messages.text("race.trains")}
             case "step":
                 row |= {"step": event["step"], "minutes": event["wall"] / 60, "train": event["loss"]}
             case "validation":
                 row |= {name: event[name] for name in ("loss", "bleu", "accuracy") if name in event}
                 self.print_row(contender.name, row)
             case "finished":
-                row["state"] = "done"
+                row["state"] = messages.text("race.done")
         self.refresh()
 
     def print_row(self, name: str, row: dict[str, Any]) -> None:
         if self.live is None:
             words = [f"{key} {row[key]:.2f}" for key in ("minutes", "loss", "bleu", "accuracy") if key in row]
-            self.console.print(Text(f"{name:<14} update {row.get('step', 0):>7,}  {'  '.join(words)}"), soft_wrap=True)
+            where = messages.text("race.line", step=row.get("step", 0))
+            self.console.print(Text(f"{name:<14} {where}  {'  '.join(words)}"), soft_wrap=True)
 
     def refresh(self) -> None:
         if self.live is not None and time.monotonic() - self.refreshed > 0.3:
@@ -63,9 +65,8 @@ class RaceDisplay:
 
     def table(self) -> Table:
         table = Table(box=None, pad_edge=False)
-        table.add_column("model")
-        titles = ("parameters", "update", "minutes", "loss", "valid loss", "BLEU or right %")
-        for title in titles:
+        table.add_column(messages.text("race.model"))
+        for title in messages.text("race.live_titles").split(", "):
             table.add_column(title, justify="right")
         table.add_column("")
         for name, row in self.rows.items():

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from jumok import messages
 from jumok.reports.attention import heatmap_svg
 from jumok.reports.curves import curves_svg
 from jumok.reports.page import document, safe
@@ -18,12 +19,16 @@ def page(figures: Mapping[str, Any]) -> str:
     """The report of a race."""
     rows, here = figures["contenders"], figures["machine"]
     names = ", ".join(row["name"] for row in rows)
-    words = f"{names}: each {figures['budget']}, one after the other, on the same text with the same vocabulary. "
-    words += f"{here['processor']}, {here['cores']} cores. Scores are those of {figures['pairs']:,} validation pairs."
-    body = [f"<h1>Race</h1><p class='soft'>{safe(words)}</p>", "<h2>Result</h2>", table(rows)]
-    body += ["<h2>Learning</h2>", *learning_curves(rows), "<h2>Cost and length</h2>", *lengths(rows)]
-    body += ["<h2>What they say</h2>", samples(rows), *maps(rows)]
-    return document(names, "".join(body))
+    words = messages.text(
+        "race.setup", names=names, budget=figures["budget"], processor=here["processor"], cores=here["cores"],
+        pairs=figures["pairs"],
+    )  # fmt: skip
+    body = [f"<h1>{messages.text('race.title')}</h1><p class='soft'>{safe(words)}</p>"]
+    body += [f"<h2>{messages.text('race.result')}</h2>", table(rows)]
+    body += [f"<h2>{messages.text('race.learning')}</h2>", *learning_curves(rows)]
+    body += [f"<h2>{messages.text('race.cost')}</h2>", *lengths(rows)]
+    body += [f"<h2>{messages.text('race.says')}</h2>", samples(rows), *maps(rows)]
+    return document(names, "".join(body), language=messages.spoken())
 
 
 def columns() -> dict[str, tuple[Callable[[Mapping[str, Any]], float | None], str, int]]:
@@ -33,16 +38,16 @@ def columns() -> dict[str, tuple[Callable[[Mapping[str, Any]], float | None], st
         return lambda row: float(row["translating"][f"beam {beam}"]["sentences_per_second"])
 
     return {
-        "right %": (lambda row: row["scores"].get("accuracy"), "{:.1f}", 1),
+        messages.text("race.right"): (lambda row: row["scores"].get("accuracy"), "{:.1f}", 1),
         "BLEU": (lambda row: row["scores"]["bleu"]["value"], "{:.2f}", 1),
         "chrF": (lambda row: row["scores"]["chrf"]["value"], "{:.2f}", 1),
-        "perplexity": (lambda row: row["scores"]["perplexity"], "{:.2f}", -1),
-        "parameters": (lambda row: row["parameters"], "{:,.0f}", 0),
-        "updates": (lambda row: row["steps"], "{:,.0f}", 0),
-        "tokens/s, training": (lambda row: row["training_tokens_per_second"], "{:,.0f}", 1),
-        "memory MB": (lambda row: row["memory"] and row["memory"] / 1e6, "{:,.0f}", -1),
-        "sentences/s, greedy": (sentences_per_second(1), "{:,.0f}", 1),
-        "sentences/s, beam 5": (sentences_per_second(5), "{:,.0f}", 1),
+        messages.text("race.perplexity"): (lambda row: row["scores"]["perplexity"], "{:.2f}", -1),
+        messages.text("race.parameters"): (lambda row: row["parameters"], "{:,.0f}", 0),
+        messages.text("race.updates"): (lambda row: row["steps"], "{:,.0f}", 0),
+        messages.text("race.training_speed"): (lambda row: row["training_tokens_per_second"], "{:,.0f}", 1),
+        messages.text("race.memory"): (lambda row: row["memory"] and row["memory"] / 1e6, "{:,.0f}", -1),
+        messages.text("race.greedy"): (sentences_per_second(1), "{:,.0f}", 1),
+        messages.text("race.beam"): (sentences_per_second(5), "{:,.0f}", 1),
     }
 
 
@@ -64,7 +69,7 @@ def table(rows: Rows) -> str:
     for title, (read, _, sign) in titles.items():
         values = [value for row in rows if (value := read(row)) is not None]
         best[title] = max(values, key=lambda value: sign * value) if sign and values else None
-    lines = ["<tr><th>model</th>" + "".join(f"<th>{title}</th>" for title in titles) + "</tr>"]
+    lines = [f"<tr><th>{messages.text('race.model')}</th>" + "".join(f"<th>{title}</th>" for title in titles) + "</tr>"]
     for row in rows:
         texts = cells(row, rows)
         marks = [" class='best'" if titles[title][0](row) == best[title] is not None else "" for title in titles]
@@ -76,10 +81,14 @@ def table(rows: Rows) -> str:
 def learning_curves(rows: Rows) -> list[str]:
     """BLEU (or accuracy) and loss against minutes and against tokens."""
     quality = "bleu" if any("bleu" in point for row in rows for point in row["curve"]) else "accuracy"
-    words = {"bleu": "BLEU, greedy", "accuracy": "right answers, %", "loss": "validation loss"}
+    words = {
+        "bleu": messages.text("race.axis_bleu"), "accuracy": messages.text("race.axis_accuracy"),
+        "loss": messages.text("race.axis_loss"),
+    }  # fmt: skip
+    axes = {"minutes": messages.text("race.axis_minutes"), "tokens": messages.text("race.axis_tokens")}
     pictures = []
     for score in (quality, "loss"):
-        for axis, title in (("minutes", "minutes"), ("tokens", "target tokens (thousands)")):
+        for axis, title in axes.items():
             scale = 1e-3 if axis == "tokens" else 1.0
             series = {
                 row["name"]: [(scale * point[axis], point[score]) for point in row["curve"] if score in point]
@@ -93,14 +102,14 @@ def learning_curves(rows: Rows) -> list[str]:
 def lengths(rows: Rows) -> list[str]:
     """Time by length of the sentence on logarithmic scales, where a straight line is a power."""
     marks = {
-        "training_us": "training: µs per target token",
-        "translating_ms": "translating: ms per token, four sentences",
+        "training_us": messages.text("race.axis_training"),
+        "translating_ms": messages.text("race.axis_translating"),
     }
     pictures = []
     for name, title in marks.items():
         series = {row["name"]: [(point["length"], point[name]) for point in row["growth"]] for row in rows}
         if any(series.values()):
-            pictures.append(curves_svg(series, x="tokens of source and of target", y=title, log=True))
+            pictures.append(curves_svg(series, x=messages.text("race.axis_length"), y=title, log=True))
     return [f"<div class='pair'>{''.join(f'<div>{picture}</div>' for picture in pictures)}</div>"]
 
 
@@ -108,8 +117,8 @@ def samples(rows: Rows) -> str:
     """The same sentences translated by every contender, beam 5."""
     lines = []
     for number, sample in enumerate(rows[0]["samples"]):
-        lines.append(f"<tr><td>source</td><td>{safe(sample['source'])}</td></tr>")
-        lines.append(f"<tr><td>reference</td><td>{safe(sample['reference'])}</td></tr>")
+        lines.append(f"<tr><td>{messages.text('race.source')}</td><td>{safe(sample['source'])}</td></tr>")
+        lines.append(f"<tr><td>{messages.text('race.reference')}</td><td>{safe(sample['reference'])}</td></tr>")
         lines += [
             f"<tr><td>{safe(row['name'])}</td><td>{safe(row['samples'][number]['text'])}</td></tr>" for row in rows
         ]
@@ -124,13 +133,14 @@ def maps(rows: Rows) -> list[str]:
         for row in rows
         if (view := row["attention"]) is not None
     ]
-    return ["<h2>What they look at</h2>", f"<div class='pair'>{''.join(pictures)}</div>"] if pictures else []
+    heading = f"<h2>{messages.text('race.looks')}</h2>"
+    return [heading, f"<div class='pair'>{''.join(pictures)}</div>"] if pictures else []
 
 
 def summary(figures: Mapping[str, Any]) -> list[str]:
     """The table in Markdown, for the terminal and for a log."""
     rows = figures["contenders"]
-    titles = ["model", *shown_columns(rows)]
+    titles = [messages.text("race.model"), *shown_columns(rows)]
     lines = [[row["name"], *cells(row, rows).values()] for row in rows]
     marks = ["---", *["---:"] * (len(titles) - 1)]
     return [f"| {' | '.join(titles)} |", f"|{'|'.join(marks)}|", *(f"| {' | '.join(line)} |" for line in lines)]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
 import jumok
-from jumok import machine
+from jumok import machine, messages
 from jumok.config.keywords import RaceKeywords
 from jumok.config.recipe import Recipe
 from jumok.data import resolve
@@ -115,7 +115,7 @@ def measured(
     if path.is_file():
         return dict(json.loads(path.read_bytes()))
     stop.check()
-    say(f"measuring {lane.contender.name}")
+    say(messages.text("race.measuring", model=lane.contender.name))
     model = Translator.load(lane.folder, engine="torch")  # the one engine that runs all kinds of models
     card = model.card
     sources = [pair.source for pair in pairs]

@@ -71,6 +71,15 @@ def korean(reference: str) -> str:
     return reference.replace("table ", "표 ").replace("equation ", "식 ").replace(" and ", ", ")
 
 
+def korean_machine(machine: str) -> str:
+    """The description of a computer (`machine.Machine`) in Korean.
+
+    >>> korean_machine("AMD EPYC, 2 cores, 24 GiB, Linux")
+    'AMD EPYC, 코어 2개, 24 GiB, Linux'
+    """
+    return re.sub(r"\b(\d+) cores?\b", r"코어 \1개", machine)
+
+
 def flatten(values: Mapping[str, Any], before: str = "") -> dict[str, str]:
     """Nested tables as dotted keys; lines of a paragraph are joined, blank lines are preserved."""
     texts: dict[str, str] = {}

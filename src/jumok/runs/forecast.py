@@ -18,12 +18,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from jumok import machine
+from jumok import machine, messages
 from jumok.config.recipe import Recipe
 from jumok.data import stdin
 from jumok.data.batches import Batch, Batches, Position
 from jumok.data.prepare import pipeline
 from jumok.events import Event, Silence
+from jumok.reports.drawing import fit
 from jumok.runs.checkpointing import Keeper, make_keeper
 from jumok.runs.context import Context
 from jumok.runs.experiment import drive, hooks_of
@@ -75,56 +76,56 @@ class Plan:
 
     def lines(self) -> list[str]:
         """The plan as a table, and its verdict."""
-        more = "" if self.counted else "about "
-        rows = {
-            "pairs": f"{more}{self.pairs:,} ({self.subwords[0]:,} + {self.subwords[1]:,} subwords)",
-            "model": f"{self.recipe}, {self.parameters / 1e6:.1f} million parameters",
-            "speed": f"{self.tokens_per_second:,.0f} target tokens/s, {spell(self.update)} per update",
-            "time": f"{spell(self.seconds)}, of which {spell(self.startup)} before the first update",
-            "updates": f"{self.updates:,}, {more}{self.epochs:.1f} passes over the text",
-            "validations": f"{self.validations}, {spell(self.validation)} each on {self.validation_pairs:,} pairs",
-            "memory": f"{self.memory / GB:.1f} GB in the probe, about {self.expected_memory / GB:.1f} GB expected, "
-            f"{self.available_memory / GB:.1f} GB free",
-            "disk": f"{self.disk / GB:.2f} GB for checkpoints and snapshots, "
-            f"{self.preparing / GB:.2f} GB meanwhile for preparing, {self.fetched / GB:.2f} GB fetched, "
-            f"{self.available_disk / GB:.0f} GB free",
-        }
-        return [f"{name:<12} {value}" for name, value in rows.items()] + self.verdict()
+        more = "" if self.counted else messages.text("runs.plan_about")
+        names, (sources, targets) = messages.text("runs.plan_names").split(", "), self.subwords
+        values = [
+            messages.text("runs.plan_pairs", more=more, pairs=self.pairs, sources=sources, targets=targets),
+            messages.text("runs.plan_model", recipe=self.recipe, parameters=self.parameters / 1e6),
+            messages.text("runs.plan_speed", speed=self.tokens_per_second, update=spell(self.update)),
+            messages.text("runs.plan_time", time=spell(self.seconds), startup=spell(self.startup)),
+            messages.text("runs.plan_updates", updates=self.updates, more=more, epochs=self.epochs),
+            messages.text(
+                "runs.plan_validations", validations=self.validations, time=spell(self.validation),
+                pairs=self.validation_pairs,
+            ),
+            messages.text(
+                "runs.plan_memory", probe=self.memory / GB, expected=self.expected_memory / GB,
+                free=self.available_memory / GB,
+            ),
+            messages.text(
+                "runs.plan_disk", needed=self.disk / GB, preparing=self.preparing / GB, fetched=self.fetched / GB,
+                free=self.available_disk / GB,
+            ),
+        ]  # fmt: skip
+        return [f"{fit(name, 12)} {value}" for name, value in zip(names, values, strict=True)] + self.verdict()
 
     def verdict(self) -> list[str]:
         """Sentences that say whether the recipe fits the machine and the time; if not, what to try."""
         smaller = SMALLER.get(self.recipe)
-        instead = f"--recipe {smaller}" if smaller else "a smaller --set model.d_model=… or fewer layers"
+        instead = f"--recipe {smaller}" if smaller else messages.text("runs.plan_smaller")
         problems = []
         if self.epochs < FEW_EPOCHS and self.updates < MANY_UPDATES:
             enough = GOOD_EPOCHS / max(self.epochs, 1e-9) * (self.seconds - self.startup) + self.startup
-            longer = f"--minutes {enough / 60 + 1:.0f}" if self.minutes is not None else f"about {spell(enough)}"
+            minutes = f"--minutes {enough / 60 + 1:.0f}"
+            longer = minutes if self.minutes is not None else messages.text("runs.plan_longer", time=spell(enough))
             problems.append(
-                f"Too big for this machine and time: {self.epochs:.1f} passes over the text teach little, "
-                f"{GOOD_EPOCHS:.0f} are a beginning. Try: {longer}, or {instead}"
+                messages.text(
+                    "runs.plan_few_epochs", epochs=self.epochs, good=GOOD_EPOCHS, longer=longer, instead=instead
+                )
             )
         if self.seconds > LONG:
-            problems.append(
-                f"Too big for this machine: it would take {spell(self.seconds)}. Try: {instead}, or --minutes 60"
-            )
+            problems.append(messages.text("runs.plan_too_long", time=spell(self.seconds), instead=instead))
         if self.expected_memory - self.memory > self.available_memory:
-            problems.append(
-                f"Too big for this machine: about {self.expected_memory / GB:.1f} GB of memory are needed. "
-                f"Try: {instead}, or a smaller --set data.tokens_per_batch=…"
-            )
+            needed = self.expected_memory / GB
+            problems.append(messages.text("runs.plan_too_much_memory", needed=needed, instead=instead))
         if self.disk > self.available_disk:
-            problems.append(
-                "The checkpoints do not fit on this disk. Try: another --out, or --set training.snapshots=0"
-            )
+            problems.append(messages.text("runs.plan_no_disk"))
         elif self.preparing > self.available_disk:
-            problems.append(
-                f"Preparing needs about {self.preparing / GB:.1f} GB of disk, "
-                f"{self.available_disk / GB:.1f} GB are free. Try: another --out, or jumok data prepare on another disk"
-            )
-        problems = problems or ["This recipe fits this machine and time."]
+            sizes = {"needed": self.preparing / GB, "free": self.available_disk / GB}
+            problems.append(messages.text("runs.plan_no_disk_to_prepare", **sizes))
+        problems = problems or [messages.text("runs.plan_fits")]
         if self.load > machine.cores() + 0.5:
-            busy = f"load {self.load:.1f} on {machine.cores()} cores"
-            problems.append(f"Other programs kept the machine busy ({busy}); alone, training is faster.")
+            problems.append(messages.text("runs.plan_busy", load=self.load, cores=machine.cores()))
         return problems
 
 
@@ -269,7 +270,10 @@ def divide(
 
 def spell(seconds: float) -> str:
     """A duration as 0.31 s, 42 s, 5.0 minutes, 3.2 hours or 12.0 days."""
-    for size, name in ((86_400.0, "days"), (3_600.0, "hours"), (60.0, "minutes")):
-        if seconds >= 2 * size or (name == "minutes" and seconds >= size):
-            return f"{seconds / size:,.1f} {name}"
-    return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"
+    if seconds >= 2 * 86_400:
+        return messages.text("runs.days", count=seconds / 86_400)
+    if seconds >= 2 * 3_600:
+        return messages.text("runs.hours", count=seconds / 3_600)
+    if seconds >= 60:
+        return messages.text("runs.minutes", count=seconds / 60)
+    return messages.text("runs.seconds", count=f"{seconds:.2f}" if seconds < 10 else f"{seconds:.0f}")

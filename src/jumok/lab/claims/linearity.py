@@ -144,9 +144,10 @@ def draw(numbers: Numbers, language: str) -> list[Picture]:
 def tabulate(numbers: Numbers) -> Table:
     titles = [WORDS(f"table.{name}") for name in ("activation", "weights", "phrasebook")]
     titles += [Text("BLEU", "BLEU"), WORDS("table.sort"), WORDS("table.right")]
+    names = {kind: WORDS(f"picture.{kind}") for kind in ("linear", "relu")}
     rows = [
         [
-            lane["activation"],
+            names.get(lane["activation"], lane["activation"]),
             f"{lane['phrasebook']['parameters']:,}",
             f"{lane['phrasebook']['loss']:.3f}",
             f"{lane['phrasebook']['bleu']:.1f}",

@@ -90,8 +90,14 @@ def draw(numbers: Numbers, language: str) -> list[Picture]:
 
 def tabulate(numbers: Numbers) -> Table:
     titles = [WORDS("table.positions"), WORDS("table.same"), WORDS("table.moved"), Text("BLEU", "BLEU")]
+    names = {kind: WORDS(f"picture.{kind}") for kind in ("none", "sinusoidal")}
     rows = [
-        [lane["positions"], f"{lane['same']:.1%}", f"{lane['moved']:.2e}", f"{lane['bleu']:.1f}"]
+        [
+            names.get(lane["positions"], lane["positions"]),
+            f"{lane['same']:.1%}",
+            f"{lane['moved']:.2e}",
+            f"{lane['bleu']:.1f}",
+        ]
         for lane in (numbers["without"], numbers["with"])
     ]
     return Table(titles, rows)

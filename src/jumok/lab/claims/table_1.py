@@ -369,7 +369,7 @@ def tabulate(numbers: Numbers) -> Table:
         lane, letters = lanes[name], ("n", "d", "k" if name in ("convolution", "dilated") else "r")
         grows = " ".join(f"{a}^{b:.2f}" for a, b in zip(letters, lane["exponents"], strict=True) if b is not None)
         chains = f"{lane['chain'][0][1]} → {lane['chain'][-1][1]}"
-        formula = " | ".join(FORMULAS[name][:3])
+        formula = ", ".join(FORMULAS[name][:3])
         cells = [formula, grows, chains, str(lane["rounds"][-1][1]), f"{1000 * lane['seconds'][-1][1]:.2f}"]
         rows.append([WORDS(f"picture.{name}"), *cells])
     return Table(titles, rows)

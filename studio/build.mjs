@@ -8,7 +8,7 @@ import { gzipSync } from "node:zlib";
 const folder = process.argv[2] ?? "../src/jumok/built";
 const TERMS = "../src/jumok/reports/terms.toml";
 
-/** The list as {key: [korean, english, section, explanation in Korean, in English]}; every line is KEY = "TEXT". */
+/** The list as {key: [korean, english, section, explanation in Korean, in English]}; every line is KEY = "TEXT", but for lists of words to avoid. */
 function readTerms(text) {
   const terms = {};
   let own;
@@ -16,7 +16,7 @@ function readTerms(text) {
     const table = /^\[([\w-]+)\]$/.exec(line), pair = /^(\w+) = (".*")$/.exec(line);
     if (table) terms[table[1]] = own = {};
     else if (pair && own) own[pair[1]] = JSON.parse(pair[2]);
-    else if (line.trim() && !line.startsWith("#")) throw new Error(`${TERMS}:${number + 1}: ${line}`);
+    else if (line.trim() && !line.startsWith("#") && !line.startsWith("avoid = ")) throw new Error(`${TERMS}:${number + 1}: ${line}`);
   }
   return Object.fromEntries(Object.entries(terms).map(([key, one]) => [key, [one.ko, one.en, one.section, one.says_ko, one.says_en]]));
 }

@@ -225,11 +225,8 @@ LONG = 500  # sentences of ten words
 
 def test_five_thousand_words_are_asked_for_once_in_parts_and_an_edit_alone(browser, served):
     letters = "abcdefghij"
-    rows = [
-        [f"{letters[(row // 100 + n) % 10]}{letters[row // 10 % 10]}{letters[(row + n) % 10]}" for n in range(10)]
-        for row in range(LONG)
-    ]
-    sentences = [" ".join(words).capitalize() + "." for words in rows]
+    numbers = [letters[row // 100] + letters[row // 10 % 10] + letters[row % 10] for row in range(LONG)]
+    sentences = [f"Jig {number} head {number} bad cab bed fade {number} hid." for number in numbers]
     assert len(set(sentences)) == LONG
     with opened(browser, served, "#/translate?view=text&model=en-de") as page:
         asked, answered, most = [], [], 0

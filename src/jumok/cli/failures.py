@@ -88,10 +88,10 @@ def report_usage(error: Any) -> int:
 
 def translate_reason(reason: str) -> str:
     """Return what typer reports in the language that was chosen, where it is one of the usual mistakes."""
-    if found := re.match(r"No such option: ([^\s;]+)", reason):
-        return messages.text("cli.no_such_option", option=found[1])
-    if found := re.match(r"No such command '(.+?)'", reason):
-        return messages.text("cli.no_such_command", command=found[1])
-    if found := re.match(r"Missing (?:argument|option|parameter) '(.+?)'", reason):
-        return messages.text("cli.missing_parameter", parameter=found[1])
+    if match := re.match(r"No such option: ([^\s;]+)", reason):
+        return messages.text("cli.no_such_option", option=match[1])
+    if match := re.match(r"No such command '(.+?)'", reason):
+        return messages.text("cli.no_such_command", command=match[1])
+    if match := re.match(r"Missing (?:argument|option|parameter) '(.+?)'", reason):
+        return messages.text("cli.missing_parameter", parameter=match[1])
     return reason

@@ -90,6 +90,18 @@ def test_exit_codes_do_not_depend_on_the_language(jumok):
         assert HANGUL.search(korean.err)
 
 
+def test_the_usual_mistakes_are_reported_in_the_language(jumok):
+    for arguments, said in (
+        (["train", "--minuts", "3"], "--minuts 옵션은 없습니다"),
+        (["trian"], "trian 명령은 없습니다"),
+        (["look"], "MODEL 값이 빠졌습니다"),
+    ):
+        english, korean = jumok(*arguments), jumok("--lang", "ko", *arguments)
+        assert english.code == korean.code == 2
+        assert said in korean.err
+        assert not HANGUL.search(english.err)
+
+
 def test_json_does_not_depend_on_the_language(jumok, micro, tmp_path):
     (tmp_path / "a.txt").write_bytes(b"one\n\ntwo \xff\n")
     for arguments in (["model", "info", micro, "--json"], ["data", "check", tmp_path / "a.txt", "--json"]):

@@ -5,6 +5,7 @@
 The codes are in errors.py.
 """
 
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -78,6 +79,19 @@ def report_usage(error: Any) -> int:
         print(error.format_message(), file=sys.stderr)
         return UsageError.code
     reason = error.format_message().rstrip(".").replace(". Did you", "; did you")
+    is_english = messages.spoken() == messages.ENGLISH
+    reason = reason[:1].lower() + reason[1:] if is_english else translate_reason(reason)
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "jumok"
-    return print_error(UsageError("cli.misuse", reason=reason[:1].lower() + reason[1:], command=command))
+    return print_error(UsageError("cli.misuse", reason=reason, command=command))
+
+
+def translate_reason(reason: str) -> str:
+    """Return what typer reports in the language that was chosen, where it is one of the usual mistakes."""
+    if match := re.match(r"No such option: ([^\s;]+)", reason):
+        return messages.text("cli.no_such_option", option=match[1])
+    if match := re.match(r"No such command '(.+?)'", reason):
+        return messages.text("cli.no_such_command", command=match[1])
+    if match := re.match(r"Missing (?:argument|option|parameter) '(.+?)'", reason):
+        return messages.text("cli.missing_parameter", parameter=match[1])
+    return reason

@@ -22,15 +22,15 @@ def read_locale(environment: Mapping[str, str]) -> str:
     >>> read_locale({"LANG": "ko_KR.UTF-8"}), read_locale({"LC_ALL": "C", "LANG": "ko_KR.UTF-8"})
     ('ko', 'en')
     """
-    names = (environment.get(name, "") for name in ("JUMOK_LANG", *LOCALE))
-    asked = next(filter(None, names), ENGLISH).lower()
-    return next((language for language in LANGUAGES if asked.startswith(language)), ENGLISH)
+    values = (environment.get(name, "") for name in ("JUMOK_LANG", *LOCALE))
+    value = next(filter(None, values), ENGLISH).lower()
+    return next((language for language in LANGUAGES if value.startswith(language)), ENGLISH)
 
 
 def take_language(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[list[str], str]:
     """Return the arguments without --lang, and the language to show messages in."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    others: list[str] = []
+    rest: list[str] = []
     language, verb, position = read_locale(environment), "", 0
     while position < end:
         word, width = arguments[position], 1
@@ -38,11 +38,11 @@ def take_language(arguments: Sequence[str], environment: Mapping[str, str]) -> t
         if word == OPTION and position + 1 < end:
             given, width = arguments[position + 1], 2
         if given is None or verb in SPEAKING:
-            others += arguments[position : position + width]
+            rest += arguments[position : position + width]
         elif given not in LANGUAGES:
             raise UnknownName("cli.unknown_language", given, LANGUAGES)
         language = given if given in LANGUAGES else language
         verb = verb or ("" if word.startswith("-") else word)
         position += width
     is_for_programs = "--json" in arguments[:end]
-    return [*others, *arguments[end:]], ENGLISH if is_for_programs else language
+    return [*rest, *arguments[end:]], ENGLISH if is_for_programs else language

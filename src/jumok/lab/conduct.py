@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from jumok import lab as table
-from jumok import machine
+from jumok import machine, messages
 from jumok.errors import Resumable, UnknownName, UsageError
 from jumok.lab import pages
 from jumok.lab.claim import Claim, Finding
@@ -38,7 +38,7 @@ def find(
     path = lab.folder / "findings" / f"{name}-{lab.scale.name}-{lab.seed}{suffix}.json"
     old = None if again else read(path)
     if old is not None and is_current(old, lab):
-        lab.say(f"{name}: found in {path}")
+        lab.say(messages.text("lab.found", claim=name, file=path))
         return old
     began = time.monotonic()
     try:
@@ -126,7 +126,7 @@ def report(
         try:
             findings.append(find(name, lab, again=again, command=f"jumok lab {name}{options}"))
         except Absent as error:
-            lab.say(f"{name} is left out: {error}")
+            lab.say(messages.text("lab.left_out", claim=name, reason=error))
             continue
         write(findings[-1], out, language=language, index=True)
         write_index(findings, out, language)

@@ -18,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jumok import messages
 from jumok.config import presets
 from jumok.config.recipe import Recipe, find_section
 from jumok.config.sections import UNCLEANED
@@ -170,7 +171,7 @@ class Lab:
         same = sorted((self.folder / "runs").glob(f"*-{out.name[-10:]}"))
         out = same[0] if same else out  # trained by another claim under another name
         self.stop.check()
-        self.say(f"training: {name}")
+        self.say(messages.text("lab.training", model=name))
         folder = RunFolder(out)
         run(recipe, folder, Context.of(folder, stop=self.stop, **more), inherit=surgery or (lambda model: None))
         return Trained(out)

@@ -193,7 +193,7 @@ class Keeper:
         disk, size = self.disk(logs=logs, extra=extra), self.size()
         need, free = spell_bytes(disk.need), spell_bytes(disk.free)
         self.report("disk", **asdict(disk), need=disk.need)
-        self.report("stage", text=f"Disk: at most {need} more for checkpoints, snapshots, model and logs; {free} free")
+        self.report("stage", text=Message("runs.disk_needed", {"need": need, "free": free}))
         if disk.free < size and not begun:
             raise DiskError("runs.disk_too_small", needed=spell_bytes(size), free=free, folder=self.folder.path)
         if disk.free < disk.need:

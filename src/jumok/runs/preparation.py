@@ -19,6 +19,7 @@ from jumok.data.prepare.pipeline import held_out_share
 from jumok.data.prepare.stage import Stage
 from jumok.errors import ModelFileError, UnknownName, UsageError
 from jumok.events import EventLog, Sink
+from jumok.messages import Message
 from jumok.runs.aligning import choose_head
 from jumok.runs.claiming import Texts, resumable
 from jumok.runs.context import Context
@@ -58,7 +59,7 @@ def learn_shortlist(
     path = made.folder / lexicon.FILE
     if not path.is_file():
         path = (into or made.folder) / lexicon.FILE
-        report("stage", text="Learning which words translate which, for fast translating")
+        report("stage", text=Message("runs.learning_shortlist"))
         stage = Stage(report, "shortlist", "Learning which words translate which", unit="rounds")
         sizes = len(made.vocabularies.source), len(made.vocabularies.target)
         learned = stop.finish(stage.through(lexicon.learn(made.store, sizes), 0.0, 1.0))

@@ -31,13 +31,14 @@ from jumok.data.prepare.decide import Decision, ReadPart
 from jumok.data.prepare.folder import FORMAT, PREPARED, VALID, Prepared, find, load, make_request, restamp, stamp
 from jumok.data.prepare.reading import Reader
 from jumok.data.prepare.sift import EMPTY, HELD_OUT, Rules
-from jumok.data.prepare.stage import Report, Stage
+from jumok.data.prepare.stage import Report, Stage, name_encoding, name_learning
 from jumok.data.prepare.validation import LINES, hash_others, read_validation, watching, write_excluded
 from jumok.data.store import BY_BLOCKS, BY_ROWS, Filters
 from jumok.disk.locks import FILE as LOCK
 from jumok.disk.locks import lock
 from jumok.errors import DataError, DiskError, UsageError
 from jumok.keys import key
+from jumok.messages import Message
 from jumok.stopping import NEVER, Stop
 from jumok.storage import bundle
 from jumok.text.files import PACKED
@@ -207,7 +208,7 @@ class Preparation:
     def _read_all(self, crew: Crew, size: int) -> None:
         """Read every part that no earlier attempt has read."""
         stage = Stage(self.report, "reading", "Reading")
-        self.report("stage", text=f"Reading {self.name}")
+        self.report("stage", text=Message("data.reading", {"corpus": self.name}))
         for _ in crew.run(self.reader.items(stage, size)):
             self.reader.report(stage, size)
         self.read, self.left_out = self.reader.collect()
@@ -257,8 +258,7 @@ class Preparation:
         if (self.work / "vocabularies.json").is_file():
             return Vocabularies.load(self.work, breaks=config.breaks)
         if config.kind != "byte":
-            most, kind = "at most " if config.at_most else "", "joint" if config.joint else "separate"
-            self.report("stage", text=f"Learning a {kind} vocabulary of {most}{config.size:,} subwords ({config.kind})")
+            self.report("stage", text=name_learning(config.size, config.kind, joint=config.joint, most=config.at_most))
         stage = Stage(self.report, "vocabulary", "Learning the vocabulary", unit="subwords")
         words = Counter[str](), Counter[str]()
         if not (config.kind == "byte" and config.target_kind in (None, "byte")):
@@ -288,7 +288,7 @@ class Preparation:
     def _encode(self, crew: Crew, vocabularies: Vocabularies) -> None:
         """Encode every part that no earlier attempt has encoded with these vocabularies."""
         stage = Stage(self.report, "encoding", "Encoding")
-        self.report("stage", text=f"Encoding {self.reader.pairs:,} {'segments' if self.is_text else 'pairs'}")
+        self.report("stage", text=name_encoding(self.reader.pairs, is_text=self.is_text))
         common = {"folder": str(self.work), "digest": vocabularies.digest, "breaks": self.recipe.vocabulary.breaks}
         common |= {"filters": vars(self.filters)}
         known = self.work / "shards.json"

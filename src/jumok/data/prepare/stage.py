@@ -5,6 +5,8 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from jumok.messages import Message
+
 EVERY = 0.5  # least seconds between two reports
 
 Report = Callable[..., None]
@@ -90,3 +92,15 @@ class Stage:
         """Note that an earlier attempt has done this share, and so many."""
         self.skipped, self.passed = share, count
         self(share, count or None)
+
+
+def name_learning(size: int, kind: str, *, joint: bool, most: bool) -> Message:
+    """The stage in which a vocabulary is learned."""
+    values = {"size": size, "kind": kind, "most": Message("data.at_most") if most else ""}
+    return Message("data.learning_joint", values) if joint else Message("data.learning_separate", values)
+
+
+def name_encoding(count: int, *, is_text: bool) -> Message:
+    """The stage in which pairs, or segments of plain text, become ids."""
+    values = {"count": count}
+    return Message("data.encoding_segments", values) if is_text else Message("data.encoding_pairs", values)

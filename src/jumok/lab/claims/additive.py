@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from jumok import messages
 from jumok.kernels import library
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab, Trained
@@ -136,7 +137,7 @@ def measure(lab: Lab, *, additive: str = "additive", longest: int = 256) -> dict
     numbers: dict[str, Any] = {}
     with library.without():
         for name, score in scores.items():
-            lab.say(f"timing: {score}")
+            lab.say(messages.text("lab.timing", score=score))
             numbers[name] = {"score": score} | cost(lab, score, longest)
     for name, score in scores.items():
         numbers[name] |= train_score(lab, score)

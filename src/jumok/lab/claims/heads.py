@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from jumok import messages
 from jumok.data.made.grammar.draft import ASKED, CALL, OBJECT, SUBJECT, VERB
 from jumok.data.made.phrasebook import align
 from jumok.evaluation.metrics import bleu
@@ -185,7 +186,7 @@ def measure(lab: Lab, *, heads: Sequence[int] = (1, 2, 4, 8), alike: bool = Fals
     if alike:
         make_alike(model.model)
     looks = views(model, phrases)
-    lab.say("switching off heads, one at a time")
+    lab.say(messages.text("lab.switching_off"))
     return numbers | {
         "whole": quality(model, phrases),
         "done": {kind: measure_jobs(looks, phrases, kind) for kind in KINDS},

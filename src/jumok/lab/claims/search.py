@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from jumok import messages
 from jumok.evaluation.metrics import bleu
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
@@ -53,7 +54,7 @@ def measure(
     grid = []
     for beam in widths:
         lab.stop.check()
-        lab.say(f"beam {beam}")
+        lab.say(messages.text("lab.searching", beam=beam))
         grid.append([run_search(model, phrases, beam, alpha) for alpha in alphas])
     at = near(alphas)
     greedy, wide = (grid[row][at]["said"] for row in (0, len(widths) // 2))

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
+from jumok import messages
 from jumok.kernels import library
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
@@ -266,7 +267,7 @@ def measure(lab: Lab, *, window: int = 0, width: int = 64, longest: int = 2048, 
     with library.without():
         for name, (kind, size) in kinds.items():
             lab.stop.check()
-            lab.say(f"table 1: {name}")
+            lab.say(messages.text("lab.counting_layer", layer=name))
             results[name] = count_operations(kind, size, lengths, width)
             results[name]["rounds"] = path_lengths(kind, size, [n for n in lengths if n <= 256])
         for name, (kind, size) in kinds.items():

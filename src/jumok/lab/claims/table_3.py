@@ -15,6 +15,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from jumok import messages
 from jumok.config import presets
 from jumok.config.keywords import SearchKeywords
 from jumok.data.corpora import Pair, read_test_set
@@ -203,7 +204,7 @@ def measure(
     budget = updates or BUDGETS.get(lab.scale.name) or lab.steps(BUDGETS["quick"])
     asked, train = choose_rows(rows, lab.scale.name), rows not in ("found", ["found"])
     results: dict[str, Any] = {}
-    lab.say(WORDS("told.phrasebook" if lab.data is None else "told.multi30k").en)
+    lab.say(WORDS("told.phrasebook" if lab.data is None else "told.multi30k").of(messages.spoken()))
     for row in ORDER:  # rows that were not requested are reported if they are on disk
         wanted = train and row in asked
         if wanted:
@@ -211,9 +212,8 @@ def measure(
         result = measure_row(lab, row, changes_of(lab, row, budget, changed=changed), sentences, train=wanted)
         if result is not None:
             results[row] = result
-            lab.say(
-                f"{row}: perplexity {result['ppl']:.3f}, BLEU {result['bleu']:.2f}, {result['minutes']:.1f} minutes"
-            )
+            scores = {name: result[name] for name in ("ppl", "bleu", "minutes")}
+            lab.say(messages.text("lab.row_done", row=row, **scores))
     base = lab.recipe(changes_of(lab, "base", budget, changed=changed))
     return {
         "data": lab.data is not None,

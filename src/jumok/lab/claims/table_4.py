@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from jumok import messages
 from jumok.config.search import SearchOptions
 from jumok.errors import DataError
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
@@ -150,7 +151,7 @@ def measure(lab: Lab, *, rule: bool = True, words: Naming = "tags", beam: int = 
     """`rule`: constrain search to well-formed brackets; `words`: symbols of words are places, tags, or all the same."""
     trees = treebank(lab)
     parser = train_parser(lab, trees, words)
-    lab.say("parsing")
+    lab.say(messages.text("lab.parsing"))
     gold, sentences = trees["test"], [leaves(tree) for tree in trees["test"]]
     parsed = parser.parse(sentences, rule=rule, beam=beam)
     lab.stop.check()

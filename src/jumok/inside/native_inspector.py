@@ -219,8 +219,8 @@ class NativeInspector:
             limits = [len(ids) + options.extra_length for ids in some]
             if bounded:
                 limits = [min(limit, limit_length(len(ids))) for limit, ids in zip(limits, some, strict=True)]
-            found = self.packed.search([[*ids, END] for ids in some], limits, options, course=course)
-            results += (rank(several, options.length_penalty)[0] for several in found)
+            several = self.packed.search([[*ids, END] for ids in some], limits, options, course=course)
+            results += (rank(each, options.length_penalty)[0] for each in several)
         return results
 
     @contextmanager

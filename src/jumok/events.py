@@ -117,8 +117,9 @@ class EventLog:
             self._begun = True
         line = b"" if _is_left_out(record) else json.dumps(_plain(record), ensure_ascii=False).encode() + b"\n"
         self._journal.write(line, within=1.0 if event == "step" else 0.0)
+        shown = {name: str(value) if isinstance(value, Message) else value for name, value in record.items()}
         for sink in self.sinks:
-            sink(record)
+            sink(shown)
         if bool(before) != bool(self._journal.problem):
             state = (
                 "is complete again" if before else f"cannot be written ({self._journal.problem}); it waits in memory"

@@ -498,7 +498,7 @@ def watch(kind: str, seed: int, first: int, count: int, run: str, folder: str) -
     """Read mutations under an audit hook; at the end, what else Python did than read files of the folder, as JSON."""
     forgery = ready(run, folder)
     for path in (messages.FOLDER / messages.ENGLISH).glob("*.toml"):  # else the first error reads its text
-        messages.read_room(path.stem)
+        messages.read_room(path.stem, messages.ENGLISH)
     seen, watching, opened = Counter[str](), [False], [0]
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
@@ -510,7 +510,9 @@ def watch(kind: str, seed: int, first: int, count: int, run: str, folder: str) -
             seen[f"{event} {arguments!r:.200}"] += 1
 
     for room in (messages.FOLDER / messages.ENGLISH).glob("*.toml"):
-        messages.read_room(room.stem)  # the catalogue is read once per process, at the first error of a room
+        messages.read_room(
+            room.stem, messages.ENGLISH
+        )  # read once per process
     sys.addaudithook(hook)
     came = Counter[str]()
     watching[0] = True

@@ -55,7 +55,7 @@ def speaking(language: str) -> Iterator[None]:
 
 
 @cache
-def read_room(room: str, language: str = ENGLISH) -> Mapping[str, Entry]:
+def read_room(room: str, language: str) -> Mapping[str, Entry]:
     """All entries of one room; those of another language than English may be missing."""
     path = FOLDER / language / f"{room}.toml"
     if language != ENGLISH and not path.is_file():
@@ -72,7 +72,7 @@ def find(key: str, language: str | None = None) -> Entry:
     """The entry of a key, `room.name`; in English where the language has none."""
     room, _, name = key.partition(".")
     entry = read_room(room, language or spoken()).get(name)
-    return read_room(room)[name] if entry is None else entry
+    return read_room(room, ENGLISH)[name] if entry is None else entry
 
 
 def fill(template: str, values: Mapping[str, Any]) -> str:

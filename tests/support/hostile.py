@@ -510,9 +510,7 @@ def watch(kind: str, seed: int, first: int, count: int, run: str, folder: str) -
             seen[f"{event} {arguments!r:.200}"] += 1
 
     for room in (messages.FOLDER / messages.ENGLISH).glob("*.toml"):
-        messages.read_room(
-            room.stem, messages.ENGLISH
-        )  # read once per process
+        messages.read_room(room.stem, messages.ENGLISH)  # read once per process
     sys.addaudithook(hook)
     came = Counter[str]()
     watching[0] = True

@@ -51,10 +51,9 @@ def test_every_symbol_of_a_formula_is_explained_and_asks_no_server(browser, warm
         asked = []
         page.on("request", lambda one: asked.append(one.url))
         for key in ("d-k", "query", "transpose", "w-o"):
-            symbol = page.locator(f".explanation math [data-term={key}]").first
-            symbol.scroll_into_view_if_needed()
-            page.wait_for_timeout(300)  # scrolling closes what is open
-            symbol.hover()
+            page.mouse.move(5, 5)  # an explanation may cover the next symbol
+            expect(page.locator(".tip")).to_have_count(0)
+            page.locator(f".explanation math [data-term={key}]").first.hover()
             expect(page.locator(".tip")).to_contain_text(terms[key].says_ko)
             expect(page.locator(".tip")).to_contain_text(f"논문 {terms[key].section}절")
         page.keyboard.press("Escape")

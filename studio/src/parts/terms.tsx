@@ -38,9 +38,13 @@ export function Term({ of, children }: { of: string | undefined; children: Compo
 /** The texts that descriptions refer to, and the one that is shown: once in a page. */
 export function Terms() {
   useEffect(() => {
-    let timer = 0;
+    let timer = 0, explained: Element | null = null;
     const later = (work: () => void) => { clearTimeout(timer); timer = window.setTimeout(work, PAUSE); };
-    const show = (element: Element) => (shown.value = { key: element.getAttribute("data-term")!, at: element.getBoundingClientRect() });
+    const show = (element: Element) => {
+      explained = element;
+      shown.value = { key: element.getAttribute("data-term")!, at: element.getBoundingClientRect() };
+    };
+    const follow = () => { if (shown.value && explained) show(explained); };
     const over = (event: Event) => {
       const target = event.target instanceof Element ? event.target : null, found = target?.closest("[data-term]");
       if (found) later(() => show(found));
@@ -55,10 +59,10 @@ export function Terms() {
     const key = (event: KeyboardEvent) => { if (event.key === "Escape" && shown.value) hide(); };
     const listeners = [["pointerover", over], ["focusin", focus], ["focusout", hide], ["keydown", key as EventListener], ["pointerdown", hide]] as const;
     for (const [name, listener] of listeners) document.addEventListener(name, listener);
-    addEventListener("scroll", hide, true);
+    addEventListener("scroll", follow, true);
     return () => {
       for (const [name, listener] of listeners) document.removeEventListener(name, listener);
-      removeEventListener("scroll", hide, true);
+      removeEventListener("scroll", follow, true);
     };
   }, []);
   return (

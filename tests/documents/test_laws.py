@@ -4,12 +4,13 @@ import re
 from collections import Counter
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from jumok import documents
 from jumok.documents.markup import Tokenizer
 from jumok.documents.sentences import split_sentences
+from jumok.errors import DataError
 from tests.documents.support import backwards, same, scramble, shout, translate
 
 LANGUAGES = ["en", "de", "fr", "cs", "ko", "ja", "zh", "th", "xx", "en-US", ""]
@@ -45,7 +46,12 @@ READERS = {
 def test_unchanged_sentences_give_the_document_back(name, text, language):
     if name == "xml" or name == "flat":
         text = re.sub("<!(?!--|\\[)", "", text)
-    document = READERS[name](text, language)
+    try:
+        document = READERS[name](text, language)
+    except DataError as error:  # a word that the model cannot read, nor anybody divide, is refused
+        if error.key != "documents.word_too_long":
+            raise
+        assume(False)
     expected = text if name != "srt" else f"1\n00:00:01,000 --> 00:00:02,000\n{text}"
     assert translate(document, same) == expected
     for segment in document.segments:

@@ -11,7 +11,6 @@ from jumok import messages
 from jumok.cli.language import take_language
 from jumok.errors import UnknownName
 
-with suppress(
-    UnknownName
-):  # which main.run reports; before the verbs are imported, because typer reads their help then
+# Before the verbs are imported, because typer reads their help then.  An unknown language is reported by main.run.
+with suppress(UnknownName):
     messages.speak(take_language(sys.argv[1:], os.environ)[1])

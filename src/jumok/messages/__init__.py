@@ -30,17 +30,22 @@ FOLDER = Path(__file__).parent
 KEY = re.compile(r"[a-z0-9_]+\.[a-z0-9_]+")
 
 Entry = str | dict[str, str]
-_spoken = [ENGLISH]  # the language of this process
+
+
+class _Process:
+    """The language of this process."""
+
+    language = ENGLISH
 
 
 def spoken() -> str:
     """The language that messages are shown in."""
-    return _spoken[-1]
+    return _Process.language
 
 
 def speak(language: str) -> None:
     """Show messages in this language from now on."""
-    _spoken[-1] = language
+    _Process.language = language
 
 
 @contextmanager
@@ -102,8 +107,9 @@ class Message:
 
     def in_english(self) -> str:
         """The text for programs and files."""
-        with speaking(ENGLISH):
-            return str(self)
+        entry, values = find(self.key, ENGLISH), self.values.items()
+        assert isinstance(entry, str), f"{self.key} is an error, not a text"
+        return fill(entry, {name: one.in_english() if isinstance(one, Message) else one for name, one in values})
 
     def __format__(self, spec: str) -> str:
         return format(str(self), spec)

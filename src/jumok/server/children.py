@@ -102,6 +102,10 @@ class Children:
             self.tasks.pop(old.id).log.unlink(missing_ok=True)
         return task
 
+    def list_running(self, kind: str) -> list[Task]:
+        """Return the tasks of a kind that have not ended."""
+        return [task for task in self.tasks.values() if task.kind == kind and task.running]
+
     async def read(self, arguments: Sequence[str], *, stdin: str = "") -> AsyncIterator[str]:
         """Yield the lines that a short call prints; they are made one call after the other.
 

@@ -57,7 +57,7 @@ class ErrorsRequest(Closed):
 async def list_claims(call: Call) -> dict[str, Any]:
     folder = call.front.workspace.folder
     stored = await asyncio.to_thread(find_findings, folder) if folder is not None else {}
-    tasks = [one for one in call.front.workspace.children.tasks.values() if one.kind == "claim" and one.running]
+    tasks = call.front.workspace.children.list_running("claim")
     return {"claims": [describe_claim(name, stored, tasks) for name in CLAIMS], "scales": list(SCALES)}
 
 
@@ -107,7 +107,7 @@ async def start_claim(call: Call) -> dict[str, Any]:
         raise Refusal(404, "server.no_such_claim")
     if request.scale not in SCALES:
         raise Refusal(400, "server.bad_parameter", parameter="scale", reason=f"must be one of {', '.join(SCALES)}")
-    if any(task.running and (task.kind, task.name) == ("claim", name) for task in workspace.children.tasks.values()):
+    if any(task.name == name for task in workspace.children.list_running("claim")):
         raise Refusal(409, "server.claim_running")
     folder = place / "runs" / "lab"
     if (place / "runs").is_symlink() or folder.is_symlink():

@@ -28,7 +28,7 @@ class RaceRequest(StartRequest):
 async def list_races(call: Call) -> dict[str, Any]:
     workspace = call.front.workspace
     races = await asyncio.to_thread(find_races, workspace.folder) if workspace.folder is not None else []
-    task = next((one.id for one in workspace.children.tasks.values() if one.kind == "race" and one.running), None)
+    task = next((one.id for one in workspace.children.list_running("race")), None)
     return {
         "races": [{key: value for key, value in one.items() if key != "folder"} for one in races],
         "models": list(MODELS), "recipes": list(RECIPES), "can_start": workspace.folder is not None, "task": task,
@@ -68,7 +68,7 @@ async def start_race(call: Call) -> dict[str, Any]:
         raise Refusal(400, "server.bad_parameter", parameter="models", reason=reason)
     if len(set(request.models)) < len(request.models):
         raise Refusal(400, "server.bad_parameter", parameter="models", reason="one of them is named twice")
-    if any(task.running and task.kind == "race" for task in workspace.children.tasks.values()):
+    if workspace.children.list_running("race"):
         raise Refusal(409, "server.race_running")
     arguments = ["race", "--models", ",".join(request.models), *await choose_texts(request, place)]
     arguments += ["--recipe", request.recipe, "--minutes", f"{request.minutes:g}", "--out", str(out)]

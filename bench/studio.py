@@ -5,8 +5,8 @@
 
 A server as `jumok studio` starts it, and Debian's chromium driven by Playwright; leave the machine alone meanwhile.
 
-- *usable*: from the first byte of the page until the text box takes text and the first lines say what the model
-  learned from; also with the browser's processor slowed four times.
+- *usable*: from the first byte of the page to the first frame in which the text box takes text, and in which the first
+  lines say what the model learned from; also with the browser's processor slowed four times.
 - *inside*: from the request for a sentence until the weights of all heads are on the screen (two frames after the
   page has changed), of sentences whose source and translation have 18 to 22 tokens.
 - *blocks*: from the click on a block until its numbers are there.
@@ -66,10 +66,17 @@ WATCH = """(() => {
     look();
   });
 })();"""
-USABLE = """() => window.drawn(() => {
-  const box = document.querySelector("textarea"), lead = document.querySelector(".lead");
-  return box && !box.disabled && lead && lead.textContent.trim().length > 20;
-}).then((at) => at - performance.getEntriesByType("navigation")[0].responseStart)"""
+USABLE = """() => {
+  const began = performance.getEntriesByType("navigation")[0].responseStart, found = {};
+  const look = () => {
+    const now = performance.now() - began;
+    const box = document.querySelector("textarea"), lead = document.querySelector(".lead");
+    if (box && !box.disabled) found.box ??= now;
+    if (found.box && lead.textContent.trim().length > 20) found.lead ??= now;
+    return found.lead ? found : new Promise(requestAnimationFrame).then(look);
+  };
+  return look();
+}"""
 SHOWN = """([query, before]) => {
   const said = () => document.querySelector("[data-said=translation]")?.textContent;
   location.hash = "#/inside?" + new URLSearchParams(query);
@@ -137,7 +144,9 @@ class Studio:
             for _ in range(self.rounds):
                 with self.open(slowed=slowed) as page:
                     times.append(page.evaluate(USABLE))
-            found[f"slowed {slowed} times" if slowed > 1 else "plain"] = describe(times)
+            found[f"slowed {slowed} times" if slowed > 1 else "plain"] = {
+                part: describe([one[part] for one in times]) for part in ("box", "lead")
+            }
         return found
 
     def choose(self, least: int, most: int) -> list[str]:

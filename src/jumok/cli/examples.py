@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Annotated
 
 from jumok import messages
-from jumok.cli.lab import check_language
 from jumok.cli.options import Json, argument, option
 from jumok.cli.terminal import dumps
 from jumok.cli.translate import forbid
@@ -14,10 +13,11 @@ from jumok.reports.drawing import fit
 
 def example(
     name: Annotated[str | None, argument("help.example_name")] = None,
-    lang: Annotated[str | None, option("NAME", "help.example_lang", "--lang")] = None,
+    lang: Annotated[str | None, option("NAME", "help.lab_lang", "--lang")] = None,
     out: Annotated[Path | None, option("FOLDER", "help.example_out")] = None,
     as_json: Json = False,
 ) -> None:
+    from jumok.cli.lab import check_language
     from jumok.lab import examples
     from jumok.lab.examples.example import WORDS, record, to_lines, write
 

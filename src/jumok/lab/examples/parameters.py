@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from jumok.config import presets
+from jumok.config.sections import TransformerConfig
 from jumok.lab.examples.example import Example, Numbers, Part, Say, seeded
 from jumok.models import build
 from jumok.models.transformer import EncoderLayer
@@ -23,6 +24,7 @@ def count(module: nn.Module, *, matrices: bool = False) -> int:
 
 def compute() -> dict[str, Any]:
     config = presets.base().model
+    assert isinstance(config, TransformerConfig)
     with torch.device("meta"):
         layer = EncoderLayer(config)
     model = build(config, SYMBOLS, SYMBOLS, device="meta")

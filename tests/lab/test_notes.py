@@ -123,6 +123,24 @@ def test_the_page_of_the_studio_has_all_statements_and_nothing_that_is_fetched(l
     assert "src=" not in page
 
 
+def test_what_the_words_say_about_a_number_is_true_of_it():
+    """Where a text compares, a finding that is measured again may not contradict it."""
+    numbers = PAGE.numbers
+    assert numbers["lab:additive/additive/bleu"] < numbers["lab:additive/dot/bleu"]
+    assert numbers["lab:additive/additive/update"] > numbers["lab:additive/dot/update"]
+    assert numbers["lab:residual/without/loss"] > 1.5 * numbers["lab:residual/with/loss"]
+    assert numbers["lab:table-1/crossings/whole"] >= numbers["lab:table-1/d"] / 2
+    assert numbers["lab:table-1/lanes/convolution/chain/-1/1"] == 1
+    assert numbers["lab:order/with/same"] < 0.5 < numbers["lab:order/without/same"]
+    assert numbers["lab:norm/batch/small/perplexity"] > numbers["lab:norm/layer/small/perplexity"]
+    assert numbers["lab:forcing/free"] < numbers["lab:forcing/forced"]
+    assert numbers["lab:alignment/said/1/2"] < numbers["lab:alignment/diagonal"]
+    assert 1 < numbers["example:memory/ratios/8"] < numbers["example:memory/ratios/1024"]
+    assert numbers["example:wavelengths/fastest"] < numbers["example:wavelengths/slowest"]
+    assert numbers["example:parameters/feed_forward_share"] == pytest.approx(2 / 3, abs=1e-5)
+    assert numbers["example:decoding/m"] != numbers["example:decoding/n"]
+
+
 # ------------------------------------------------------------------------------------------ commands
 
 

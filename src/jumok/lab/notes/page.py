@@ -18,9 +18,9 @@ VERDICTS = ("wrong", "condition", "right")
 CROSS = ("001:105", "002:303–305", "004:49")  # what three notes say about cross-attention
 WORDS = Words.read("notes", "lab/notes")
 STYLE = """
-body{font-size:17px}table{border-collapse:collapse}td,th{padding:.35rem .6rem;border-bottom:1px solid var(--line);
-text-align:left;vertical-align:top}td:first-child{white-space:nowrap}code{font-size:.85em}.wrong{font-weight:600}
-.right{color:var(--soft)}:lang(ko){word-break:keep-all}
+body{font-size:16px;max-width:1400px}table{border-collapse:collapse}td,th{padding:.35rem .6rem;white-space:normal;
+border-bottom:1px solid var(--line);text-align:left;vertical-align:top}td:first-child{white-space:nowrap}
+code{font-size:.85em}.wrong{font-weight:600}.right{color:var(--soft)}:lang(ko){word-break:keep-all}
 """
 
 

@@ -16,7 +16,9 @@ HANGUL = re.compile("[가-힣]")
 DOCUMENTS = sorted([*ROOT.glob("*.ko.md"), *ROOT.glob("docs/**/*.ko.md"), *ROOT.glob("docs/lab/ko/*.svg")])
 SCRIPTS = sorted([*ROOT.glob("studio/src/strings/ko/*.ts"), PACKAGE / "reports/assets/attention.html"])
 SCRIPTS += [PACKAGE / "server/page.py", PACKAGE / "lab/claim.py"]
+NOTES = [PACKAGE / "lab" / "notes" / name for name in ("statements.toml", "figures.toml")]
 TABLES = sorted([*PACKAGE.glob("lab/words/*.toml"), *PACKAGE.glob("inside/words/*.toml")])
+TABLES += [PACKAGE / "lab/examples/words/examples.toml", PACKAGE / "lab/notes/notes.toml"]
 CATALOGUE = sorted(PACKAGE.glob("messages/ko/*.toml"))
 
 
@@ -31,7 +33,7 @@ def walk(values: object, name: str = "") -> Iterator[tuple[str, str]]:
 
 def texts() -> Iterator[tuple[str, str]]:
     """Every Korean text with its place: words of pages, messages, documents, pictures, strings of the studio."""
-    for path in (*DOCUMENTS, *SCRIPTS):
+    for path in (*DOCUMENTS, *SCRIPTS, *NOTES):
         for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
             if HANGUL.search(line):
                 yield f"{path.relative_to(ROOT)}:{number}", line

@@ -183,3 +183,14 @@ def test_pages_errors_and_a_film_are_made_by_processes_of_their_own(work, micro,
         assert server.is_alive()
     finally:
         assert server.stop() == 0
+
+
+@pytest.mark.parametrize(("language", "title"), [("en", "The notes, checked"), ("ko", "노트를 확인해 보았습니다")])
+def test_the_page_about_the_notes_is_shown_in_a_frame_in_both_languages(server, language, title):
+    page = ask(server[1], "GET", f"/v1/notes/page?language={language}")
+    assert title in page.text
+    assert "jumok example cross" in page.text
+    assert page.headers["content-security-policy"].startswith("sandbox; default-src 'none'")
+    lent = ask(server[1], "POST", "/v1/notes/address", {"language": language}).json
+    assert ask(server[1], "GET", lent["address"]).text == page.text
+    assert ask(server[1], "POST", "/v1/notes/address", {"language": "fr"}).status == 400

@@ -52,3 +52,12 @@ def test_a_race_is_started_from_texts_that_the_server_lists(browser, server):  #
         expect(page.get_by_role("log")).to_contain_text("transformer: step 10")
     expected = {"models": ["transformer", "rnn", "bytenet"], "source": "train.en", "target": "train.de", "minutes": 2}
     assert asked == [expected | {"recipe": "auto", "name": "fast"}]
+
+
+@pytest.mark.parametrize(("language", "title"), [("en", "The notes, checked"), ("ko", "노트를 확인해 보았습니다")])
+def test_the_page_about_the_notes_opens_in_a_frame(browser, server, language, title):  # noqa: F811
+    with opened(browser, server, f"#/lab?lang={language}") as page:
+        page.get_by_role("button", name=title).click()
+        frame = page.frame_locator(f"iframe[title='{title}']")
+        expect(frame.locator("h1")).to_have_text(title)
+        expect(frame.locator("tr", has_text="001:105").first).to_contain_text("jumok example cross")

@@ -1,12 +1,16 @@
 """`jumok inside`: a walk through one attention, in the terminal and as a page."""
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from jumok import messages
-from jumok.cli.options import Device, File, Json, ModelPath, argument, option
+from jumok.cli.options import Device, File, Json, ModelPath, argument, flag, option
 from jumok.cli.terminal import dumps
-from jumok.cli.translate import clean_arguments, load_translator
+from jumok.cli.translate import clean_arguments, forbid, load_translator
+from jumok.messages import Message
+
+if TYPE_CHECKING:
+    from jumok.translator import Translator
 
 
 def inside(
@@ -19,11 +23,18 @@ def inside(
     at: Annotated[int | None, option("N", "help.inside_at")] = None,
     html: Annotated[File, option("FILE", "help.inside_html")] = None,
     lang: Annotated[str | None, option("LANGUAGE", "help.inside_lang")] = None,
+    steps: Annotated[bool, flag("--steps", "help.inside_steps")] = False,
     as_json: Json = False,
     device: Device = "cpu",
 ) -> None:
     translator = load_translator(model, device=device)
     [text] = clean_arguments([text])
+
+    if steps:
+        given = {"kind": kind, "html": html, "at": at}
+        forbid(Message("cli.steps_are_listed"), given)
+        print_steps(translator, text, target, lang or messages.spoken(), as_json=as_json)
+        return
 
     from jumok.inside.telling import to_json, to_lines, walk_page
     from jumok.inside.walk import Spot, take_walk
@@ -35,3 +46,14 @@ def inside(
     if html is not None:
         write_lines(html, walk_page(walk).removesuffix("\n").split("\n"))
         print(messages.text("cli.written", file=html), file=sys.stderr)
+
+
+def print_steps(model: "Translator", text: str, target: str | None, language: str, *, as_json: bool) -> None:
+    """Print what goes in and out at every step of decoding."""
+    from jumok.inside.telling import steps_to_lines
+    from jumok.inside.views import check_language, steps
+
+    check_language(language)
+    view = steps(model, text, target)
+    lines = [f"{text} → {view['translation']}", "", *steps_to_lines(view, language)]
+    print(dumps(view) if as_json else "\n".join(lines))

@@ -18,7 +18,7 @@ from typer.models import CommandInfo, TyperInfo
 
 import jumok
 from jumok import messages
-from jumok.cli import failures, inside, looking_back, serve, studio, verbs
+from jumok.cli import examples, failures, inside, looking_back, serve, studio, verbs
 from jumok.cli.language import take_language
 from jumok.cli.models import model_app
 from jumok.cli.options import (
@@ -283,6 +283,7 @@ app.command(**verb("help.film"))(looking_back.film)
 app.command(**verb("help.errors"))(looking_back.errors)
 app.command(**verb("help.race"))(verbs.race)
 app.command(**verb("help.lab"))(verbs.lab)
+app.command(**verb("help.example"))(examples.example)
 app.command(**verb("help.generate"))(verbs.generate)
 app.command(**verb("help.fill"))(verbs.fill)
 

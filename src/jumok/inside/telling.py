@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from jumok.inside.figure import word
 from jumok.inside.walk import Part, Vector, Walk
 from jumok.reports.attention import heatmap_svg
-from jumok.reports.drawing import display_width
+from jumok.reports.drawing import display_width, fit
 from jumok.reports.page import document, safe
 
 STYLE = """
@@ -35,6 +36,17 @@ def to_lines(walk: Walk) -> list[str]:
         lines += ["", word("walk.departures", walk.language)]
         lines += [f"   {one['name']}: {one['departs']}" for one in departing]
     return lines
+
+
+def steps_to_lines(view: Mapping[str, Any], language: str) -> list[str]:
+    """Every step of decoding (views.steps) as a row: what went in, what came out, the likeliest tokens."""
+    titles = [word(f"walk.step_{name}", language) for name in ("number", "in", "out", "top")]
+    rows = [titles]
+    for step in view["steps"]:
+        top = "  ".join(f"{piece['text']} {piece['probability']:.3f}" for piece in step["pieces"])
+        rows.append([str(step["at"] + 1), step["in"]["text"], step["out"]["text"], top])
+    widths = [max(display_width(row[column]) for row in rows) for column in range(3)]
+    return ["  ".join([*map(fit, row, widths), row[3]]) for row in rows]
 
 
 def _write(vector: Vector) -> str:

@@ -14,6 +14,7 @@ from jumok.server import (
     immersive,
     inside,
     libretranslate,
+    notes,
     operations,
     own,
     page,
@@ -31,7 +32,7 @@ def list_routes() -> list[Route]:
     routes = [
         *libretranslate.ROUTES, *deepl.ROUTES, *deepl_glossaries.ROUTES, *deepl_documents.ROUTES, *immersive.ROUTES,
         *google.ROUTES, *own.ROUTES, *inside.ROUTES, *streaming.ROUTES, *studio.ROUTES, *completions.ROUTES,
-        *runs.ROUTES, *watching.ROUTES, *findings.ROUTES, *races.ROUTES, *frames.ROUTES,
+        *runs.ROUTES, *watching.ROUTES, *findings.ROUTES, *races.ROUTES, *notes.ROUTES, *frames.ROUTES,
         *classroom.ROUTES, *page.ROUTES,
     ]  # fmt: skip
     return [*routes, *operations.make_routes(routes)]

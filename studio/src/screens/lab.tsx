@@ -1,4 +1,4 @@
-// Lab and race: the claims with their verdicts, the pages of findings inside the studio, and reports of races.
+// Lab and race: the claims with their verdicts, the page about the study notes and those of findings inside the studio, and reports of races.
 
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
@@ -69,19 +69,20 @@ function View() {
   if (role.value === "student") return <p>{w.teacherOnly}</p>;
   if (claims.value === null) return <p class="quiet">{w.loading}</p>;
   const claim = claims.value.find((one) => one.name === read("claim"));
-  const race = races.value.races.find((one) => one.id === read("race"));
+  const race = races.value.races.find((one) => one.id === read("race")), notes = read("page") === "notes";
   return (
     <div class="lab">
       <nav class="card claims" aria-label={w.claims}>
+        <ul><li><button type="button" class="plain" aria-current={notes} onClick={() => set({ page: "notes", claim: "", race: "", task: "" })}>{w.notes}</button></li></ul>
         <h2>{w.claims}</h2>
         <ul>{claims.value.map((one) => (
-          <li key={one.name}><button type="button" class="plain" aria-current={one === claim} onClick={() => set({ claim: one.name, race: "", task: one.task ?? "" })}>
+          <li key={one.name}><button type="button" class="plain" aria-current={one === claim} onClick={() => set({ claim: one.name, race: "", page: "", task: one.task ?? "" })}>
             <span>{one.title[language.value]}</span><Verdict claim={one} /></button></li>))}
         </ul>
         <h2>{w.races}</h2>
         {races.value.races.length === 0 && <p class="quiet small">{w.noRaces}</p>}
         <ul>{races.value.races.map((one) => (
-          <li key={one.id}><button type="button" class="plain" aria-current={one === race} onClick={() => set({ race: one.id, claim: "", task: "" })}>
+          <li key={one.id}><button type="button" class="plain" aria-current={one === race} onClick={() => set({ race: one.id, claim: "", page: "", task: "" })}>
             <span>{one.name}</span><span class="quiet small">{one.contenders.map((row) => `${row.name} ${row.bleu.toFixed(1)}`).join(" · ")}</span></button></li>))}
         </ul>
         {races.value.can_start && <StartRace of={races.value} words={w} started={list} />}
@@ -89,6 +90,7 @@ function View() {
       <div class="paper">
         {claim ? <OneClaim key={claim.name} claim={claim} /> : race
           ? <Frame path={`/v1/races/${race.id}`} title={race.name} loading={w.loading} />
+          : notes ? <Frame path="/v1/notes" title={w.notes} language={language.value} loading={w.loading} />
           : task ? <section class="card"><Output /></section> : <p class="quiet">{w.choose}</p>}
       </div>
     </div>

@@ -2,6 +2,7 @@ export default {
   title: "Lab",
   teacherOnly: "The lab is for the teacher.",
   loading: "Loading…",
+  notes: "The notes, checked",
   claims: "Claims",
   races: "Races",
   noRaces: "No reports yet: jumok race … --out runs/race",

@@ -4,6 +4,7 @@ const ko: typeof en = {
   title: "실험실",
   teacherOnly: "실험실은 선생님만 볼 수 있습니다.",
   loading: "불러오는 중입니다…",
+  notes: "노트를 확인해 보았습니다",
   claims: "주장",
   races: "모델 경주",
   noRaces: "아직 보고서가 없습니다: jumok race … --out runs/race",

@@ -26,13 +26,16 @@ from jumok.data.made.grammar.draft import (
     Person,
     Talk,
 )
+from jumok.data.made.grammar.actions import drop, refuse
 from jumok.data.made.grammar.endings import COPULAS, Stem, Tense, attach, copula_forms, finish, negate_copula, pick
 from jumok.data.made.grammar.nouns import (
     ADJECTIVES_OF,
+    a_name,
     a_person,
     a_subject,
     a_thing,
     an_asked_subject,
+    an_equal,
     article,
     float_particle,
     noun_phrase,
@@ -46,16 +49,23 @@ from jumok.data.made.grammar.words import Adjective, Noun
 DESCRIBED = tuple(noun for noun in words.NOUNS if ADJECTIVES_OF[noun] and "subject" not in noun.tags)
 
 
+ALIKE = ("fruit", "drink", "pet", "clothes", "text", "furniture", "film", "machine", "made", "hold", "script")
+
+
 def _alike(adjective: Adjective) -> list[list[Noun]]:
-    """Group the nouns an adjective describes by kind (their first tag), so that cats are compared with dogs."""
-    kinds: dict[str, list[Noun]] = {}
-    for noun in DESCRIBED:
-        if adjective in ADJECTIVES_OF[noun] and noun.plural != "=":
-            kinds.setdefault(noun.tags[0], []).append(noun)
-    return [nouns for nouns in kinds.values() if len(nouns) > 1]
+    """Group the nouns an adjective describes by kind, so that cats are compared with dogs."""
+    kinds = [
+        [noun for noun in DESCRIBED if adjective in ADJECTIVES_OF[noun] and noun.plural != "=" and tag in noun.tags]
+        for tag in ALIKE
+    ]
+    return [nouns for nouns in kinds if len(nouns) > 1] or [[n] for n in DESCRIBED if adjective in ADJECTIVES_OF[n]]
 
 
 COMPARED = {adjective: _alike(adjective) for adjective in words.ADJECTIVES}
+PEOPLE_COMPARED = (
+    ("taller", "키", Stem("크")), ("older", "나이", Stem("많")), ("stronger", "힘", Stem("세")),
+    ("faster", "", Stem("빠르", "르")),
+)  # fmt: skip
 OWNED = tuple(noun for noun in words.with_tags("thing", "pet", "lose", "costly", "relation") if noun.unit)
 PLACED = tuple(noun for noun in words.with_tags("lose", "pet", "lend") if "costly" not in noun.tags)
 
@@ -76,11 +86,22 @@ def an_owned_thing(talk: Talk, noun: Noun, *, asks: bool) -> Part:
     style = talk.choose(("this", "that", "name") if asks else ("this", "that", "name", "my"))
     if noun.plural == "=" and style in ("this", "that"):
         style = "name"
+    if not set(noun.tags).isdisjoint(("food", "drink", "film")) or (asks and style == "my"):
+        style = "this" if noun.plural != "=" else "the"
     return possessed_thing(talk, noun) if style == "name" else noun_phrase(noun, style, talk.level)
 
 
 def possessed_thing(talk: Talk, noun: Noun) -> Part:
-    return possessive(a_person(talk, elders=False, crowds=False).part, noun.english, noun.korean)
+    """Minsu's bag; nobody owns a single piece of fruit."""
+    return possessive(an_owner(talk).part, noun.english, noun.korean)
+
+
+def an_owner(talk: Talk) -> Person:
+    """Draw somebody with a name, or a friend, brother or sister: "my cousin" would be read as one with the noun."""
+    while True:
+        drawn = an_equal(talk)
+        if drawn.part.key != "cousin":
+            return drawn
 
 
 @cache
@@ -105,10 +126,10 @@ def be(
     """Subject, time, predicate; `bare` is the body part that hunger and thirst name."""
     front, rest, korean = group
     draft.say(front, VERB)
-    draft.say(person.part.english, VERB if person.number == "you" else SUBJECT)
+    draft.say(person.part.english, SUBJECT if person.part.korean else VERB)
     draft.say(rest, VERB)
     if person.part.korean:
-        draft.speak(person.part, SUBJECT, "topic")
+        draft.speak(person.part, SUBJECT, "" if person.number == "you" else "topic")
     if time:
         draft.both(time, TIME)
     if bare:
@@ -123,22 +144,27 @@ def quality(talk: Talk, draft: Draft) -> None:
     """This bag is expensive.  The library wasn't quiet.  Is that novel long?"""
     asks, tense = talk.chance(0.22), a_tense(talk)
     if talk.chance(0.25):
-        place = talk.choose(words.BUILDINGS)
+        place = talk.choose(words.STREETS)
         part, adjective = the(place.english, place.korean), talk.choose(words.PLACE_ADJECTIVES)
     else:
         noun = talk.choose(DESCRIBED)
         part, adjective = an_owned_thing(talk, noun, asks=asks), talk.choose(ADJECTIVES_OF[noun])
     number: Number = "plural" if part.english[-1][0] in ("shoes", "socks") else "third"
     person = Person(part, number)
-    group = quality_group(adjective, tense, a_refusal(talk, person, asks), number, asks, Manner(talk.level, asks))
-    be(draft, person, group, asks=asks)
+    refusal = a_refusal(talk, person, asks)
+    manner = Manner(talk.level, asks, refuse=refuse(talk, refusal))
+    be(draft, person, quality_group(adjective, tense, refusal, number, asks, manner), asks=asks)
     draft.combinations.append(f"{adjective.stem.text}다+{part.key}")
 
 
 def comparison(talk: Talk, draft: Draft) -> None:
     """This bag is more expensive than that hat: 이 가방은 그 모자보다 더 비싸요."""
-    adjective, asks = talk.choose(words.ADJECTIVES), talk.chance(0.2)
-    first, second = talk.random.sample(talk.choose(COMPARED[adjective]), 2)
+    asks = talk.chance(0.2)
+    if talk.chance(0.45):
+        return compare_people(talk, draft, asks=asks)
+    adjective = talk.choose(words.ADJECTIVES)
+    nouns = talk.choose(COMPARED[adjective])
+    first, second = (talk.choose(nouns),) * 2 if len(nouns) < 2 or talk.chance(0.4) else talk.random.sample(nouns, 2)
     front, rest = be_group("present", "", "third", asks)
     draft.say(front, VERB)
     draft.both(noun_phrase(first, "this", talk.level), SUBJECT, "topic")
@@ -150,15 +176,34 @@ def comparison(talk: Talk, draft: Draft) -> None:
     draft.combinations += [f"{adjective.stem.text}다+{noun.korean}" for noun in (first, second)]
 
 
+def compare_people(talk: Talk, draft: Draft, *, asks: bool) -> None:
+    """Minsu is taller than Jisu: 민수 씨는 지수 씨보다 키가 더 커요."""
+    more, bare, stem = talk.choose(PEOPLE_COMPARED)
+    first, second = (a_name(talk), a_name(talk)) if asks else (an_equal(talk), an_equal(talk))
+    front, rest = be_group("present", "", "third", asks)
+    draft.say(front, VERB)
+    draft.both(first.part, SUBJECT, "topic")
+    draft.say((*rest, (more, MAIN | NEG)), VERB)
+    draft.say((("than", NOUN),), OBJECT)
+    draft.both(second.part, OBJECT, "than")
+    if bare:
+        draft.add(*attach(bare, "subject"), MAIN)
+    draft.roles = (SUBJECT, OBJECT)
+    draft.end((("더", "", NEG), (finish(stem, "present", talk.level, asks), "", MAIN | AUX)), asks=asks)
+
+
 def feel(talk: Talk, draft: Draft) -> None:
     """I am hungry now.  Was Minsu tired yesterday?"""
     asks, tense = talk.chance(0.3), a_tense(talk)
     person = an_asked_subject(talk) if asks else a_subject(talk)
     adjective = talk.choose(words.FEELINGS)
+    if person.honoured:  # grandparents and professors are tired, busy or happy
+        adjective = talk.choose(words.FEELINGS[:3])
     time = talk.choose((TODAY, ANCHORS["past"] if tense == "past" else NOW, None))
-    manner = Manner(talk.level, asks, person.honoured)
-    group = quality_group(adjective, tense, a_refusal(talk, person, asks), person.number, asks, manner)
-    be(draft, person, group, asks=asks, time=time, bare=adjective.bare)
+    refusal = a_refusal(talk, person, asks)
+    manner = Manner(talk.level, asks, person.honoured, refuse=refuse(talk, refusal))
+    group = quality_group(adjective, tense, refusal, person.number, asks, manner)
+    be(draft, drop(talk, person, asks=asks), group, asks=asks, time=time, bare=adjective.bare)
 
 
 def job(talk: Talk, draft: Draft) -> None:
@@ -166,14 +211,22 @@ def job(talk: Talk, draft: Draft) -> None:
     asks, tense = talk.chance(0.2), a_tense(talk)
     known = a_person(talk, crowds=False) if talk.chance(0.7) else speaker("I", talk.level)
     person = an_asked_subject(talk) if asks else known
-    if person.number == "plural":
-        person = speaker("you", talk.level)
+    if person.number == "you":
+        person = asked_for_a_job(talk)
     english, korean = talk.choose(people.JOBS)
     refusal: Negation = "short" if a_refusal(talk, person, asks) and person.number != "I" else ""
     front, rest = be_group(tense, refusal, person.number, asks)
     rest = (*rest, (f"{article(english)} {english}", MAIN))
     korean_group_ = copula(talk, korean, tense, asks=asks, denies=bool(refusal), honoured=person.honoured)
     be(draft, person, (front, rest, korean_group_), asks=asks)
+
+
+def asked_for_a_job(talk: Talk) -> Person:
+    """You, whose job is asked for: 의사세요?  Among friends 너, for a professor somebody else."""
+    if talk.level == "formal":
+        return a_name(talk)
+    korean: tuple[Korean, ...] = (("너", "", NOUN),) if talk.level == "plain" else ()
+    return Person(Part((("you", NOUN if korean else MAIN),), korean, "you"), "you", honoured=not korean)
 
 
 def copula(
@@ -201,17 +254,22 @@ PRICED = (
 
 def price(talk: Talk, draft: Draft) -> None:
     """This bag is thirty thousand won.  How much is that hat?"""
+    if talk.chance(0.2):
+        return price_question(talk, draft)
     nouns, prices = talk.choose(PRICED)
-    noun = talk.choose(nouns)
-    part = noun_phrase(noun, talk.choose(("this", "that")), talk.level)
-    if talk.chance(0.3):
-        draft.say((("how much", MAIN), ("is", AUX)), VERB)
-        draft.both(part, SUBJECT, "topic")
-        return draft.end(copula(talk, "얼마", asks=True), asks=True)
+    part = noun_phrase(talk.choose(nouns), talk.choose(("this", "that")), talk.level)
     english, korean = talk.choose(prices)
     draft.both(part, SUBJECT, "topic")
     draft.say((("is", AUX), (english, MAIN), ("won", AUX)), VERB)
     draft.end(((korean, "", MAIN), *((stem, ending, AUX) for stem, ending, _ in copula(talk, "원"))))
+
+
+def price_question(talk: Talk, draft: Draft) -> None:
+    """How much is that hat?"""
+    nouns, _ = talk.choose(PRICED)
+    draft.say((("how much", MAIN), ("is", AUX)), VERB)
+    draft.both(noun_phrase(talk.choose(nouns), talk.choose(("this", "that")), talk.level), SUBJECT, "topic")
+    draft.end(copula(talk, "얼마", asks=True), asks=True)
 
 
 # ---------------------------------------------------------------- having and being somewhere
@@ -234,8 +292,9 @@ def possession(talk: Talk, draft: Draft) -> None:
     part = a_thing(talk, noun, "a adjective" if denies else "a number adjective")
     front, rest = english_group(words.VERBS["have 있다"], tense, "short" if denies else "", person.number, asks)
     korean = exist(talk, "있", tense, asks=asks, denies=denies, honoured=person.honoured)
+    person = drop(talk, person, asks=asks)
     draft.say(front, VERB)
-    draft.say(person.part.english, VERB if person.number == "you" else SUBJECT)
+    draft.say(person.part.english, SUBJECT if person.part.korean else VERB)
     draft.say(rest, VERB)
     draft.say(part.english, OBJECT)
     if person.part.korean:
@@ -295,7 +354,7 @@ def location(talk: Talk, draft: Draft) -> None:
     """My bag is on the desk.  The bank isn't next to the library.  Where is Minsu's umbrella?"""
     asks, tense = talk.chance(0.35), a_tense(talk)
     if talk.chance(0.3):
-        first, second = talk.random.sample(words.BUILDINGS, 2)
+        first, second = talk.random.sample(words.STREETS, 2)
         part, place = the(first.english, first.korean), spot(*talk.choose(words.STREET), second.english, second.korean)
         tense = "present"
     else:
@@ -311,6 +370,7 @@ def whereabouts(talk: Talk, draft: Draft) -> None:
     """Minsu is at the library now.  Where are you?  My grandmother isn't at home: 안 계세요."""
     asks, tense = talk.chance(0.35), a_tense(talk)
     person = an_asked_subject(talk) if asks else a_subject(talk)
+    person = drop(talk, person, asks=asks)
     place = place_phrase(talk.choose(list(words.PLACES.values())), "at")
     if asks and talk.chance(0.4):
         place = Part((("where", 1),), (("어디", "", 1),))
@@ -339,7 +399,7 @@ def locate(
     if wh:
         draft.say(place.english, PLACE)
     draft.say(front, VERB)
-    draft.say(person.part.english, VERB if person.number == "you" else SUBJECT)
+    draft.say(person.part.english, SUBJECT if person.part.korean else VERB)
     draft.say(rest, VERB)
     if person.part.korean:
         draft.speak(person.part, SUBJECT, "topic")

@@ -500,10 +500,10 @@ CALLED = re.compile(r"^(?!Hello|Goodbye)[A-Z]\w+, |, [A-Z]\w+[.?]$")
 def test_the_level_of_speech_follows_the_call():
     for phrase in train()[:20_000]:
         end = phrase.korean[:-1]
-        if TITLED.match(phrase.english):
+        if TITLED.search(phrase.english):
             assert FORMAL_CALL.match(phrase.korean), phrase
             assert end.endswith(("니다", "니까", "십시오")), phrase
-        elif CALLED.match(phrase.english):
+        elif CALLED.search(phrase.english):
             assert PLAIN_CALL.match(phrase.korean), phrase
             assert not end.endswith(("요", "니다", "니까", "십시오")), phrase
         else:

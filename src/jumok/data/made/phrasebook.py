@@ -21,9 +21,9 @@ from itertools import accumulate, islice
 from random import Random
 
 from jumok.data.made.grammar import (
-    actions,
     appeals,
     clauses,
+    comparisons,
     frames,
     greetings,
     numerals,
@@ -31,6 +31,8 @@ from jumok.data.made.grammar import (
     people,
     questions,
     relatives,
+    scenes,
+    statements,
     states,
     words,
 )
@@ -48,8 +50,8 @@ TIRED = 20_000  # drafts in a row without a new sentence: the split is exhausted
 
 Writer = Callable[[Talk, Draft], None]
 WRITERS: tuple[tuple[Writer, float], ...] = (
-    (actions.statement, 33),
-    (actions.rivals, 9),
+    (statements.statement, 33),
+    (statements.rivals, 9),
     (questions.question, 15),
     (clauses.cause, 6),
     (clauses.plea, 1.5),
@@ -63,10 +65,10 @@ WRITERS: tuple[tuple[Writer, float], ...] = (
     (appeals.prohibition, 3),
     (appeals.permission, 3),
     (appeals.suggestion, 3),
-    (actions.contrast, 5),
-    (actions.become, 2),
+    (statements.contrast, 5),
+    (statements.become, 2),
     (states.quality, 5),
-    (states.comparison, 4.5),
+    (comparisons.comparison, 4.5),
     (states.feel, 2),
     (states.job, 2.5),
     (states.price, 3),
@@ -110,7 +112,7 @@ def compose(seed: int, ways: Ways | None = None) -> Draft:
     talk = Talk(random, "polite" if share < 0.5 else "plain" if share < 0.78 else "formal", ways=ways)
     writer = WRITERS[bisect(STEPS, random.random() * STEPS[-1])][0]
     if writer is appeals.suggestion and talk.level == "formal":  # "let's" is not said to a professor
-        writer = actions.statement
+        writer = statements.statement
     draft = Draft(seed=seed)
     if writer is not greetings.greet:
         a_call(talk, draft)
@@ -282,7 +284,8 @@ def _check(count: int) -> None:
 
 NUMBERED = re.compile(r"\d+(?:년|월|일)")
 CLOSING = ",.?!"
-OTHERS = "저 제 나 내 누 누구 우리 저희 걔 그분 사람 나이 키 힘 근처 씨 무엇 어디 언제 얼마 시 분 반 원 층 전 후 오늘 내일 지금 생일 비 눈 배 목"
+OTHERS = """저 제 나 내 누 누구 우리 저희 걔 그분 사람 나이 키 힘 근처 씨 무엇 어디 언제 얼마 시 분 반 원 층
+전 후 오늘 내일 지금 생일 비 눈 배 목"""
 
 
 @cache
@@ -303,7 +306,7 @@ def stems() -> frozenset[str]:
         *numerals.DAY_PARTS,
     )
     collected += [word.partition("/")[0] for _, korean in adverbials for word in korean.split() if "/" in word]
-    collected += [spot for _, spot, _ in words.SPOTS]
+    collected += [spot for _, spot, _ in scenes.SPOTS]
     collected += OTHERS.split()
     return frozenset(collected)
 

@@ -1,11 +1,11 @@
-"""Sentences about actions: statements, contrasts, and the clause that questions and requests build on.
+"""What people do: the clause that statements, questions and requests build on.
 
 English order   call · time · subject · verb · object · to · tool · with · place · how long · time
 Korean order    call · time · subject · time · how long · why · place · with · to · tool · object · verb
 
 English decides everything: a question to "you" drops the subject, "don't" is 안 and "do not" is -지 않다, "can't" is
 못 and "cannot" is -ㄹ 수 없다, "too" is 도 on the subject, a time before the subject stays before it.
-Not here        questions (questions.py), requests (appeals.py), being, having and locations (states.py).
+Not here        statements (statements.py), questions, requests (appeals.py), being and having (states.py).
 """
 
 from bisect import bisect
@@ -36,23 +36,17 @@ from jumok.data.made.grammar.draft import (
     Person,
     Talk,
 )
-from jumok.data.made.grammar.endings import honorific, past_stem
-from jumok.data.made.grammar.frames import GIVING, MEETING, RIVALS, STAYING, THINGS, TRAVELLING, Frame
+from jumok.data.made.grammar.frames import GIVING, MEETING, STAYING, THINGS, TRAVELLING, Frame
 from jumok.data.made.grammar.nouns import (
-    a_name,
     a_person,
     a_subject,
     a_thing,
-    an_equal,
-    article,
-    noun_phrase,
     object_pronoun,
     place_phrase,
-    speaker,
 )
 from jumok.data.made.grammar.predicates import Manner, verb_group
-from jumok.data.made.grammar.times import AGO, DAY_PART, FAR, LASTING, NOW, OFTEN, YEAR, YEARS_AGO, a_time
-from jumok.data.made.grammar.words import VERBS, Noun
+from jumok.data.made.grammar.times import AGO, DAY_PART, LASTING, NOW, OFTEN, YEARS_AGO, a_time
+from jumok.data.made.grammar.words import Noun
 
 
 @dataclass(slots=True)
@@ -92,18 +86,23 @@ MOODS: dict[str, tuple[tuple[Mood, ...], tuple[float, ...]]] = {
     "state": (("present", "past"), (0.8, 1.0)),
     "loss": (("past",), (1.0,)),
 }
-UNABLE = frozenset(  # of these one does not say "can" or "could"
-    "look for,find,lose,rest,wait,wait for,sleep,choose,clean,stay,walk,listen to,like,move,thank,hit,wear,watch,work,"
-    "see,need,follow".split(",")
+
+
+def _verbs(names: str) -> frozenset[str]:
+    return frozenset(name.strip() for name in names.split(","))
+
+
+UNABLE = _verbs(  # of these one does not say "can" or "could"
+    """look for, find, lose, rest, wait, wait for, sleep, choose, clean, stay, walk, listen to, like, move, thank, hit,
+    wear, watch, work, see, need, follow"""
 )
-HOURLY = frozenset(  # at ten past six
-    "eat,drink,watch,take,meet,wait for,wait,call,go,come,arrive,exercise,open,close,leave for,swim,study,walk".split(
-        ","
-    )
+HOURLY = _verbs(  # at ten past six
+    """eat, drink, watch, take, meet, wait for, wait, call, go, come, arrive, exercise, open, close, leave for, swim,
+    study, walk"""
 )
-RECENT = frozenset("eat,drink,buy,meet,call,go,come,arrive,open,close,see,send,give".split(","))  # ten minutes ago
-GROWN = frozenset("sell,teach,work,lend,move,cook,leave for".split(","))  # not what children do
-SPIRITED = frozenset("run,hit,follow,draw,borrow,lose,play,learn,sing,exercise,see,swim".split(","))  # nor grandparents
+RECENT = _verbs("eat, drink, buy, meet, call, go, come, arrive, open, close, see, send, give")  # ten minutes ago
+GROWN = _verbs("sell, teach, work, lend, move, cook, leave for")  # not what children do
+SPIRITED = _verbs("run, hit, follow, draw, borrow, lose, play, learn, sing, exercise, see, swim")  # nor grandparents
 YOUNG = frozenset(("the children", "the students", "younger brother", "younger sister"))
 SPIRITS = frozenset(("beer", "wine", "coffee"))
 ELDERS = frozenset(english for english, _ in people.ELDERS)
@@ -130,8 +129,8 @@ def a_frame(talk: Talk) -> Frame:
 def a_mood(talk: Talk, frame: Frame) -> Mood:
     moods, limits = MOODS[frame.verb.aspect]
     mood = moods[bisect(limits, talk.random.random())]
-    if frame.verb.base == "know":  # knew would be 알고 있었어요
-        return "present"
+    if frame.verb.base == "know" or (frame.verb.base == "like" and frame.takes == "thing"):
+        return "present"  # knew would be 알고 있었어요, liked this coat 마음에 들었어요
     if mood in ("can", "could") and frame.verb.base in UNABLE:
         return "past"
     return "past" if frame.once and mood == "present" else mood
@@ -140,7 +139,7 @@ def a_mood(talk: Talk, frame: Frame) -> Mood:
 def fits(person: Person, frame: Frame) -> bool:
     """Whether such people do such things: children do not sell, grandfathers do not run."""
     key, base = person.part.key, frame.verb.base
-    return not (key in YOUNG and base in GROWN or key in ELDERS and base in SPIRITED)
+    return not ((key in YOUNG and base in GROWN) or (key in ELDERS and base in SPIRITED))
 
 
 def a_doer(talk: Talk, frame: Frame) -> Person:
@@ -348,14 +347,14 @@ def korean_clause(talk: Talk, draft: Draft, clause: Clause) -> None:
     place = (clause.place, PLACE, clause.frame.place_role)
     late = clause.place and clause.object and talk.form == "end" and not clause.before
     late = bool(late and clause.frame.place_role == "at" and talk.way(0, 0.75, 0.25))
-    role = talk.to_person() if clause.role == "person" else clause.role
+    borne = talk.to_person() if clause.role == "person" else clause.role
     for part, shift, role in (
         (clause.why, ASKED, ""),
         *(() if late else (place,)),
         (clause.company, COMPANY, talk.together() if clause.company else ""),
         (clause.receiver, RECEIVER, talk.to_person() if clause.receiver else ""),
         (clause.tool, TOOL, "toward"),
-        (clause.object, OBJECT, "only" if clause.extra == "only" else role),
+        (clause.object, OBJECT, "only" if clause.extra == "only" else borne),
         *((place,) if late else ()),
     ):
         if part:
@@ -367,107 +366,3 @@ def drop(talk: Talk, person: Person, *, asks: bool) -> Person:
     if person.number != "I" or asks or not talk.way(0, 0.6, 0.4):
         return person
     return Person(Part((("I", MAIN),), (), "I"), "I")
-
-
-def statement(talk: Talk, draft: Draft) -> None:
-    """I bought a bag at the market yesterday."""
-    frame = a_frame(talk)
-    subject, mood = a_doer(talk, frame), a_mood(talk, frame)
-    if mood == "present" and frame.verb.base == frame.verb.past and subject.number != "third":
-        mood = "past"  # "I read" and "I cut" would be read as past
-    clause = a_clause(talk, subject, frame, mood, a_negation(talk, mood, subject, frame.verb.base))
-    add_time(talk, clause, asks=False)
-    if clause.time_at == "end":
-        share = talk.random.random()
-        if share < 0.06:
-            clause.extra = "either" if clause.negation else "too"
-        elif share < 0.10 and clause.role == "object" and not clause.negation and mood in ("past", "future"):
-            clause.extra = "only"
-    tell(talk, draft, clause)
-
-
-CONTRASTED = tuple(
-    frame
-    for frame in THINGS
-    if len(frame.objects) >= 3
-    and frame.verb.base in ("like", "eat", "drink", "buy", "sell", "read", "draw", "study", "make")
-    and "adjective" not in frame.determiners.split()[:1]
-)
-CONTRASTED_TAGS = (
-    "fruit", "drink", "made", "bakery", "clothes", "text", "animal", "sport", "lesson", "subject", "goods", "level", "spoon",
-    "furniture",
-)  # fmt: skip
-
-
-def rivals(talk: Talk, draft: Draft) -> None:
-    """Minsu likes Jisu; Jisu gave Minsu a book: sentences whose two people could be exchanged."""
-    frame = talk.choose(GIVING) if talk.chance(0.3) else talk.choose(RIVALS)
-    asks = talk.chance(0.15)
-    subject, mood = an_equal(talk), a_mood(talk, frame)
-    if asks:
-        subject = a_name(talk)
-        mood = "past" if mood in ("must", "wanted", "could") else mood
-    elif mood == "present" and frame.verb.base == frame.verb.past:
-        mood = "past"
-    clause = Clause(frame, subject, mood, "" if asks else a_negation(talk, mood, subject, frame.verb.base))
-    clause.object = an_object(talk, frame, mood, clause.negation, Person(Part((), ()), "plural"))
-    clause.role = frame.role
-    if frame.receiver:
-        receiver = an_equal(talk).part
-        clause.dative = talk.chance(0.5)
-        clause.receiver = receiver if clause.dative else add_preposition("to", receiver)
-    if frame.tools and not clause.negation and talk.chance(0.6):
-        clause.tool = tool_phrase(*talk.choose(frame.tools))
-    elif frame.places and talk.chance(0.4):
-        clause.place = place_phrase(talk.choose(frame.places), "at")
-    add_time(talk, clause, asks=asks)
-    draft.roles = (SUBJECT, RECEIVER if frame.receiver else OBJECT)
-    tell(talk, draft, clause, asks=asks, inverts=asks)
-
-
-@cache
-def _groups(frame: Frame) -> tuple[tuple[Noun, ...], ...]:
-    """The objects of a frame by kind, so that apples are contrasted with bananas."""
-    nouns = [noun for noun in frame.objects if isinstance(noun, Noun)]
-    kinds = [tuple(noun for noun in nouns if tag in noun.tags) for tag in CONTRASTED_TAGS]
-    return tuple(kind for kind in kinds if len(kind) > 1)
-
-
-def contrast(talk: Talk, draft: Draft) -> None:
-    """I like coffee but don't like milk: 저는 커피는 좋아하지만 우유는 안 좋아해요."""
-    frame, subject = talk.choose(CONTRASTED), a_subject(talk)
-    mood: Mood = "present" if frame.verb.aspect == "state" else "past"
-    liked, disliked = (
-        noun_phrase(noun, "generic", talk.level) for noun in talk.random.sample(talk.choose(_groups(frame)), 2)
-    )
-    verb = frame.verb
-    manner = Manner(talk.level, False, subject.honoured)
-    _, first, _ = verb_group(verb, mood, "", subject.number, False, manner)
-    _, second, refused = verb_group(verb, mood, "short", subject.number, False, manner)
-    stem = honorific(verb.stem, verb.honorific) if subject.honoured else verb.stem
-    draft.both(subject.part, SUBJECT, "topic")
-    draft.say(first, VERB)
-    draft.both(liked, OBJECT, "topic")
-    draft.say((("but", MAIN),), VERB)
-    draft.add((past_stem(stem) if mood == "past" else stem.text) + "지만", "", MAIN << VERB)
-    draft.say(second, ASKED)
-    draft.both(disliked, RECEIVER, "topic")
-    draft.end(tuple((text, particle, mask << ASKED) for text, particle, mask in refused))
-    draft.combinations += [f"{verb.stem.text}다+{part.key}" for part in (liked, disliked)]
-
-
-def become(talk: Talk, draft: Draft) -> None:
-    """Minsu wants to become a doctor: 민수 씨는 의사가 되고 싶어 해요."""
-    person = a_person(talk, crowds=False) if talk.chance(0.6) else speaker("I", talk.level)
-    mood: Mood = talk.choose(("want", "want", "wanted", "past", "future"))
-    negation: Negation = "short" if mood == "want" and talk.chance(0.2) else ""
-    manner = Manner(talk.level, False, person.honoured, person.number == "third")
-    _, rest, korean = verb_group(VERBS["become 되다"], mood, negation, person.number, False, manner)
-    english, name = talk.choose(people.JOBS)
-    draft.both(person.part, SUBJECT, "topic")
-    draft.say((*rest,), VERB)
-    draft.say(((f"{article(english)} {english}", 1),), OBJECT)
-    if mood in ("past", "future") and talk.chance(0.5):
-        draft.both(talk.choose((*FAR[mood], *(YEAR if mood == "past" else ()))), TIME)
-    draft.speak(Part((), ((name, "", 1),)), OBJECT, "subject")
-    draft.end(korean)

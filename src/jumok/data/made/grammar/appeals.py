@@ -6,8 +6,8 @@ Not here  statements, and the parts that they share with requests (actions.py).
 from jumok.data.made.grammar.actions import Clause, a_clause, an_object, combine, english_clause, korean_clause
 from jumok.data.made.grammar.draft import AUX, MAIN, NEG, VERB, Draft, English, Korean, Negation, Part, Person, Talk
 from jumok.data.made.grammar.endings import Stem, finish, loose, open_form, order
-from jumok.data.made.grammar.nouns import place_phrase
 from jumok.data.made.grammar.frames import GIVING, MEETING, STAYING, THINGS, TRAVELLING, Frame
+from jumok.data.made.grammar.nouns import place_phrase
 from jumok.data.made.grammar.times import SOON
 from jumok.data.made.grammar.words import places
 
@@ -28,16 +28,11 @@ FORBIDDEN = tuple(  # what one asks others not to do
     in ("eat", "drink", "watch", "open", "close", "use", "cut", "sleep", "run", "swim", "take", "buy")
     and not frame.tools
 )
-ALLOWED = tuple(  # what one asks leave for
-    frame for frame in DOABLE
-    if frame.verb.base in ("eat", "drink", "watch", "open", "close", "use", "borrow", "take", "read", "rest", "go", "play",
-                           "listen to", "swim")
-)  # fmt: skip
-
-
+LEAVE = ["eat", "drink", "watch", "open", "close", "use", "borrow", "take", "read", "rest", "go", "play", "swim"]
+ALLOWED = tuple(frame for frame in DOABLE if frame.verb.base in LEAVE and (not frame.tools or frame.takes == "place"))
 UNWANTED = frozenset(("eat", "drink", "run", "sleep", "take", "swim"))
 QUIET = places("library museum classroom hospital theater office")
-SHARED = tuple(frame for frame in DOABLE if frame.company and frame.verb.base not in ("come", "sleep", "stay"))
+SHARED = tuple(frame for frame in DOABLE if frame.company and frame.verb.base not in ("come", "sleep", "stay", "work"))
 
 
 def appeal(
@@ -59,7 +54,7 @@ def appeal(
         clause.place = (
             place_phrase(talk.choose(QUIET), "at") if clause.place and clause.frame.verb.base in UNWANTED else None
         )
-    if talk.chance(0.3) and not (clause.frame.verb.base in ("open", "close") or negation and clause.place):
+    if talk.chance(0.3) and not (clause.frame.verb.base in ("open", "close") or (negation and clause.place)):
         clause.time = talk.choose(SOON[:3] if negation else SOON)
     draft.say(opening, VERB)
     english_clause(draft, clause, (), ((clause.frame.verb.base, MAIN),))

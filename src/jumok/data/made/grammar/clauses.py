@@ -286,7 +286,7 @@ def please_do(stem: Stem, talk: Talk) -> str:
 
 
 def reference(talk: Talk, draft: Draft) -> None:
-    """Minsu helped Jisu because she was busy: 민수 씨는 지수 씨가 바빠서 도와줬어요.  The pronoun tells who is meant."""
+    """Minsu helped Jisu because she was busy: 민수 씨는 지수 씨가 바빠서 도와줬어요.  The pronoun tells who."""
     base, hers, his = talk.choose(causes.BETWEEN)
     first, second = a_name(talk), a_name(talk)
     while first.pronoun == second.pronoun:
@@ -321,7 +321,7 @@ def reference(talk: Talk, draft: Draft) -> None:
 
 
 def arrival(talk: Talk, draft: Draft) -> None:
-    """When I arrived at the library, Jisu was reading a book: 제가 도서관에 도착했을 때 지수 씨는 책을 읽고 있었어요."""
+    """When I came home, Jisu was reading a book: 제가 집에 왔을 때 지수 씨는 책을 읽고 있었어요."""
     place, frames = talk.choose(ACTIVE)
     someone = a_named_person(talk)
     verb = talk.choose(("arrive 도착하다", "go 가다", "come 오다") if place.english != "home" else ("come 오다",))

@@ -4,8 +4,8 @@ A sentence is two lists of pieces.  Each piece carries a mask of bits; an Englis
 when their masks share a bit.  Every constituent (subject, object, time, ...) owns four bits, so a piece is built once
 with the bits 1, 2, 4, 8 and shifted to its constituent.  The words of a second clause are shifted once more, by SUB.
 
-Where Korean leaves a choice (안 or -지 않다, 와 or 하고), the grammar asks `Talk.way`: usually English decides, and with
-`Ways` every possible translation is written in turn, with its probability.
+Where Korean leaves a choice (안 or -지 않다, 와 or 하고), the grammar asks `Talk.way`: usually English decides,
+and with `Ways` every possible translation is written in turn, with its probability.
 
 Not here  how constituents are built (predicates.py, nouns.py, times.py).
 """

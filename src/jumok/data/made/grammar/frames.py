@@ -98,8 +98,8 @@ def _frame(
 
 MEALS = "home restaurant school hotel park office"
 STAYS = "home library cafe school office park"
-OWN = "a this that my adjective"
-MINE = GENERAL + " my"
+OWN = "a the this that adjective"
+PLENTY = "a the number adjective"
 SHOPS = "market supermarket convenience_store"
 WORKPLACES = "office hospital bank hotel restaurant library museum post_office"
 LOST = "park airport station school market zoo"
@@ -107,24 +107,24 @@ SEARCHED = "home school park office airport"
 
 # fmt: off
 THINGS = (
-    _frame("eat 먹다", "food", at=MEALS, determiners="a the number adjective", flags="company"),
+    _frame("eat 먹다", "food", at=MEALS, determiners=PLENTY, flags="company"),
     _frame("eat 먹다", "spoon", at=MEALS, tools="spoon", determiners="a the", flags="company"),
     _frame("eat 먹다", "chopsticks", at=MEALS, tools="chopsticks", determiners="a the number", flags="company"),
-    _frame("drink 마시다", "drink", at="home cafe restaurant hotel office", determiners="a the number adjective", flags="company"),
+    _frame("drink 마시다", "drink", at="home cafe restaurant office", determiners=PLENTY, flags="company"),
     _frame("buy 사다", "fruit", at=SHOPS, flags="please company"),
     _frame("buy 사다", "drink", at=SHOPS, determiners="a the this adjective", flags="please"),
     _frame("buy 사다", "goods", at="market department_store", flags="company please once"),
-    _frame("buy 사다", "ticket clothes costly machine furniture gift", determiners="a the this number", flags="please once"),
+    _frame("buy 사다", "ticket clothes costly machine furniture", determiners="a the this number", flags="please once"),
     _frame("buy 사다", "level", at="bookstore", determiners="a this number adjective", flags="please company"),
     _frame("buy 사다", "bakery", at="bakery supermarket market", flags="please"),
-    _frame("read 읽다", "text", at="home library cafe school", determiners="a the this that number adjective", flags="lasts please"),
+    _frame("read 읽다", "text", at="home library cafe school", determiners=GENERAL, flags="lasts please"),
     _frame("write 쓰다", "script", at="home library cafe office", determiners="a the number", flags="lasts please"),
     _frame("write 쓰다", "ink", tools="pencil pen", determiners="a the adjective", flags="lasts"),
     _frame("watch 보다", "film view", at="home hotel school", flags="company lasts"),
     _frame("watch 보다", "screen", at="theater home", flags="company"),
     _frame("see 보다", "zoo", at="zoo", determiners="a number adjective", flags="era once"),
     _frame("listen to 듣다", "hear", at="home cafe park gym", flags="lasts company"),
-    _frame("make 만들다", "made", at="home restaurant", determiners="a number adjective", flags="company please"),
+    _frame("make 만들다", "made", at="home restaurant", determiners="generic adjective", flags="company please"),
     _frame("learn 배우다", "language lesson", at="school", flags="company lasts era"),
     _frame("study 공부하다", "subject", at="library school home cafe classroom", flags="company lasts"),
     _frame("teach 가르치다", "subject lesson", at="school", flags="lasts to please era"),
@@ -135,11 +135,11 @@ THINGS = (
     _frame("find 찾다", "lose pet", at=SEARCHED, determiners="the my", flags="once"),
     _frame("lose 잃어버리다", "lose", at=LOST, determiners="a my"),
     _frame("clean 청소하다", "room", determiners="the", flags="company lasts please"),
-    _frame("sell 팔다", "sell", at="market supermarket", determiners="generic number", flags="era"),
+    _frame("sell 팔다", "sell", at="market supermarket", determiners="generic"),
     _frame("take 타다", "ride", determiners="a the", flags="company"),
     _frame("take 찍다", "photo", at="park beach zoo museum", determiners="a number", flags="company"),
     _frame("wait for 기다리다", "ride", at="station", determiners="a the", flags="company lasts please"),
-    _frame("choose 고르다", "goods gift", at="department_store market", determiners="a the this that adjective", flags="please company once"),
+    _frame("choose 고르다", "goods gift", at="department_store market", determiners=OWN, flags="please company once"),
     _frame("choose 고르다", "level", at="bookstore library", determiners="a this that adjective", flags="please once"),
     _frame("draw 그리다", "draw", at="school home park zoo", determiners="a number", flags="please"),
     _frame("draw 그리다", "draw", tools="pencil brush", determiners="a", flags="lasts"),
@@ -186,7 +186,7 @@ STAYING = (
     _frame("walk 걷다", at="park beach", flags="company lasts", place_role="object"),
     _frame("run 뛰다", at="park gym beach playground", flags="company lasts"),
     _frame("swim 수영하다", at="pool beach", flags="company lasts"),
-    _frame("sleep 자다", at="home hotel", flags="lasts"),
+    _frame("sleep 자다", at="home", flags="lasts"),
     _frame("exercise 운동하다", at="gym park home school", flags="company lasts"),
     _frame("cook 요리하다", at="home restaurant", flags="company"),
     _frame("wait 기다리다", at="station airport cafe library hospital bank", flags="company lasts please"),

@@ -4,7 +4,7 @@ A person addressed comes last in English (Good morning, Professor Kim) and first
 Not here  people (nouns.py), other sentences about prices and places (states.py).
 """
 
-from jumok.data.made.grammar import numerals, people, words
+from jumok.data.made.grammar import people, words
 from jumok.data.made.grammar.draft import (
     AUX,
     CALL,

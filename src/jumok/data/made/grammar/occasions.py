@@ -4,6 +4,7 @@ Not here  the times themselves (times.py).
 """
 
 from jumok.data.made.grammar import numerals, words
+from jumok.data.made.grammar.actions import refuse
 from jumok.data.made.grammar.draft import (
     AUX,
     MAIN,
@@ -19,7 +20,6 @@ from jumok.data.made.grammar.draft import (
     Person,
     Talk,
 )
-from jumok.data.made.grammar.actions import refuse
 from jumok.data.made.grammar.endings import Tense, attach, wonder
 from jumok.data.made.grammar.nouns import a_person, place_phrase
 from jumok.data.made.grammar.predicates import Manner, quality_group, verb_group

@@ -12,10 +12,10 @@ RELATIVES = (
 ELDERS = (
     ("mother", "어머니"), ("father", "아버지"), ("grandmother", "할머니"), ("grandfather", "할아버지"),
 )  # fmt: skip
-WOMEN = frozenset("Jisu Yuna Minji Sora Mina Sumin Hyejin Subin Hayun".split()) | {
+WOMEN = frozenset(["Jisu", "Yuna", "Minji", "Sora", "Mina", "Sumin", "Hyejin", "Subin", "Hayun"]) | {
     "younger sister", "mother", "grandmother", "woman",
 }  # fmt: skip
-MEN = frozenset("Minsu Junho Jiho Jimin Seojun Dohyun Jihun".split()) | {
+MEN = frozenset(["Minsu", "Junho", "Jiho", "Jimin", "Seojun", "Dohyun", "Jihun"]) | {
     "younger brother", "father", "grandfather", "man",
 }  # fmt: skip
 STRANGERS = (("man", "남자"), ("woman", "여자"), ("student", "학생"), ("child", "아이"))

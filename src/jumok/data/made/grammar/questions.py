@@ -91,6 +91,8 @@ def ask(talk: Talk, clause: Clause) -> None:
         clause.negation = a_negation(talk, clause.mood, clause.subject, frame.verb.base, 0.5)
         if clause.negation == "long":
             clause.negation = "short"
+        if clause.object and clause.object.combination:  # nobody is asked why he does not eat a delicious pie
+            clause.negation = ""
     elif frame.company and not clause.tool:
         clause.asked = clause.company = question_word("who", residue="with")
     elif frame.takes == "place" and frame.tools:

@@ -5,7 +5,8 @@ Not here  the weather and the calendar (occasions.py), what people do (actions.p
 
 from functools import cache
 
-from jumok.data.made.grammar import numerals, people, words
+from jumok.data.made.grammar import numerals, people, scenes, words
+from jumok.data.made.grammar.actions import drop, refuse
 from jumok.data.made.grammar.draft import (
     AUX,
     COUNT,
@@ -26,8 +27,7 @@ from jumok.data.made.grammar.draft import (
     Person,
     Talk,
 )
-from jumok.data.made.grammar.actions import drop, refuse
-from jumok.data.made.grammar.endings import COPULAS, Stem, Tense, attach, copula_forms, finish, negate_copula, pick
+from jumok.data.made.grammar.endings import COPULAS, Stem, Tense, attach, copula_forms, negate_copula, pick
 from jumok.data.made.grammar.nouns import (
     ADJECTIVES_OF,
     a_name,
@@ -44,28 +44,11 @@ from jumok.data.made.grammar.nouns import (
 )
 from jumok.data.made.grammar.predicates import Group, Manner, be_group, english_group, korean_group, quality_group
 from jumok.data.made.grammar.times import ANCHORS, NEAR, NOW, TODAY
-from jumok.data.made.grammar.words import Adjective, Noun
+from jumok.data.made.grammar.words import Noun
 
 DESCRIBED = tuple(noun for noun in words.NOUNS if ADJECTIVES_OF[noun] and "subject" not in noun.tags)
 
 
-ALIKE = ("fruit", "drink", "pet", "clothes", "text", "furniture", "film", "machine", "made", "hold", "script")
-
-
-def _alike(adjective: Adjective) -> list[list[Noun]]:
-    """Group the nouns an adjective describes by kind, so that cats are compared with dogs."""
-    kinds = [
-        [noun for noun in DESCRIBED if adjective in ADJECTIVES_OF[noun] and noun.plural != "=" and tag in noun.tags]
-        for tag in ALIKE
-    ]
-    return [nouns for nouns in kinds if len(nouns) > 1] or [[n] for n in DESCRIBED if adjective in ADJECTIVES_OF[n]]
-
-
-COMPARED = {adjective: _alike(adjective) for adjective in words.ADJECTIVES}
-PEOPLE_COMPARED = (
-    ("taller", "키", Stem("크")), ("older", "나이", Stem("많")), ("stronger", "힘", Stem("세")),
-    ("faster", "", Stem("빠르", "르")),
-)  # fmt: skip
 OWNED = tuple(noun for noun in words.with_tags("thing", "pet", "lose", "costly", "relation") if noun.unit)
 PLACED = tuple(noun for noun in words.with_tags("lose", "pet", "lend") if "costly" not in noun.tags)
 
@@ -157,41 +140,6 @@ def quality(talk: Talk, draft: Draft) -> None:
     draft.combinations.append(f"{adjective.stem.text}다+{part.key}")
 
 
-def comparison(talk: Talk, draft: Draft) -> None:
-    """This bag is more expensive than that hat: 이 가방은 그 모자보다 더 비싸요."""
-    asks = talk.chance(0.2)
-    if talk.chance(0.45):
-        return compare_people(talk, draft, asks=asks)
-    adjective = talk.choose(words.ADJECTIVES)
-    nouns = talk.choose(COMPARED[adjective])
-    first, second = (talk.choose(nouns),) * 2 if len(nouns) < 2 or talk.chance(0.4) else talk.random.sample(nouns, 2)
-    front, rest = be_group("present", "", "third", asks)
-    draft.say(front, VERB)
-    draft.both(noun_phrase(first, "this", talk.level), SUBJECT, "topic")
-    *more, word = adjective.more.split()
-    draft.say((*rest, ("more", NEG), (word, MAIN)) if more else (*rest, (word, MAIN | NEG)), VERB)
-    draft.say((("than", NOUN),), OBJECT)
-    draft.both(noun_phrase(second, "that", talk.level), OBJECT, "than")
-    draft.end((("더", "", NEG), (finish(adjective.stem, "present", talk.level, asks), "", MAIN | AUX)), asks=asks)
-    draft.combinations += [f"{adjective.stem.text}다+{noun.korean}" for noun in (first, second)]
-
-
-def compare_people(talk: Talk, draft: Draft, *, asks: bool) -> None:
-    """Minsu is taller than Jisu: 민수 씨는 지수 씨보다 키가 더 커요."""
-    more, bare, stem = talk.choose(PEOPLE_COMPARED)
-    first, second = (a_name(talk), a_name(talk)) if asks else (an_equal(talk), an_equal(talk))
-    front, rest = be_group("present", "", "third", asks)
-    draft.say(front, VERB)
-    draft.both(first.part, SUBJECT, "topic")
-    draft.say((*rest, (more, MAIN | NEG)), VERB)
-    draft.say((("than", NOUN),), OBJECT)
-    draft.both(second.part, OBJECT, "than")
-    if bare:
-        draft.add(*attach(bare, "subject"), MAIN)
-    draft.roles = (SUBJECT, OBJECT)
-    draft.end((("더", "", NEG), (finish(stem, "present", talk.level, asks), "", MAIN | AUX)), asks=asks)
-
-
 def feel(talk: Talk, draft: Draft) -> None:
     """I am hungry now.  Was Minsu tired yesterday?"""
     asks, tense = talk.chance(0.3), a_tense(talk)
@@ -214,6 +162,8 @@ def job(talk: Talk, draft: Draft) -> None:
     if person.number == "you":
         person = asked_for_a_job(talk)
     english, korean = talk.choose(people.JOBS)
+    while person.honoured and english in ("student", "university student", "soldier", "singer"):
+        english, korean = talk.choose(people.JOBS)
     refusal: Negation = "short" if a_refusal(talk, person, asks) and person.number != "I" else ""
     front, rest = be_group(tense, refusal, person.number, asks)
     rest = (*rest, (f"{article(english)} {english}", MAIN))
@@ -289,7 +239,7 @@ def possession(talk: Talk, draft: Draft) -> None:
     person = an_asked_subject(talk) if asks else a_subject(talk)
     denies = not asks and talk.chance(0.3)
     noun = talk.choose(OWNED)
-    part = a_thing(talk, noun, "a adjective" if denies else "a number adjective")
+    part = a_thing(talk, noun, "a" if denies else "a number adjective")
     front, rest = english_group(words.VERBS["have 있다"], tense, "short" if denies else "", person.number, asks)
     korean = exist(talk, "있", tense, asks=asks, denies=denies, honoured=person.honoured)
     person = drop(talk, person, asks=asks)
@@ -313,7 +263,7 @@ def existence(talk: Talk, draft: Draft) -> None:
     """There are three birds in the park: 공원에 새가 세 마리 있어요."""
     asks, tense = talk.chance(0.25), a_tense(talk)
     if talk.chance(0.5):
-        scene, _ = talk.choose(words.SCENES)
+        scene, _ = talk.choose(scenes.SCENES)
         spot, noun = place_phrase(words.PLACES[scene], "at"), talk.choose(SCENE_NOUNS[scene])
     else:
         noun = talk.choose(PLACED)
@@ -332,14 +282,14 @@ def existence(talk: Talk, draft: Draft) -> None:
 
 
 SCENE_NOUNS = {
-    scene: tuple(noun for noun in words.with_tags(*tags.split()) if noun.plural) for scene, tags in words.SCENES
+    scene: tuple(noun for noun in words.with_tags(*tags.split()) if noun.plural) for scene, tags in scenes.SCENES
 }
 
 
 def a_spot(talk: Talk, noun: Noun) -> Part:
     """On the desk: 책상 위."""
     while True:
-        english, korean, bases = talk.choose(words.SPOTS)
+        english, korean, bases = talk.choose(scenes.SPOTS)
         base = words.noun(talk.choose(bases.split()))
         if base is not noun:
             return spot(english, korean, base.english, base.korean)
@@ -355,7 +305,7 @@ def location(talk: Talk, draft: Draft) -> None:
     asks, tense = talk.chance(0.35), a_tense(talk)
     if talk.chance(0.3):
         first, second = talk.random.sample(words.STREETS, 2)
-        part, place = the(first.english, first.korean), spot(*talk.choose(words.STREET), second.english, second.korean)
+        part, place = the(first.english, first.korean), spot(*talk.choose(scenes.STREET), second.english, second.korean)
         tense = "present"
     else:
         noun = talk.choose(PLACED)

@@ -97,7 +97,7 @@ UNABLE = _verbs(  # of these one does not say "can" or "could"
     wear, watch, work, see, need, follow"""
 )
 HOURLY = _verbs(  # at ten past six
-    """eat, drink, watch, take, meet, wait for, wait, call, go, come, arrive, exercise, open, close, leave for, swim,
+    """eat, drink, watch, take, meet, call, go, come, arrive, exercise, open, close, leave for, swim,
     study, walk"""
 )
 RECENT = _verbs("eat, drink, buy, meet, call, go, come, arrive, open, close, see, send, give")  # ten minutes ago
@@ -191,7 +191,7 @@ def an_object(talk: Talk, frame: Frame, mood: Mood, negation: Negation, subject:
     if isinstance(chosen, Noun):
         styles = habitual(frame) if mood == "present" else frame.determiners
         if negation:
-            styles = styles.replace("number", "a").replace("adjective", "a")
+            styles = styles.replace("number", "a").replace("adjective", "generic" if "generic" in styles else "a")
         owner = {"he": "his", "she": "her"}.get(subject.pronoun, "")
         if subject.number in ("we", "you") or (not owner and subject.number != "I"):
             styles = styles.replace("my", "the")

@@ -157,8 +157,8 @@ THINGS = (
     _frame("wear 쓰다", "hat", determiners="a this my adjective"),
 )
 GIVING = (
-    _frame("give 주다", "gift goods lend", determiners="a the this number adjective", flags="to please once"),
-    _frame("send 보내다", "post gift", determiners="a the this number", flags="to please once"),
+    _frame("give 주다", "gift goods lend", determiners="a the this adjective", flags="to please once"),
+    _frame("send 보내다", "post gift", determiners="a the this", flags="to please once"),
     _frame("lend 빌려주다", "lend", determiners="a the this my", flags="to please once"),
     _frame("show 보여주다", "photo level pretty", determiners="a the this my", flags="to please once"),
 )

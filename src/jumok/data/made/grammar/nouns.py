@@ -255,6 +255,8 @@ def a_thing(talk: Talk, noun: Noun, styles: str, owner: str = "") -> Part:
         style = "a"
     if style == "a" and noun.measure and noun.plural != "=" and talk.chance(0.3):
         return noun_phrase(noun, style, talk.level, 1)  # a cup of coffee
+    if style == "number" and not {"costly", "machine", "furniture", "film"}.isdisjoint(noun.tags):
+        style = "a"
     if style == "number" and noun.unit:
         many = talk.number(1, 10) if talk.chance(0.3) else talk.number(1 if noun.measure else 2, 5)
         return noun_phrase(noun, style, talk.level, many)

@@ -77,7 +77,12 @@ def ask(talk: Talk, clause: Clause) -> None:
         return
     if share < 0.48 and frame.takes != "nothing":
         ask_object(talk, clause)
-    elif share < 0.60 and (frame.places or frame.takes == "place") and frame.verb.base != "arrive":
+    elif (
+        share < 0.60
+        and (frame.takes != "person" or clause.mood != "want")
+        and (frame.places or frame.takes == "place")
+        and frame.verb.base != "arrive"
+    ):
         ask_place(clause)
     elif share < 0.74 and clause.mood in ("past", "future") and frame.verb.base not in UNTIMED:
         hour = frame.verb.base in HOURLY and talk.chance(0.4)

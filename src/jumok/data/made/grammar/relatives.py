@@ -73,7 +73,7 @@ RELATED = tuple(  # what one does with a thing that is worth telling
     if frame.verb.base in ("make", "buy", "write", "give", "send", "choose", "draw") and not frame.tools
 )
 USES = tuple(
-    frame for frame in THINGS if frame.verb.base in ("eat", "drink", "read", "lose", "wear", "like") and not frame.tools
+    frame for frame in THINGS if frame.verb.base in ("eat", "drink", "read", "lose", "like") and not frame.tools
 )
 LIKING = tuple(frame for frame in USES if frame.verb.base == "like")[:1]
 

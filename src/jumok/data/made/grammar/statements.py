@@ -38,7 +38,6 @@ from jumok.data.made.grammar.endings import honorific, past_stem
 from jumok.data.made.grammar.frames import GIVING, RIVALS, THINGS, Frame
 from jumok.data.made.grammar.nouns import (
     a_name,
-    a_person,
     a_subject,
     an_equal,
     article,
@@ -57,7 +56,10 @@ def statement(talk: Talk, draft: Draft) -> None:
     subject, mood = a_doer(talk, frame), a_mood(talk, frame)
     if mood == "present" and frame.verb.base == frame.verb.past and subject.number != "third":
         mood = "past"  # "I read" and "I cut" would be read as past
-    clause = a_clause(talk, subject, frame, mood, a_negation(talk, mood, subject, frame.verb.base))
+    negation = a_negation(talk, mood, subject, frame.verb.base)
+    if mood == "could" and not negation:
+        mood = "past"
+    clause = a_clause(talk, subject, frame, mood, negation)
     add_time(talk, clause, asks=False)
     if clause.time_at == "end":
         share = talk.random.random()
@@ -76,7 +78,7 @@ CONTRASTED = tuple(
     and "adjective" not in frame.determiners.split()[:1]
 )
 CONTRASTED_TAGS = (
-    "fruit", "drink", "made", "bakery", "clothes", "text", "animal", "sport", "lesson", "subject", "goods", "level",
+    "fruit", "drink", "bakery", "clothes", "text", "animal", "sport", "lesson", "subject", "goods", "level",
     "spoon", "furniture",
 )  # fmt: skip
 
@@ -91,7 +93,10 @@ def rivals(talk: Talk, draft: Draft) -> None:
         mood = "past" if mood in ("must", "wanted", "could") else mood
     elif mood == "present" and frame.verb.base == frame.verb.past:
         mood = "past"
-    clause = Clause(frame, subject, mood, "" if asks else a_negation(talk, mood, subject, frame.verb.base))
+    negation: Negation = "" if asks else a_negation(talk, mood, subject, frame.verb.base)
+    if mood == "could" and not negation:
+        mood = "past"
+    clause = Clause(frame, subject, mood, negation)
     clause.object = an_object(talk, frame, mood, clause.negation, Person(Part((), ()), "plural"))
     clause.role = frame.role
     if frame.receiver:
@@ -140,7 +145,7 @@ def contrast(talk: Talk, draft: Draft) -> None:
 
 def become(talk: Talk, draft: Draft) -> None:
     """Minsu wants to become a doctor: 민수 씨는 의사가 되고 싶어 해요."""
-    person = a_person(talk, crowds=False) if talk.chance(0.6) else speaker("I", talk.level)
+    person = an_equal(talk) if talk.chance(0.6) else speaker("I", talk.level)
     mood: Mood = talk.choose(("want", "want", "wanted", "past", "future"))
     negation: Negation = "short" if mood == "want" and talk.chance(0.2) else ""
     manner = Manner(talk.level, False, person.honoured, person.number == "third")

@@ -71,12 +71,13 @@ def an_owned_thing(talk: Talk, noun: Noun, *, asks: bool) -> Part:
         style = "name"
     if not set(noun.tags).isdisjoint(("food", "drink", "film")) or (asks and style == "my"):
         style = "this" if noun.plural != "=" else "the"
-    return possessed_thing(talk, noun) if style == "name" else noun_phrase(noun, style, talk.level)
+    return possessed_thing(talk, noun, asks=asks) if style == "name" else noun_phrase(noun, style, talk.level)
 
 
-def possessed_thing(talk: Talk, noun: Noun) -> Part:
-    """Minsu's bag; nobody owns a single piece of fruit."""
-    return possessive(an_owner(talk).part, noun.english, noun.korean)
+def possessed_thing(talk: Talk, noun: Noun, *, asks: bool = False) -> Part:
+    """Minsu's bag; the speaker's own family is not asked about."""
+    owner = a_name(talk) if asks else an_owner(talk)
+    return possessive(owner.part, noun.english, noun.korean)
 
 
 def an_owner(talk: Talk) -> Person:
@@ -237,9 +238,11 @@ def possession(talk: Talk, draft: Draft) -> None:
     """I have two cats: 저는 고양이가 두 마리 있어요."""
     asks, tense = talk.chance(0.3), a_tense(talk)
     person = an_asked_subject(talk) if asks else a_subject(talk)
+    if person.part.english[0][0] == "your":  # one does not ask what another's mother owns
+        person = speaker("you", talk.level)
     denies = not asks and talk.chance(0.3)
     noun = talk.choose(OWNED)
-    part = a_thing(talk, noun, "a" if denies else "a number adjective")
+    part = a_thing(talk, noun, "a" if denies else "a adjective" if asks else "a number adjective")
     front, rest = english_group(words.VERBS["have 있다"], tense, "short" if denies else "", person.number, asks)
     korean = exist(talk, "있", tense, asks=asks, denies=denies, honoured=person.honoured)
     person = drop(talk, person, asks=asks)
@@ -309,7 +312,7 @@ def location(talk: Talk, draft: Draft) -> None:
         tense = "present"
     else:
         noun = talk.choose(PLACED)
-        part = noun_phrase(noun, "my", talk.level) if talk.chance(0.5) else possessed_thing(talk, noun)
+        part = noun_phrase(noun, "my", talk.level) if talk.chance(0.5) else possessed_thing(talk, noun, asks=asks)
         place = a_spot(talk, noun)
     if asks and talk.chance(0.5):
         place = Part((("where", 1),), (("어디", "", 1),))

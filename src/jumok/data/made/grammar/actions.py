@@ -273,7 +273,7 @@ def combine(draft: Draft, clause: Clause) -> None:
 
 def tell(talk: Talk, draft: Draft, clause: Clause, *, asks: bool = False, inverts: bool = False) -> None:
     """Write the clause in both languages."""
-    subject = clause.subject = drop(talk, clause.subject, asks=asks or talk.form != "end" or bool(clause.extra))
+    subject = clause.subject = drop(talk, clause.subject, asks=asks or bool(clause.extra or clause.before))
     other = subject.number in ("third", "plural")
     manner = Manner(talk.level, asks, subject.honoured, other, talk.form, refuse(talk, clause.negation))
     front, rest, predicate = verb_group(

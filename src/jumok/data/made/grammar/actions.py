@@ -133,6 +133,10 @@ def a_mood(talk: Talk, frame: Frame) -> Mood:
         return "present"  # knew would be 알고 있었어요, liked this coat 마음에 들었어요
     if mood in ("can", "could") and frame.verb.base in UNABLE:
         return "past"
+    if mood in ("want", "must") and frame.verb.base in ("find", "arrive"):
+        return "past"
+    if mood == "future" and frame.verb.base == "find":
+        return "past"
     return "past" if frame.once and mood == "present" else mood
 
 
@@ -202,7 +206,7 @@ def an_object(talk: Talk, frame: Frame, mood: Mood, negation: Negation, subject:
 @cache
 def add_preposition(preposition: str, part: Part) -> Part:
     """With Minsu, to Minsu: English has a preposition, Korean a particle."""
-    return Part(((preposition, NOUN), *part.english), part.korean)
+    return Part(((preposition, NOUN), *part.english), part.korean, part.key)
 
 
 @cache
@@ -255,7 +259,9 @@ def add_time(talk: Talk, clause: Clause, *, asks: bool) -> None:
     elif talk.chance(0.95 if mood == "present" and not asks else 0.55):
         base = clause.frame.verb.base
         hours = base in HOURLY and not clause.negation
-        clause.time = a_time(talk, mood, era=clause.frame.era, hours=hours, minutes=base in RECENT)
+        clause.time = a_time(
+            talk, mood, era=clause.frame.era, hours=hours, minutes=base in RECENT and mood in ("past", "future")
+        )
         if clause.time not in UNFRONTED and not asks and talk.chance(0.2):
             clause.time_at = "front"
 

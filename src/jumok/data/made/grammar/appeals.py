@@ -29,7 +29,8 @@ FORBIDDEN = tuple(  # what one asks others not to do
 )
 LEAVE = ["eat", "drink", "watch", "open", "close", "use", "borrow", "take", "read", "rest", "go", "play", "swim"]
 ALLOWED = tuple(frame for frame in DOABLE if frame.verb.base in LEAVE and (not frame.tools or frame.takes == "place"))
-UNWANTED = frozenset(("eat", "drink", "run", "sleep", "take", "swim"))
+UNWANTED = frozenset(("eat", "drink", "run", "sleep", "take"))
+UNTIMED = frozenset(("open", "close", "eat", "drink"))  # said of this very moment
 QUIET = places("library museum classroom hospital theater office")
 SHARED = tuple(frame for frame in DOABLE if frame.company and frame.verb.base not in ("come", "sleep", "stay", "work"))
 
@@ -53,7 +54,7 @@ def appeal(
         clause.place = (
             place_phrase(talk.choose(QUIET), "at") if clause.place and clause.frame.verb.base in UNWANTED else None
         )
-    if talk.chance(0.3) and not (clause.frame.verb.base in ("open", "close") or (negation and clause.place)):
+    if talk.chance(0.3) and not (clause.frame.verb.base in UNTIMED or (negation and clause.place)):
         clause.time = talk.choose(SOON[:3] if negation else SOON)
     draft.say(opening, VERB)
     english_clause(draft, clause, (), ((clause.frame.verb.base, MAIN),))

@@ -112,7 +112,13 @@ def _active() -> tuple[tuple[Place, tuple[Frame, ...]], ...]:
     ]
     frames = [frame for frame in (*THINGS, *STAYING) if frame.verb.base in busy and not frame.receiver]
     found = {place: tuple(frame for frame in frames if place in frame.places) for place in PLACES.values()}
-    visited = [place for frame in TRAVELLING if frame.verb.base == "come" for place in frame.objects]
+    visited = [
+        place
+        for frame in TRAVELLING
+        if frame.verb.base == "come"
+        for place in frame.objects
+        if place.english != "school"
+    ]
     return tuple((place, frames) for place, frames in found.items() if frames and place in visited)
 
 

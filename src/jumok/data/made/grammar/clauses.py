@@ -338,5 +338,5 @@ def arrival(talk: Talk, draft: Draft) -> None:
     if frame.takes == "thing":
         noun = talk.choose(frame.objects)
         assert isinstance(noun, Noun)
-        clause.object, clause.role = a_thing(talk, noun, "a a number"), frame.role
+        clause.object, clause.role = a_thing(talk, noun, "a"), frame.role
     join_both(talk, draft, clause, half, "when", first=talk.chance(0.75), before=True)

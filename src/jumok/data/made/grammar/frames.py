@@ -130,7 +130,7 @@ THINGS = (
     _frame("teach 가르치다", "subject lesson", at="school", flags="lasts to please era"),
     _frame("like 좋아하다", "food drink animal sport lesson subject sound goods", determiners="generic this that"),
     _frame("like 좋아하다", "film level clothes", determiners="this that"),
-    _frame("need 필요하다", "lose thing goods clothes", role="subject", determiners="a number adjective this"),
+    _frame("need 필요하다", "lose thing goods clothes", role="subject", determiners="a number this"),
     _frame("look for 찾아보다", "lose pet", at=SEARCHED, determiners="the my", flags="please lasts once"),
     _frame("find 찾다", "lose pet", at=SEARCHED, determiners="the my", flags="once"),
     _frame("lose 잃어버리다", "lose", at=LOST, determiners="a my"),

@@ -258,7 +258,8 @@ def a_thing(talk: Talk, noun: Noun, styles: str, owner: str = "") -> Part:
     if style == "number" and not {"costly", "machine", "furniture", "film"}.isdisjoint(noun.tags):
         style = "a"
     if style == "number" and noun.unit:
-        many = talk.number(1, 10) if talk.chance(0.3) else talk.number(1 if noun.measure else 2, 5)
+        tens = talk.chance(0.3) and noun.unit != "마리"
+        many = talk.number(1, 10) if tens else talk.number(1 if noun.measure else 2, 5)
         return noun_phrase(noun, style, talk.level, many)
     if style == "adjective" and ADJECTIVES_OF[noun]:
         return noun_phrase(noun, style, talk.level, 0, talk.choose(ADJECTIVES_OF[noun]))

@@ -6,10 +6,21 @@ Not here  questions about states (states.py).
 
 from functools import cache
 
-from jumok.data.made.grammar.actions import HOURLY, Clause, a_clause, a_frame, a_mood, a_negation, add_time, fits, tell
+from jumok.data.made.grammar.actions import (
+    HOURLY,
+    Clause,
+    a_clause,
+    a_frame,
+    a_mood,
+    a_negation,
+    add_preposition,
+    add_time,
+    fits,
+    tell,
+)
 from jumok.data.made.grammar.draft import COUNT, NOUN, UNIT, Draft, English, Mood, Part, Person, Talk
 from jumok.data.made.grammar.endings import Level, attach
-from jumok.data.made.grammar.nouns import an_asked_subject, plural
+from jumok.data.made.grammar.nouns import a_name, an_asked_subject, plural
 from jumok.data.made.grammar.words import VERBS, Noun
 
 QUESTION_WORDS: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
@@ -61,9 +72,20 @@ def question(talk: Talk, draft: Draft) -> None:
         mood = "past"
     clause = a_clause(talk, subject, frame, mood)
     clause.span = None
+    if subject.number != "you":  # what others do to me is not asked
+        replace_me(talk, clause)
     add_time(talk, clause, asks=True)
     ask(talk, clause)
     tell(talk, draft, clause, asks=True, inverts=clause.asked is not clause.subject.part)
+
+
+def replace_me(talk: Talk, clause: Clause) -> None:
+    """Put somebody else in my place."""
+    if clause.object and clause.object.key == "I":
+        clause.object = a_name(talk).part
+    if clause.receiver and clause.receiver.key == "I":
+        other = a_name(talk).part
+        clause.receiver = other if clause.dative else add_preposition("to", other)
 
 
 def ask(talk: Talk, clause: Clause) -> None:

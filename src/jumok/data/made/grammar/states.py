@@ -236,7 +236,8 @@ def exist(talk: Talk, stem: str, tense: Tense, *, asks: bool, denies: bool, hono
 
 def possession(talk: Talk, draft: Draft) -> None:
     """I have two cats: 저는 고양이가 두 마리 있어요."""
-    asks, tense = talk.chance(0.3), a_tense(talk)
+    asks = talk.chance(0.3)
+    tense: Tense = "past" if not asks and talk.chance(0.1) else "present"
     person = an_asked_subject(talk) if asks else a_subject(talk)
     if person.part.english[0][0] == "your":  # one does not ask what another's mother owns
         person = speaker("you", talk.level)

@@ -357,7 +357,7 @@ ADJECTIVES = (
     _adjective("pretty", "prettier", "예쁘다", "pretty pet"),
     _adjective("heavy", "heavier", "무겁다/ㅂ", "carry"),
     _adjective("light", "lighter", "가볍다/ㅂ", "carry"),
-    _adjective("delicious", "more delicious", "맛있다", "food drink", short=False),
+    _adjective("delicious", "more delicious", "맛있다", "made drink spoon chopsticks sweet", short=False),
     _adjective("sweet", "sweeter", "달다", "sweet"),
     _adjective("spicy", "spicier", "맵다/ㅂ", "spicy"),
     _adjective("hot", "hotter", "뜨겁다/ㅂ", "hot"),

@@ -90,8 +90,8 @@ def report(out: Path, *, sentences: int = 1_000) -> Report:
     unseen = np.array([phrase.unseen for phrase in phrases])
     particles = [phrasebook.particles_match(a, b) for a, b in zip(ours, references, strict=True)]
     reversible = phrasebook.reversible("test", 300)
-    told = model.lines([phrase.english for phrase in reversible])
-    roles = [roles_right(phrase.roles, each.text) for phrase, each in zip(reversible, told, strict=True)]
+    answers = model.lines([phrase.english for phrase in reversible])
+    roles = [roles_right(phrase.roles, each.text) for phrase, each in zip(reversible, answers, strict=True)]
     some = phrases[:200]
     rates = alignment_errors(model, some)
     links = model.align([phrase.english for phrase in some], [phrase.korean for phrase in some])

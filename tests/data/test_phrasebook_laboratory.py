@@ -12,7 +12,7 @@ from jumok.data.made.grammar.actions import Clause, tell, tool_phrase
 from jumok.data.made.grammar.draft import Draft, Talk, Ways
 from jumok.data.made.grammar.endings import Stem, join
 from jumok.data.made.grammar.frames import RIVALS
-from jumok.data.made.grammar.nouns import object_pronoun, somebody
+from jumok.data.made.grammar.nouns import gender, he_or_she, object_pronoun
 from jumok.data.made.phrasebook import Phrase, phrases, reversible
 from jumok.data.made.roles import roles_right
 
@@ -39,6 +39,7 @@ FAULTS = {  # English, Korean: no sentence has both
     "teachers are Mr. and Ms.": (r"\b(?:Teacher|Director)\b", r""),
     "에게 is not said to friends": (r"", r"^(?:야|\S+[야아]), .*에게"),
     "classes are by day": (r"\b(?:class|exam|meeting) (?:is|was) at\b(?!.*(?:morning|afternoon))", r""),
+    "an order is honorific once": (r"", r"(?:계시|드시|주무시)시오"),
     "what nobody draws is not forbidden": (r"[Pp]lease don't draw", r""),
     "nobody wishes of a superior to know a wish": (r"^(?:Sir|Mr\.|Ms\.|Dr\.|Professor)\b.* do you want to", r""),
     "not to know is a verb of its own": (r"\bknow\b", r"안 [알압아]|알지 않"),
@@ -111,7 +112,9 @@ def test_a_pronoun_is_linked_with_the_person_it_means():
             words = phrase.english.split()
             linked = {i: {j for k, j in phrase.alignment if k == i} for i in range(len(words))}
             pronoun = linked[words.index(match[3])]
-            assert (pronoun == linked[0]) != (pronoun == linked[2])
+            meant = 0 if gender(match[1]) == match[3] else 2
+            assert {gender(match[1]), gender(match[2])} == {"he", "she"}
+            assert pronoun == linked[meant] != linked[2 - meant], phrase
             checked += 1
     assert checked >= 20
 
@@ -132,7 +135,7 @@ def test_the_examples_of_the_readme_are_in_the_language():
 def test_he_hit_me_with_a_pie():
     draft, talk = Draft(), Talk(Random("pie"), "polite")
     frame = next(frame for frame in RIVALS if frame.verb.base == "hit")
-    clause = Clause(frame, somebody("he", "polite"), "past", role="object", object=object_pronoun("I", "polite"))
+    clause = Clause(frame, he_or_she("he", "polite"), "past", role="object", object=object_pronoun("I", "polite"))
     clause.tool = tool_phrase(*next(tool for tool in frame.tools if tool[1] == "파이"))
     tell(talk, draft, clause)
     assert draft.spell() == ("He hit me with a pie.", "그 사람은 파이로 저를 때렸어요.")

@@ -23,5 +23,5 @@ def roles_right(roles: tuple[str, ...], hypothesis: str) -> bool:
 
 def _marks(person: str, hypothesis: str) -> set[bool]:
     """The roles of a person in a sentence: True who does it, False who undergoes it."""
-    found = re.findall(rf"(?:^|(?<= )){re.escape(person)}([가-힣]+)(?=[ .,?!]|$)", hypothesis)
-    return {particle in DOES for particle in found if particle in DOES | UNDERGOES}
+    marked = re.findall(rf"(?:^|(?<= )){re.escape(person)}([가-힣]+)(?=[ .,?!]|$)", hypothesis)
+    return {particle in DOES for particle in marked if particle in DOES | UNDERGOES}

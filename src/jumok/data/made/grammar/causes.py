@@ -111,7 +111,7 @@ def _active() -> tuple[tuple[Place, tuple[Frame, ...]], ...]:
         "work",
     ]
     frames = [frame for frame in (*THINGS, *STAYING) if frame.verb.base in busy and not frame.receiver]
-    found = {place: tuple(frame for frame in frames if place in frame.places) for place in PLACES.values()}
+    by_place = {place: tuple(frame for frame in frames if place in frame.places) for place in PLACES.values()}
     visited = [
         place
         for frame in TRAVELLING
@@ -119,7 +119,7 @@ def _active() -> tuple[tuple[Place, tuple[Frame, ...]], ...]:
         for place in frame.objects
         if place.english != "school"
     ]
-    return tuple((place, frames) for place, frames in found.items() if frames and place in visited)
+    return tuple((place, frames) for place, frames in by_place.items() if frames and place in visited)
 
 
 CAUSES = _causes(TABLE)

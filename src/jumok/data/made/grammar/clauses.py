@@ -281,7 +281,7 @@ def plea(talk: Talk, draft: Draft) -> None:
 def please_do(stem: Stem, talk: Talk) -> str:
     """Ask for something that is for the other's good: 쉬세요, 드세요, 쉬어."""
     if stem.text.endswith("시") and stem.text != "마시":
-        return stem.text + "십시오"[1:] if talk.level == "formal" else stem.text[:-1] + "세요"
+        return stem.text[:-1] + "십시오" if talk.level == "formal" else stem.text[:-1] + "세요"
     return order(stem, talk.level)
 
 

@@ -31,7 +31,6 @@ class Frame:
     era: bool  # may have a year
     once: bool  # not a habit: never in the present
     place_role: str = "at"  # the particle of the place
-    drops: bool = False  # "gave Jisu a book" rather than "gave a book to Jisu" is possible
 
 
 TOOLS = {
@@ -67,9 +66,11 @@ def _frame(
     role: str = "object",
     form: Form = "to",
     flags: str = "",
-    place_role: str = "at",
 ) -> Frame:
-    """Read tags of objects, names of places and tools, and flags named like the fields (`to` is the receiver)."""
+    """Read tags of objects, names of places and tools, and flags named like the fields.
+
+    `to` is the receiver; `inside` and `along` are places with 에 and 를 instead of 에서.
+    """
     things = with_tags(*objects.split()) if isinstance(objects, str) else objects
     takes: Takes = "thing" if things else "nothing"
     if objects == "person":
@@ -92,7 +93,7 @@ def _frame(
         please="please" in marks,
         era="era" in marks,
         once="once" in marks,
-        place_role=place_role,
+        place_role="in" if "inside" in marks else "object" if "along" in marks else "at",
     )
 
 
@@ -182,8 +183,8 @@ STAYING = (
     _frame("work 일하다", at=WORKPLACES, flags="company lasts era"),
     _frame("study 공부하다", at="library school home cafe classroom", flags="company lasts"),
     _frame("rest 쉬다", at="home park hotel beach", flags="company lasts"),
-    _frame("stay 있다", at="home library hotel hospital", flags="company lasts", place_role="in"),
-    _frame("walk 걷다", at="park beach", flags="company lasts", place_role="object"),
+    _frame("stay 있다", at="home library hotel hospital", flags="company lasts inside"),
+    _frame("walk 걷다", at="park beach", flags="company lasts along"),
     _frame("run 뛰다", at="park gym beach playground", flags="company lasts"),
     _frame("swim 수영하다", at="pool beach", flags="company lasts"),
     _frame("sleep 자다", at="home", flags="lasts"),

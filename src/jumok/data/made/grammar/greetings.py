@@ -40,7 +40,7 @@ HELLOS = _table(
     ("good evening", "안녕하세요", "안녕하십니까?", "안녕"),
     ("hello", "안녕하세요", "안녕하십니까?", "안녕"),
 )
-WISHES = _table(
+SAYINGS = _table(
     ("thank you", "고마워요", "감사합니다", "고마워"),
     ("thank you very much", "정말 고마워요", "정말 감사합니다", "정말 고마워"),
     ("I am sorry", "미안해요", "죄송합니다", "미안해"),
@@ -76,7 +76,7 @@ def greet(talk: Talk, draft: Draft) -> None:
     elif share < 0.75:
         see_again(talk, draft)
     else:
-        english, spoken = talk.choose((*HELLOS, *WISHES))
+        english, spoken = talk.choose((*HELLOS, *SAYINGS))
         korean = spoken[talk.level]
         draft.say(((english, MAIN),), VERB)
         draft.korean.append((tuple((word, "", MAIN) for word in korean.rstrip("?").split()), VERB, ""))

@@ -83,7 +83,7 @@ THEY: dict[Level, tuple[Korean, ...]] = {
 
 
 @cache
-def somebody(pronoun: str, level: Level) -> Person:
+def he_or_she(pronoun: str, level: Level) -> Person:
     """He or she, by the level of speech: 그 사람, 걔, 그분."""
     return Person(Part(((pronoun, NOUN),), THEY[level], pronoun), "third", honoured=level == "formal", pronoun=pronoun)
 
@@ -123,7 +123,7 @@ def a_subject(talk: Talk) -> Person:
         return speaker("I", talk.level)
     if share < 0.35:
         return speaker("we", talk.level)
-    return somebody(talk.choose(("he", "she")), talk.level) if share < 0.43 else a_person(talk)
+    return he_or_she(talk.choose(("he", "she")), talk.level) if share < 0.43 else a_person(talk)
 
 
 def an_asked_subject(talk: Talk) -> Person:
@@ -133,7 +133,7 @@ def an_asked_subject(talk: Talk) -> Person:
         return speaker("you", talk.level)
     if share < 0.62 and talk.level != "formal":
         return person("yours", talk.number(0, len(people.ELDERS) - 1), talk.level)
-    return somebody(talk.choose(("he", "she")), talk.level) if share < 0.70 else a_name(talk)
+    return he_or_she(talk.choose(("he", "she")), talk.level) if share < 0.70 else a_name(talk)
 
 
 def a_name(talk: Talk) -> Person:

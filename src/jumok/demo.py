@@ -89,7 +89,7 @@ def report(out: Path, *, sentences: int = 1_000) -> Report:
     right = np.array([a == b for a, b in zip(ours, references, strict=True)])
     unseen = np.array([phrase.unseen for phrase in phrases])
     particles = [phrasebook.particles_match(a, b) for a, b in zip(ours, references, strict=True)]
-    reversible = phrasebook.reversible("test", 300)
+    reversible = phrasebook.reversible("test", max(1, 3 * sentences // 10))
     answers = model.lines([phrase.english for phrase in reversible])
     roles = [roles_right(phrase.roles, each.text) for phrase, each in zip(reversible, answers, strict=True)]
     some = phrases[:200]

@@ -7,6 +7,8 @@ from random import Random
 
 import pytest
 
+from jumok.config.sections import DataConfig
+from jumok.data.generated import generate
 from jumok.data.made import phrasebook
 from jumok.data.made.grammar.actions import Clause, tell, tool_phrase
 from jumok.data.made.grammar.draft import Draft, Talk, Ways
@@ -241,3 +243,14 @@ def test_a_sentence_is_written_again_from_its_number():
     random = Random("again")
     for draft in (phrasebook.draft_sentence(random) for _ in range(200)):
         assert phrasebook.compose(draft.seed).spell() == draft.spell()
+
+
+def test_the_corpus_with_several_translations_has_a_name():
+    data = DataConfig(corpus="phrasebook-several", pairs=200)
+    train_corpus, validation = generate("phrasebook-several", data, 1)
+    assert validation is not None
+    assert list(train_corpus.read()) == [
+        (phrase.english, phrase.korean) for phrase in phrases("train", 200, several=True)
+    ]
+    assert list(train_corpus.read()) != [(phrase.english, phrase.korean) for phrase in phrases("train", 200)]
+    assert train_corpus.identity != generate("phrasebook", data, 1)[0].identity

@@ -64,7 +64,7 @@ class CorpusConfig(Section):
 class DataConfig(Section):
     """The sentence pairs, which of them to train on, and how to put them into batches."""
 
-    corpus: str | None = None  # a corpus that jumok generates: phrasebook, copy, reverse, sort, babi-1 …
+    corpus: str | None = None  # a corpus that jumok generates: phrasebook, phrasebook-several, copy, sort, babi-1 …
     pairs: Annotated[int, Field(ge=100, le=10**9)] = 50_000  # pairs to generate of `corpus`
     source: str | None = None  # the user's own files, one sentence per line
     target: str | None = None

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jumok.data.made import phrasebook
-from jumok.data.made.grammar.draft import Draft
+from jumok.data.made.grammar.draft import CALL, Draft
 from jumok.data.made.grammar.people import NAMES
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
@@ -60,11 +60,11 @@ class Sentence(NamedTuple):
 def grammar(draft: Draft) -> Sentence:
     """The sentence of a draft with its grammar; a phrase is a run of words of the same constituent."""
     english, korean = draft.spell()
-    parts = [0]
-    for before, after in pairwise(constituents(draft)):
+    parts, of = [0], constituents(draft)
+    for before, after in pairwise(of):
         parts.append(parts[-1] + (before != after))
     words = english.split()
-    call = next((index + 1 for index, word in enumerate(words[:2]) if word.endswith(",")), 0)
+    call = next((index for index, part in enumerate(of) if part != CALL), len(of))
     you = words.index("you") if "you" in words else -1
     return Sentence(english, korean, phrasebook.align(draft), tuple(parts), call, you)
 

@@ -309,16 +309,8 @@ def main() -> None:
 def run() -> int:
     """Run the verb that the arguments name; returns its exit code and prints its errors."""
     try:
-        given, language = take_language(sys.argv[1:], os.environ)
-    except UnknownName as error:
-        return failures.report(error, app)
-    with messages.speaking(language):
-        return run_verb(join_words(given))
-
-
-def run_verb(arguments: list[str]) -> int:
-    """Run the verb that the arguments name, in the language that was chosen."""
-    try:
+        given, _ = take_language(sys.argv[1:], os.environ)  # cli/__init__.py has chosen it
+        arguments = join_words(given)
         result = select_verbs(arguments)(args=arguments, prog_name="jumok", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except SystemExit as exit:

@@ -55,8 +55,8 @@ def test_a_row_changes_what_the_paper_changes_by_the_same_factor(row):
     for name in type(base.model).model_fields.keys() - {"longest"}:
         ours, theirs = ([getattr(one.model, name) for one in two] for two in ((here, base), (paper, paper_base)))
         if name in ("d_k", "d_v"):
-            width = {"d_k": "key_width", "d_v": "value_width"}[name]
-            ours, theirs = ([getattr(one.model, width) for one in two] for two in ((here, base), (paper, paper_base)))
+            side = ("d_k", "d_v").index(name)
+            ours, theirs = ([one.model.head_widths[side] for one in two] for two in ((here, base), (paper, paper_base)))
         if name in table_3.SMALLER:
             assert ours[0] * theirs[1] == theirs[0] * ours[1], name
         else:

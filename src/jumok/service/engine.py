@@ -76,7 +76,7 @@ class EngineProcess:
                 self._receive(frame)
 
     def _load(self) -> None:
-        from jumok.engines.options import EngineOptions
+        from jumok.config.search import EngineOptions
         from jumok.service.translating import Models
 
         options = EngineOptions(**self.configuration["engine"])

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +28,9 @@ from jumok.data.made import phrasebook
 from jumok.data.made.phrasebook import Phrase
 from jumok.errors import UnknownName, UsageError
 from jumok.evaluation.evaluate import evaluate
+from jumok.evaluation.significance import find_interval, resample
 from jumok.events import Event, history, read_losses
+from jumok.keys import key
 from jumok.runs.context import Context
 from jumok.runs.experiment import run
 from jumok.stopping import Stop
@@ -71,6 +74,9 @@ TASK: dict[str, Any] = {  # ten letters, copied, reversed or sorted
 }
 
 
+SAMPLES = 300  # of the sentences, for intervals
+
+
 @dataclass(frozen=True)
 class Trained:
     """A finished run."""
@@ -100,6 +106,11 @@ class Trained:
     def validations(self) -> list[dict[str, Any]]:
         """Every validation: step, loss, perplexity, bleu."""
         return [event for event in self.events if event["event"] == "validation"]
+
+    @property
+    def seconds(self) -> float:
+        """How long it was trained."""
+        return float(next(event for event in reversed(self.events) if event["event"] == "finished")["wall"])
 
     @property
     def scores(self) -> dict[str, float]:
@@ -133,6 +144,16 @@ class Lab:
         self.folder, self.seed, self.data, self.say, self.stop = Path(folder), seed, data, say, Stop(stop)
         self.common = dict(common or {})
         self.scale = SCALES[scale] if factor is None else Scale(f"{factor:g}", factor)
+
+    def reseed(self, seed: int) -> Lab:
+        """The same laboratory with another seed."""
+        other = copy(self)
+        other.seed = seed
+        return other
+
+    def toy_seeds(self, count: int = 3) -> list[int]:
+        """Seeds of the repetitions of a toy task; no two seeds of the lab share one."""
+        return [key(self.seed, "toy", number) for number in range(count)]
 
     def steps(self, quick: int) -> int:
         """The number of updates at this scale, given that at the quick one."""
@@ -192,6 +213,12 @@ class Lab:
         """BLEU of greedy search on unseen phrases."""
         return evaluate(model, self.pairs(count), beam=1).bleu
 
+    def grade(self, model: Translator, count: int = 300, *, beam: int = 1) -> dict[str, Any]:
+        """BLEU on unseen phrases, its 95 % interval over the sentences, and the share of exact translations."""
+        pairs = self.pairs(count)
+        outputs = evaluate(model, pairs, beam=beam).hypotheses
+        return grade_outputs(outputs, [pair.target for pair in pairs])
+
     def corpus(self, *parts: str) -> Path:
         """A file or folder of real text below `data`, which is not part of jumok."""
         if self.data is None:
@@ -215,6 +242,14 @@ BASE: dict[str, Any] = {
     "training.tokens_per_update": 2_048,
     "data.tokens_per_batch": 2_048,
 }
+
+
+def grade_outputs(outputs: Sequence[str], right: Sequence[str]) -> dict[str, Any]:
+    """BLEU with its 95 % interval over sentences that are sampled again, and the share of exact translations."""
+    resampled = resample([outputs], right, samples=SAMPLES)
+    exact = sum(map(str.__eq__, outputs, right)) / max(1, len(right))
+    interval = [round(end, 2) for end in find_interval(resampled.samples[0])]
+    return {"bleu": resampled.scores[0].value, "interval": interval, "exact": exact}
 
 
 def exact_share(model: Translator, pairs: Sequence[Pair]) -> float:

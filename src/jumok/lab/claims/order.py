@@ -38,7 +38,7 @@ def translate_shuffled(model: Translator) -> dict[str, str]:
     """The sentence of the notes, its shuffled tokens, and the translations of both."""
     vocabulary = model.vocabularies.source
     ids = vocabulary.encode(EXAMPLE)
-    mixed = flatten(shuffle(divide(ids, vocabulary.begins()), 1))
+    mixed = shuffle(divide(ids, vocabulary.begins()), 1)
     before, after = model.vocabularies.target.decode_all(
         [hypotheses[0].body for hypotheses in model.engine.decode([ids, mixed], SearchOptions(beam=1))]
     )

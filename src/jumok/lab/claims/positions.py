@@ -58,6 +58,11 @@ def right(numbers: Numbers, norm: str, kind: str, part: str = "within") -> float
     return mean(numbers["lanes"][norm][kind][part])
 
 
+def lengths(numbers: Numbers) -> dict[str, int]:
+    """The number of places in training, the first beyond them, and the number in the longer strings."""
+    return {"length": numbers["length"], "first": numbers["length"] + 1, "long": numbers["long"]}
+
+
 def check(numbers: Numbers) -> list[Check]:
     length, long = numbers["length"], numbers["long"]
     bare = {kind: right(numbers, "bare", kind) for kind in lookup.KINDS}
@@ -66,7 +71,11 @@ def check(numbers: Numbers) -> list[Check]:
     written, solved = mean(numbers["written"]["beyond"]), bare["sinusoidal"] >= LIMITS["solved"]
 
     def build(key: str, part: str, holds: bool, one: float, other: float, **more: Any) -> Check:
-        return Check(WORDS(f"checks.{key}", one=one, other=other, length=length, long=long, **more), holds, part)
+        return Check(
+            WORDS(f"checks.{key}", one=one, other=other, length=length, first=length + 1, long=long, **more),
+            holds,
+            part,
+        )
 
     gaps = {name: lane["sinusoidal"] - lane["number"] for name, lane in (("bare", bare), ("norm", normed))}
     return [
@@ -88,7 +97,7 @@ def stand(numbers: Numbers) -> Standing:
 
 def draw(numbers: Numbers, language: str) -> list[Picture]:
     def word(name: str) -> str:
-        return WORDS(f"picture.{name}", length=numbers["length"], long=numbers["long"]).of(language)
+        return WORDS(f"picture.{name}", **lengths(numbers)).of(language)
 
     matrix = torch.tensor(numbers["matrix"]).T.numpy()  # a row for each dimension
     within = {
@@ -108,7 +117,7 @@ def draw(numbers: Numbers, language: str) -> list[Picture]:
 
 
 def tabulate(numbers: Numbers) -> Table:
-    words = {"length": numbers["length"], "long": numbers["long"]}
+    words = lengths(numbers)
     titles = [WORDS(f"table.{name}", **words) for name in ("kind", "bare_within", "norm_within", "bare_beyond")]
     lanes = numbers["lanes"]
     rows: list[list[str | Text]] = [

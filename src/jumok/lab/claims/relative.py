@@ -163,7 +163,7 @@ def check(numbers: Numbers) -> list[Check]:
 
 
 def stand(numbers: Numbers) -> Standing:
-    return Standing("none", seeds=len(numbers["learned"]["fitted"]))
+    return Standing("toy", seeds=len(numbers["learned"]["fitted"]))
 
 
 def draw(numbers: Numbers, language: str) -> list[Picture]:

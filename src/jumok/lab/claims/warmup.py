@@ -118,7 +118,7 @@ def check(numbers: Numbers) -> list[Check]:
 
 
 def stand(numbers: Numbers) -> Standing:
-    best = numbers["with"]["whole"]
+    best = max(lane["whole"] for pair in numbers["pairs"] for lane in (pair["with"], pair["without"]))
     return Standing("letters", "right", best, 1, of_share(best, STRINGS))
 
 

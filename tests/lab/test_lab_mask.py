@@ -42,12 +42,11 @@ def test_the_gradients_of_the_mask_claim_are_those_of_the_model_patched_by_hand_
         assert np.array(found) == pytest.approx(np.array(published[name]["felt"]), abs=1e-12)
 
 
-def test_the_trained_model_without_a_mask_reads_the_next_word_and_the_other_sees_no_future():
-    """The published maps: most of the future's share lies right above the diagonal."""
+def test_the_trained_model_without_a_mask_depends_on_the_future_and_the_other_does_not():
     numbers = json.loads((DOCS / "mask.json").read_text(encoding="utf-8"))["numbers"]
     masked, free = (np.array(numbers[name]["trained"]) for name in ("with", "without"))
     assert np.triu(masked, 1).max() == 0.0
-    assert np.diag(free, 1).sum() > 0.5 * np.triu(free, 1).sum()
+    assert np.triu(free, 1).sum() > 0.3 * len(free)
     assert numbers["with"]["learned"] == 0.0
 
 

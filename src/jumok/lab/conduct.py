@@ -43,13 +43,14 @@ def find(
         lab.say(messages.text("lab.found", claim=name, file=path))
         return replace(old, judged=judged)
     began = time.monotonic()
+    lab.count_seconds(0.0)
     try:
         numbers = claim.measure(lab, **settings)
     except Stopped:
         raise Resumable("lab.stopped", claim=name, folder=lab.folder) from None
     numbers = json.loads(json.dumps(numbers))  # check exactly what is saved
     finding = Finding(
-        claim, numbers, lab.scale.name, time.monotonic() - began, machine=str(machine.describe()),
+        claim, numbers, lab.scale.name, lab.count_seconds(time.monotonic() - began), machine=str(machine.describe()),
         date=f"{datetime.now(UTC):%Y-%m-%d}", command=command or f"jumok lab {name}", judged=judged,
     )  # fmt: skip
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -143,13 +144,21 @@ class Lab:
             raise UnknownName("lab.unknown_scale", scale, SCALES)
         self.folder, self.seed, self.data, self.say, self.stop = Path(folder), seed, data, say, Stop(stop)
         self.common = dict(common or {})
+        self.used: dict[str, Trained] = {}  # the runs that the claim at hand asked for
+        self.waited = 0.0  # seconds that it waited for them
         self.scale = SCALES[scale] if factor is None else Scale(f"{factor:g}", factor)
 
     def reseed(self, seed: int) -> Lab:
         """The same laboratory with another seed."""
         other = copy(self)
-        other.seed = seed
+        other.seed, other.used = seed, {}
         return other
+
+    def count_seconds(self, elapsed: float) -> float:
+        """Seconds of a claim: what it measured itself, and the training of all models that it used, new or not."""
+        seconds = elapsed - self.waited + sum(run.seconds for run in self.used.values())
+        self.used, self.waited = {}, 0.0
+        return seconds
 
     def toy_seeds(self, count: int = 3) -> list[int]:
         """Seeds of the repetitions of a toy task; no two seeds of the lab share one."""
@@ -193,9 +202,11 @@ class Lab:
         out = same[0] if same else out  # trained by another claim under another name
         self.stop.check()
         self.say(messages.text("lab.training", model=name))
-        folder = RunFolder(out)
+        folder, began = RunFolder(out), time.monotonic()
         run(recipe, folder, Context.of(folder, stop=self.stop, **more), inherit=surgery or (lambda model: None))
-        return Trained(out)
+        self.waited += time.monotonic() - began
+        self.used[out.name] = Trained(out)
+        return self.used[out.name]
 
     def base(self) -> Trained:
         """The larger model of the lab, shared by claims that inspect a trained model."""

@@ -135,7 +135,7 @@ def _key(left: float, upper: float, low: float, high: float) -> list[str]:
         value, x = low + share * (high - low), left + 66 * at
         ink = _diverging_color(value / high)
         body.append(f'<rect x="{x:.1f}" y="{upper:.1f}" width="14" height="14" fill="{ink}" stroke="{GREY}"/>')
-        body.append(f'<text x="{x + 19:.1f}" y="{upper + 7:.1f}" dy=".35em">{value + 0.0:.2g}</text>')
+        body.append(f'<text x="{x + 19:.1f}" y="{upper + 7:.1f}" dy=".35em">{value + 0.0:.3g}</text>')
     return body
 
 

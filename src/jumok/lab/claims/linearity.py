@@ -77,7 +77,7 @@ def measure_pieces(lab: Lab, activation: str) -> dict[str, float]:
 
 def count_saved(lab: Lab) -> float:
     """The share of the network's parameters that one matrix would save: two of d·d_ff against one of d·d."""
-    model = lab.recipe().model
+    model: Any = lab.recipe().model
     return 1 - model.d_model / (2 * model.d_ff)
 
 

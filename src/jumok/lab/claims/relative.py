@@ -121,7 +121,7 @@ def measure_learned(lab: Lab) -> dict[str, Any]:
             lambda generator: lookup.strings(generator, lookup.BATCH, LEARNED),
             steps=lab.steps(lookup.STEPS), seed=seed, check=lab.stop.check,
         )  # fmt: skip
-        table = module.places(LEARNED).detach().double()
+        table = module.learned(LEARNED)
         order = torch.randperm(LEARNED - SHIFT, generator=torch.Generator().manual_seed(seed))
         seen, unseen = order[: len(order) // 2], order[len(order) // 2 :]
         for name, one in (("fitted", table), ("sinusoids", table_of("sinusoidal", seed)[:LEARNED])):

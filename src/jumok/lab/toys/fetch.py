@@ -33,7 +33,8 @@ class Fetch(nn.Module):
         """The weights of every head (B, H, T)."""
         q = self.q(self.query).unflatten(-1, (self.heads, -1))  # (H, K)
         k = self.k(x).unflatten(-1, (self.heads, -1))  # (B, T, H, K)
-        return ((k * q).sum(dim=-1) / q.shape[-1] ** 0.5).softmax(dim=1).transpose(1, 2)
+        weights: Tensor = ((k * q).sum(dim=-1) / q.shape[-1] ** 0.5).softmax(dim=1).transpose(1, 2)
+        return weights
 
     def embed(self, symbols: Tensor, marked: Tensor) -> Tensor:
         x: Tensor = self.symbols(symbols) + self.marks(marked)  # (B, T, D)

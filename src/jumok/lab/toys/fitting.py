@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 RATE = 3e-3
+Module = TypeVar("Module", bound=nn.Module)
 Draw = Callable[[torch.Generator], tuple[tuple[Tensor, ...], Tensor]]  # the inputs of a batch, and its labels
 
 
 def fit(
-    make: Callable[[], nn.Module], draw: Draw, *, steps: int, seed: int, check: Callable[[], None] = lambda: None
-) -> nn.Module:
+    make: Callable[[], Module], draw: Draw, *, steps: int, seed: int, check: Callable[[], None] = lambda: None
+) -> Module:
     """A new layer after `steps` updates; its weights and its examples depend on the seed alone.
 
     Labels below 0 are not learned.  `check` is called now and then, and may raise to stop.

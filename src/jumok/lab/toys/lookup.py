@@ -46,6 +46,11 @@ class LookUp(nn.Module):
             return torch.arange(length, dtype=torch.float32)[:, None]
         return sinusoid(0, length, PLACED) if self.positions == "sinusoidal" else None
 
+    def learned(self, length: int) -> Tensor:
+        """The learned vectors of the first positions, in double (T, P)."""
+        assert self.table is not None, "only learned positions have a table"
+        return self.table.weight[:length].detach().double()
+
     def forward(self, symbols: Tensor) -> Tensor:
         x, places = self.embedding(symbols), self.places(symbols.shape[1])  # (B, T, E)
         if places is not None:

@@ -9,27 +9,19 @@ import numpy as np
 from jumok.errors import UsageError
 from jumok.reports.drawing import FONT, GREY, PALETTE, display_width, escape, svg_page, ticks
 
+Series = dict[str, list[tuple[float, float]]]  # points by the name of their line
 BARS = "▁▂▃▄▅▆▇█"
 
 
 def curves_svg(
-    series: dict[str, list[tuple[float, float]]],
-    *,
-    x: str = "",
-    y: str = "",
-    title: str = "",
-    log: bool = False,
-    log_x: bool = False,
+    series: Series, *, x: str = "", y: str = "", title: str = "", log: bool = False, log_x: bool = False
 ) -> str:
     """Learning curves as a standalone SVG without background, legible on white and on black.
 
     Lines are labelled at their ends.  A value that is not finite (a loss that diverged) leaves a gap.  On `log` scales,
     where the slope of a line is an exponent, each mark is twice the one before; with `log_x` only across.
     """
-    if log:
-        series = {name: [(math.log2(a), math.log2(b)) for a, b in each if a > 0 < b] for name, each in series.items()}
-    elif log_x:
-        series = {name: [(math.log2(a), b) for a, b in each if a > 0] for name, each in series.items()}
+    series = _rescale(series, log=log, log_x=log_x)
     if not series:
         raise UsageError("reports.no_curves")
     points = {k: [(float(a), float(b)) for a, b in v if _drawable(a, b)] for k, v in series.items()}
@@ -102,6 +94,15 @@ def doubles(low: float, high: float, count: int) -> list[float]:
     first, last = math.floor(low), max(math.ceil(high), math.floor(low) + 1)
     step = max(1, round((last - first) / (1.6 * count)))
     return [float(tick) for tick in range(first, last + step, step)]
+
+
+def _rescale(series: Series, *, log: bool, log_x: bool) -> Series:
+    """The points with logarithms of what is drawn on a logarithmic scale; points that have none are left out."""
+    if log:
+        return {name: [(math.log2(a), math.log2(b)) for a, b in each if a > 0 < b] for name, each in series.items()}
+    if log_x:
+        return {name: [(math.log2(a), b) for a, b in each if a > 0] for name, each in series.items()}
+    return series
 
 
 def _drawable(x: float, y: float) -> bool:

@@ -128,7 +128,8 @@ def draw(numbers: Numbers, language: str) -> list[Picture]:
         for key in ("felt", "trained"):
             places = [str(t + 1) for t in range(len(numbers[which][key]))]
             title = WORDS(f"picture.{key}", model=name).of(language)
-            maps[which, key] = heatmap_svg(np.array(numbers[which][key]), places, places, title=title)
+            most = float(max(np.max(numbers[each][key]) for each in names))
+            maps[which, key] = heatmap_svg(np.array(numbers[which][key]), places, places, title=title, most=most)
     fields = {key: row_svg([maps["with", key], maps["without", key]]) for key in ("trained", "felt")}
     return [
         Picture("mask-loss", curves_svg(losses, x=updates, y=loss), WORDS("picture.losses")),

@@ -152,12 +152,5 @@ def tabulate(numbers: Numbers) -> Table:
 
 
 CLAIM = Claim(
-    name="norm",
-    words=WORDS,
-    measure=measure,
-    check=check,
-    stand=stand,
-    draw=draw,
-    tabulate=tabulate,
-    version=2,
+    name="norm", words=WORDS, measure=measure, check=check, stand=stand, draw=draw, tabulate=tabulate, version=2
 )

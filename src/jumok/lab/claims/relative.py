@@ -197,12 +197,5 @@ def tabulate(numbers: Numbers) -> Table:
 
 
 CLAIM = Claim(
-    name="relative",
-    words=WORDS,
-    measure=measure,
-    check=check,
-    stand=stand,
-    draw=draw,
-    tabulate=tabulate,
-    version=2,
+    name="relative", words=WORDS, measure=measure, check=check, stand=stand, draw=draw, tabulate=tabulate, version=2
 )

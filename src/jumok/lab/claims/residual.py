@@ -134,12 +134,5 @@ def tabulate(numbers: Numbers) -> Table:
 
 
 CLAIM = Claim(
-    name="residual",
-    words=WORDS,
-    measure=measure,
-    check=check,
-    stand=stand,
-    draw=draw,
-    tabulate=tabulate,
-    version=2,
+    name="residual", words=WORDS, measure=measure, check=check, stand=stand, draw=draw, tabulate=tabulate, version=2
 )

@@ -260,12 +260,5 @@ def tabulate(numbers: Numbers) -> Table:
 
 
 CLAIM = Claim(
-    name="table-4",
-    words=WORDS,
-    measure=measure,
-    check=check,
-    stand=stand,
-    draw=draw,
-    tabulate=tabulate,
-    version=1,
+    name="table-4", words=WORDS, measure=measure, check=check, stand=stand, draw=draw, tabulate=tabulate, version=1
 )

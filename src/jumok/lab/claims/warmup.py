@@ -161,12 +161,5 @@ def tabulate(numbers: Numbers) -> Table:
 
 
 CLAIM = Claim(
-    name="warmup",
-    words=WORDS,
-    measure=measure,
-    check=check,
-    stand=stand,
-    draw=draw,
-    tabulate=tabulate,
-    version=2,
+    name="warmup", words=WORDS, measure=measure, check=check, stand=stand, draw=draw, tabulate=tabulate, version=2
 )

@@ -43,7 +43,8 @@ class Full(Layer):
         self.inner = SelfAttention(d, HEADS, d // HEADS, d // HEADS, score=SCORES["scaled-dot"], bias=True)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.inner(x, EVERYTHING)
+        result: Tensor = self.inner(x, EVERYTHING)
+        return result
 
 
 class Restricted(Full):
@@ -62,7 +63,8 @@ class Restricted(Full):
         scores = (q * (q.shape[-1] ** -0.5)).unsqueeze(-2) @ keys  # (B, H, T, 1, R)
         weights = scores.masked_fill(~there, -torch.inf).softmax(dim=-1)  # (B, H, T, 1, R)
         mixed = weights @ values.transpose(-2, -1)  # (B, H, T, 1, K)
-        return inner.output(merge_heads(mixed.squeeze(-2)))
+        result: Tensor = inner.output(merge_heads(mixed.squeeze(-2)))
+        return result
 
 
 class Recurrent(Layer):
@@ -73,14 +75,16 @@ class Recurrent(Layer):
         self.inner = rnn.GRU(d, d, batch_first=True)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.inner.whole(x)[0]
+        result: Tensor = self.inner.whole(x)[0]
+        return result
 
     def begin(self, x: Tensor) -> Tensor:
         return torch.zeros_like(x)
 
     def round(self, x: Tensor, y: Tensor) -> Tensor:
         before = F.pad(y[:, :-1], (0, 0, 1, 0))  # the state before each position
-        return self.inner.whole(x.transpose(0, 1), before.contiguous())[0].transpose(0, 1)
+        result: Tensor = self.inner.whole(x.transpose(0, 1), before.contiguous())[0].transpose(0, 1)
+        return result
 
 
 class Windows(Layer):
@@ -91,7 +95,8 @@ class Windows(Layer):
         self.inner = convs2s.GatedConvolution(convs2s.ConvS2SConfig(d_model=d, kernel=window, dropout=0.0))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.inner(x, self.inner.gated.matrix(), before=self.inner.kernel - 1)
+        result: Tensor = self.inner(x, self.inner.gated.matrix(), before=self.inner.kernel - 1)
+        return result
 
 
 class Dilated(Layer):
@@ -102,7 +107,8 @@ class Dilated(Layer):
         self.inner = bytenet.DilatedConvolution(d, bytenet.back(window, window**depth))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.inner(x)
+        result: Tensor = self.inner(x)
+        return result
 
 
 KINDS: dict[str, tuple[type[Layer], int]] = {

@@ -42,7 +42,10 @@ class Standing(NamedTuple):
         told = [WORDS("standing.ground", ground=ground).of(language)]
         if self.reached is not None:
             values = {"reached": form.format(self.reached), "possible": form.format(POSSIBLE[self.score])}
-            told.append(WORDS(f"standing.{self.score}", **values).of(language))
+            key = "real" if (self.ground, self.score) == ("real", "bleu") else self.score
+            told.append(WORDS(f"standing.{key}", **values).of(language))
+        elif self.ground not in ("none", "toy"):
+            told.append(WORDS("standing.unknown").of(language))
         told.append(WORDS("standing.one" if self.seeds == 1 else "standing.several", seeds=self.seeds).of(language))
         if self.interval is not None:
             low, high = (form.format(max(0.0, min(value, POSSIBLE[self.score]))) for value in self.interval)

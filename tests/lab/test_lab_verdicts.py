@@ -203,20 +203,20 @@ def test_judging_runs_its_seeds_and_counts_those_with_the_same_verdict(coins, tm
     shares = {11: 0.5, 12: 0.9, 13: 0.5, 14: 0.5, 15: 0.9}
     coins["coin"] = Claim(**{**vars(coin(0.5)), "measure": lambda lab: {"share": shares.get(lab.seed, 0.5)}})
     seen = []
-    finding = conduct.judge("coin", Lab(tmp_path), follow=lambda seed, one: seen.append(seed))
+    finding = conduct.run_judging("coin", Lab(tmp_path), follow=lambda seed, one: seen.append(seed))
     assert seen == list(judging.SEEDS)
     assert judging.count_equal(finding) == (3, 5)
     assert "equal on 3 of 5 judging seeds" in tell_judging(finding, "en")[0]
     assert "5개 가운데 3개" in tell_judging(finding, "ko")[0]
-    assert conduct.find("coin", Lab(tmp_path)).judged == finding.judged, "the next report has it as well"
+    assert conduct.find("coin", Lab(tmp_path)).record == finding.record, "the next report has it as well"
     conduct.write(finding, tmp_path / "out")
     again = conduct.read(tmp_path / "out" / "coin.json")
     assert again is not None
-    assert again.judged == finding.judged
+    assert again.record == finding.record
 
 
 def test_a_judging_with_other_thresholds_is_told_to_be_old(coins, tmp_path, monkeypatch):
-    finding = conduct.judge("coin", Lab(tmp_path))
+    finding = conduct.run_judging("coin", Lab(tmp_path))
     assert len(tell_judging(finding, "en")) == 1
     monkeypatch.setattr(Limits, "digest", "other")
     assert "changed" in tell_judging(finding, "en")[1]

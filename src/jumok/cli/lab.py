@@ -16,7 +16,7 @@ from jumok.config.recipe import parse_assignment
 from jumok.errors import UnknownName, UsageError
 from jumok.lab.book import write as write_book
 from jumok.lab.claim import Finding, lines, tell_part, tell_verdict
-from jumok.lab.conduct import collect, find, judge, publish, report, write
+from jumok.lab.conduct import collect, find, publish, report, run_judging, write
 from jumok.lab.laboratory import Lab
 from jumok.lab.remarks import tell_judging
 from jumok.lab.verdicts import MARKS
@@ -51,7 +51,7 @@ class Request:
     changes: Sequence[str]
     book: Path | None
     as_json: bool
-    judge: bool = False
+    judging: bool = False
 
     @property
     def options(self) -> str:
@@ -74,7 +74,7 @@ def conduct(name: str, request: Request) -> None:
     settings = dict(map(parse_assignment, request.changes))
     if several and settings:
         raise UsageError("cli.setting_of_several_claims", claim=several[0])
-    if request.judge and (several or settings or request.seed != 1):
+    if request.judging and (several or settings or request.seed != 1):
         raise UsageError("cli.judging_takes_one_claim")
     data = request.data or (Path(folder) if (folder := os.environ.get("JUMOK_DATA")) else None)
     out, more = request.out or request.runs / "report", request.options
@@ -84,8 +84,8 @@ def conduct(name: str, request: Request) -> None:
         if several:
             follow = Follower(several, language)
             findings = report(several, lab, out, language=language, again=again, options=more, follow=follow)
-        elif request.judge:
-            findings = [judge(name, lab, again=again, follow=follow_judging(language))]
+        elif request.judging:
+            findings = [run_judging(name, lab, again=again, follow=follow_judging(language))]
         else:
             findings = [find(name, lab, again=again, command=f"jumok lab {name}{more}", settings=settings)]
     pages = [out / "index.html"] if several else write(findings[0], out, language=language)
@@ -94,7 +94,7 @@ def conduct(name: str, request: Request) -> None:
         print("\n".join(dumps(finding.to_json()) for finding in findings))
         return
     result = [summarize(finding, language) for finding in findings] if several else lines(findings[0], language)
-    result += [] if several else ["", *tell_judging(findings[0], language)] if findings[0].judged else []
+    result += [] if several else ["", *tell_judging(findings[0], language)] if findings[0].record else []
     print("\n".join([*result, "", *map(str, pages)]))
 
 

@@ -37,9 +37,9 @@ def overview(findings: Sequence[Finding], language: str) -> str:
     for finding in findings:
         words, name = finding.claim.words, finding.claim.name
         link, (equal, count) = f"[{name}](#{anchor(finding, language)})", count_equal(finding)
-        judged = f"{equal}/{count}" if count else "–"
+        seeds = f"{equal}/{count}" if count else "–"
         verdict, seconds = tell_verdict(finding, language), f"{finding.seconds:.0f}"
-        lines.append(row_of([link, words("claim").of(language), verdict, judged, seconds]))
+        lines.append(row_of([link, words("claim").of(language), verdict, seeds, seconds]))
     machines = {(finding.machine, finding.date, finding.scale) for finding in findings}
     lines += ["", WORDS("times").of(language), "", WORDS("about").of(language), ""]
     for machine, date, scale in sorted(machines):
@@ -77,7 +77,7 @@ def chapter(finding: Finding, language: str, folder: str) -> str:
     for picture in claim.draw(finding.numbers, language):
         caption = picture.caption.of(language)
         lines += [f"![{title}: {first_sentence(caption)}]({folder}/{picture.name}.svg)", "", f"*{caption}*", ""]
-    lines += [f"- {MARKS[verdict]} {told}" for verdict, told in tell_checks(finding, language)]
+    lines += [f"- {MARKS[verdict]} {line}" for verdict, line in tell_checks(finding, language)]
     titles, *rows = claim.tabulate(finding.numbers).cells(language)
     lines += ["", row_of(titles), "|---" + "|---:" * (len(titles) - 1) + "|", *map(row_of, rows)]
     if finding.shown is not None:

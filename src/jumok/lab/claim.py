@@ -104,7 +104,7 @@ class Finding:
     date: str = ""
     command: str = ""
     version: int = 0  # of the claim when it was measured; 0: today's
-    judged: Mapping[str, Any] | None = None  # the verdicts of other seeds, see judging.py
+    record: Mapping[str, Any] | None = None  # the verdicts of other seeds, see judging.py
     checks: Sequence[Check] = field(default=())
 
     def __post_init__(self) -> None:
@@ -146,7 +146,7 @@ class Finding:
             "parts": [{"part": name.en if name else "", "verdict": verdict.value} for name, verdict in self.parts],
             "checks": [{"told": check.text.en, "holds": check.holds} for check in self.checks],
             "seconds": round(self.seconds, 1), "machine": self.machine, "date": self.date, "command": self.command,
-            **({} if self.judged is None else {"judged": self.judged}), "numbers": self.numbers,
+            **({} if self.record is None else {"judged": self.record}), "numbers": self.numbers,
         }  # fmt: skip
 
 
@@ -155,11 +155,11 @@ FORMAT = 2  # of findings on disk; those of format 1 have no verdicts of parts, 
 
 def combine(verdicts: Iterable[Verdict]) -> Verdict:
     """The verdict of a whole: it fails with any of its parts, and holds only if all of them hold."""
-    found = set(verdicts)
+    present = set(verdicts)
     for verdict in (Verdict.FAILS, Verdict.UNTESTABLE):
-        if verdict in found:
+        if verdict in present:
             return verdict
-    return Verdict.HOLDS if found else Verdict.FAILS
+    return Verdict.HOLDS if present else Verdict.FAILS
 
 
 def tell_verdict(finding: Finding, language: str = "en") -> str:
@@ -177,20 +177,20 @@ def tell_part(part: Part, language: str) -> str:
 
 def tell_checks(finding: Finding, language: str) -> list[tuple[Verdict, str]]:
     """The checks as sentences; one that fails says that it was expected otherwise, an open one what would decide it."""
-    told = []
+    texts = []
     for check in finding.checks:
         text = check.text.of(language)
         if check.holds is False and EXPECTED.of(language) not in text:
             text = WORDS("failed", told=text).of(language)
-        told.append((check.verdict, f"{text}. {check.decide.of(language)}" if check.decide else text))
-    return told
+        texts.append((check.verdict, f"{text}. {check.decide.of(language)}" if check.decide else text))
+    return texts
 
 
 def lines(finding: Finding, language: str = "en") -> list[str]:
     """A finding for the terminal: verdict, checks, numbers, and how good the models are."""
     claim = finding.claim
     text = [f"{claim.words('title').of(language)}: {tell_verdict(finding, language)}", ""]
-    text += [f"  {MARKS[verdict]} {told}" for verdict, told in tell_checks(finding, language)]
+    text += [f"  {MARKS[verdict]} {line}" for verdict, line in tell_checks(finding, language)]
     standing = [f"  {line}" for line in claim.stand(finding.numbers).tell(finding.scale, language)]
     text += ["", *standing, "", *align(claim.tabulate(finding.numbers).cells(language))]
     shown = finding.shown

@@ -38,10 +38,10 @@ def find(
     suffix = f"-{hashlib.sha256(given.encode()).hexdigest()[:8]}" if settings else ""
     path = lab.folder / "findings" / f"{name}-{lab.scale.name}-{lab.seed}{suffix}.json"
     old = None if again else read(path)
-    judged = judging.read_record(path_of_record(name, lab)) if not settings and lab.seed not in judging.SEEDS else None
+    record = judging.read_record(path_of_record(name, lab)) if not settings and lab.seed not in judging.SEEDS else None
     if old is not None and is_current(old, lab):
         lab.say(messages.text("lab.found", claim=name, file=path))
-        return replace(old, judged=judged)
+        return replace(old, record=record)
     began = time.monotonic()
     lab.count_seconds(0.0)
     try:
@@ -51,14 +51,14 @@ def find(
     numbers = json.loads(json.dumps(numbers))  # check exactly what is saved
     finding = Finding(
         claim, numbers, lab.scale.name, lab.count_seconds(time.monotonic() - began), machine=str(machine.describe()),
-        date=f"{datetime.now(UTC):%Y-%m-%d}", command=command or f"jumok lab {name}", judged=judged,
+        date=f"{datetime.now(UTC):%Y-%m-%d}", command=command or f"jumok lab {name}", record=record,
     )  # fmt: skip
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, json.dumps(finding.to_json(), ensure_ascii=False).encode())
     return finding
 
 
-def judge(
+def run_judging(
     name: str, lab: Lab, *, again: bool = False, follow: Callable[[int, Finding], None] = lambda seed, finding: None
 ) -> Finding:
     """The finding of a claim with the verdicts of all judging seeds, which are measured now or read from disk."""
@@ -103,7 +103,7 @@ def read(path: Path) -> Finding | None:
         if values["version"] not in (claim.version, *claim.understands):
             return None
         names = ("numbers", "scale", "seconds", "machine", "date", "command", "version")
-        return Finding(claim, **{name: values[name] for name in names}, judged=values.get("judged"))
+        return Finding(claim, **{name: values[name] for name in names}, record=values.get("judged"))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

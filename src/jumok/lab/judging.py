@@ -1,7 +1,7 @@
 """Judging: the verdicts of seeds that were used for nothing else, and whether they agree with a finding.
 
-`conduct.judge` runs the seeds and saves the record beside the findings of the claim and scale.  The thresholds were
-fixed before these seeds were run; the record names them by their digest, and is part of a finding that is published.
+`conduct.run_judging` runs the seeds and saves the record beside the findings of the claim and scale.  The thresholds
+were fixed before these seeds were run; the record names them by their digest, and is part of a published finding.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ def read_record(path: Path) -> dict[str, Any] | None:
 
 def count_equal(finding: Finding) -> tuple[int, int]:
     """How many judging seeds came to the verdicts of this finding, and how many there are."""
-    seeds = (finding.judged or {}).get("seeds", {})
-    return sum(found == list_verdicts(finding) for found in seeds.values()), len(seeds)
+    seeds = (finding.record or {}).get("seeds", {})
+    return sum(verdicts == list_verdicts(finding) for verdicts in seeds.values()), len(seeds)
 
 
 def is_current(finding: Finding) -> bool:
     """Whether the judging used today's thresholds and version of the claim."""
-    record = finding.judged or {}
+    record = finding.record or {}
     return (record.get("thresholds"), record.get("version")) == (
         Limits.read(finding.claim.name).digest, finding.claim.version,
     )  # fmt: skip

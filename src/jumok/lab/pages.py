@@ -99,8 +99,8 @@ def source(finding: Finding, language: str) -> str:
 
 def checks(finding: Finding, language: str) -> str:
     lines = [
-        f"<li><b class='{verdict.value}'>{MARKS[verdict]}</b> {safe(told)}</li>"
-        for verdict, told in tell_checks(finding, language)
+        f"<li><b class='{verdict.value}'>{MARKS[verdict]}</b> {safe(text)}</li>"
+        for verdict, text in tell_checks(finding, language)
     ]
     return f"<ul class='checks'>{''.join(lines)}</ul>"
 

@@ -17,11 +17,11 @@ def tell_standing(finding: Finding, language: str) -> str:
 def tell_judging(finding: Finding, language: str) -> list[str]:
     """How many of the judging seeds came to the same verdicts; nothing if they were not run."""
     equal, count = count_equal(finding)
-    if not finding.judged or not count:
+    if not finding.record or not count:
         return []
     values = {"equal": equal, "count": count, "first": SEEDS[0], "last": SEEDS[-1]}
-    told = [WORDS("judged.equal", **values, digest=finding.judged["thresholds"]).of(language)]
-    return told if is_current(finding) else [*told, WORDS("judged.old").of(language)]
+    texts = [WORDS("judged.equal", **values, digest=finding.record["thresholds"]).of(language)]
+    return texts if is_current(finding) else [*texts, WORDS("judged.old").of(language)]
 
 
 def tell_version(finding: Finding, language: str) -> list[str]:

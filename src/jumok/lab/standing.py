@@ -39,20 +39,20 @@ class Standing(NamedTuple):
         """The standing as sentences."""
         form = FORMS[self.score]
         ground = WORDS(f"ground.{self.ground}").of(language)
-        told = [WORDS("standing.ground", ground=ground).of(language)]
+        texts = [WORDS("standing.ground", ground=ground).of(language)]
         if self.reached is not None:
             values = {"reached": form.format(self.reached), "possible": form.format(POSSIBLE[self.score])}
             key = "real" if (self.ground, self.score) == ("real", "bleu") else self.score
-            told.append(WORDS(f"standing.{key}", **values).of(language))
+            texts.append(WORDS(f"standing.{key}", **values).of(language))
         elif self.ground not in ("none", "toy"):
-            told.append(WORDS("standing.unknown").of(language))
-        told.append(WORDS("standing.one" if self.seeds == 1 else "standing.several", seeds=self.seeds).of(language))
+            texts.append(WORDS("standing.unknown").of(language))
+        texts.append(WORDS("standing.one" if self.seeds == 1 else "standing.several", seeds=self.seeds).of(language))
         if self.interval is not None:
             low, high = (form.format(max(0.0, min(value, POSSIBLE[self.score]))) for value in self.interval)
-            told.append(WORDS(f"standing.over_{self.over}", low=low, high=high).of(language))
+            texts.append(WORDS(f"standing.over_{self.over}", low=low, high=high).of(language))
         elif self.reached is not None:
-            told.append(WORDS("standing.no_interval").of(language))
-        return [*told, WORDS("standing.scale", scale=scale).of(language)]
+            texts.append(WORDS("standing.no_interval").of(language))
+        return [*texts, WORDS("standing.scale", scale=scale).of(language)]
 
 
 def over_seeds(values: Sequence[float]) -> Interval | None:

@@ -133,9 +133,9 @@ def _key(left: float, upper: float, low: float, high: float) -> list[str]:
     body = []
     for at, share in enumerate((0.0, 0.25, 0.5, 0.75, 1.0)):
         value, x = low + share * (high - low), left + 66 * at
-        ink, told = _diverging_color(value / high), f"{value:.0f}" if high >= 10 else f"{value + 0.0:.2g}"
+        ink, words = _diverging_color(value / high), f"{value:.0f}" if high >= 10 else f"{value + 0.0:.2g}"
         body.append(f'<rect x="{x:.1f}" y="{upper:.1f}" width="14" height="14" fill="{ink}" stroke="{GREY}"/>')
-        body.append(f'<text x="{x + 19:.1f}" y="{upper + 7:.1f}" dy=".35em">{told}</text>')
+        body.append(f'<text x="{x + 19:.1f}" y="{upper + 7:.1f}" dy=".35em">{words}</text>')
     return body
 
 

@@ -50,8 +50,8 @@ def curves_svg(
         body.append(f'<path d="M{left} {h:.1f}h{wide}" stroke="{GREY}" stroke-opacity=".25" fill="none"/>')
         body.append(f'<text x="{left - 8}" y="{h:.1f}" dy=".35em" text-anchor="end">{label(tick)}</text>')
     for tick in (tick for tick in x_ticks if low_x <= tick <= high_x):
-        place, told = f'x="{locate(tick, 0)[0]:.1f}" y="{upper + high + 20:.1f}"', label(tick, log or log_x)
-        body.append(f'<text {place} text-anchor="middle">{told}</text>')
+        place, words = f'x="{locate(tick, 0)[0]:.1f}" y="{upper + high + 20:.1f}"', label(tick, log or log_x)
+        body.append(f'<text {place} text-anchor="middle">{words}</text>')
     body.append(f'<text x="{left + wide / 2}" y="{upper + high + 42:.1f}" text-anchor="middle">{escape(x)}</text>')
     rotation = f"translate(14 {upper + high / 2}) rotate(-90)"
     body.append(f'<text transform="{rotation}" text-anchor="middle">{escape(y)}</text>')

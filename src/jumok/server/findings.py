@@ -91,8 +91,8 @@ def read_finding(path: Path) -> dict[str, Any] | None:
         if path.stat().st_size > LARGEST:
             return None
         values = json.loads(path.read_bytes())
-        told = [(str(check["told"]), check["holds"]) for check in values["checks"]]
-        checks = [{"text": text, "holds": None if holds is None else bool(holds)} for text, holds in told]
+        texts = [(str(check["told"]), check["holds"]) for check in values["checks"]]
+        checks = [{"text": text, "holds": None if holds is None else bool(holds)} for text, holds in texts]
         names = ("claim", "scale", "holds", "seconds", "machine", "date", "command")
         content = json.dumps([values["numbers"], values["scale"], values["claim"], values["date"]], sort_keys=True)
         id = hashlib.sha256(content.encode()).hexdigest()[:16]

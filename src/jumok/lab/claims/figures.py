@@ -325,14 +325,14 @@ def count_pronouns(given: Sequence[Sentence]) -> int:
 def check(numbers: Numbers) -> list[Check]:
     checks = []
     for figure in FIGURES:
-        found, pronouns = is_found(numbers, figure), numbers.get("pronouns", 0)
-        text = WORDS(f"checks.{figure}.{'yes' if found else 'no'}", **best(numbers, figure))
-        if figure == "reference" and not found and pronouns < LIMITS["pronouns"]:
+        is_there, pronouns = is_found(numbers, figure), numbers.get("pronouns", 0)
+        text = WORDS(f"checks.{figure}.{'yes' if is_there else 'no'}", **best(numbers, figure))
+        if figure == "reference" and not is_there and pronouns < LIMITS["pronouns"]:
             size = {"pronouns": pronouns, "least": LIMITS["pronouns"], "minutes": numbers.get("minutes", 0.0)}
             decide = WORDS("decide.reference" if "minutes" in numbers else "decide.unknown", **size)
             checks.append(Check(text, None, figure, decide))
         else:
-            checks.append(Check(text, found, figure))
+            checks.append(Check(text, is_there, figure))
     return checks
 
 

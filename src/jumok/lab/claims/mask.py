@@ -27,7 +27,7 @@ from jumok.reports.charts import bars_svg, row_svg
 from jumok.reports.curves import curves_svg
 
 TOKENS = 10
-SAID = 60  # characters of a translation that the page shows
+CUT = 60  # characters of a translation that the page shows
 WORDS, LIMITS = Words.read("mask"), Limits.read("mask")
 SENTENCES, MAPPED, SHOWN = 200, 20, 3  # translated; whose gradients are measured; that the page shows
 
@@ -142,11 +142,11 @@ def draw(numbers: Numbers, language: str) -> list[Picture]:
 def show(numbers: Numbers) -> Table:
     """What both models say; the one without a mask often repeats a word, so what is said is cut."""
     titles = [WORDS(f"shown.{key}") for key in ("source", "target", "with", "without")]
-    said = [
-        [textwrap.shorten(text, SAID, placeholder=" …") for text in numbers[which]["said"]]
+    outputs = [
+        [textwrap.shorten(text, CUT, placeholder=" …") for text in numbers[which]["said"]]
         for which in ("with", "without")
     ]
-    return Table(titles, [list(row) for row in zip(numbers["source"], numbers["target"], *said, strict=True)])
+    return Table(titles, [list(row) for row in zip(numbers["source"], numbers["target"], *outputs, strict=True)])
 
 
 def tabulate(numbers: Numbers) -> Table:

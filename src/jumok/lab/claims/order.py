@@ -111,8 +111,8 @@ def show(numbers: Numbers) -> Table:
     """What both models make of sentences and of the same words in another order; the first is that of the notes."""
     titles = [WORDS(f"shown.{key}") for key in ("source", "without", "with")]
     rows: list[list[str | Text]] = []
-    for bare, told in zip(numbers["without"]["shown"], numbers["with"]["shown"], strict=True):
-        rows += [[bare["source"], bare["before"], told["before"]], [bare["shuffled"], bare["after"], told["after"]]]
+    for bare, seeing in zip(numbers["without"]["shown"], numbers["with"]["shown"], strict=True):
+        rows += [[bare["source"], bare["before"], seeing["before"]], [bare["shuffled"], bare["after"], seeing["after"]]]
     return Table(titles, rows)
 
 

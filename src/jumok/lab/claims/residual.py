@@ -87,9 +87,9 @@ def check(numbers: Numbers) -> list[Check]:
     shares = {"with_": gradient_share(paper), "without": gradient_share(bare)}
     words = {"with_": paper["different"][-1], "without": normed["different"][-1]}
     unseen = {"with_": with_["unseen"], "without": without["unseen"]}
-    kept = LIMITS["least"] < shares["with_"] < LIMITS["most"]
+    same_size = LIMITS["least"] < shares["with_"] < LIMITS["most"]
     return [
-        Check(WORDS("checks.gradient", **shares), kept and shares["without"] < LIMITS["lost"]),
+        Check(WORDS("checks.gradient", **shares), same_size and shares["without"] < LIMITS["lost"]),
         Check(WORDS("checks.words", **words), words["with_"] > LIMITS["words"] and words["without"] < LIMITS["alike"]),
         Check(WORDS("checks.learns", **unseen), unseen["without"] > LIMITS["learns"] * unseen["with_"]),
     ]

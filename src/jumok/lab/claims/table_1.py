@@ -246,10 +246,10 @@ def _check_crossing(key: str, numbers: Numbers, holds: bool) -> Check:
     lanes, where = numbers["lanes"], numbers["crossings"][key]
     first, second = (dict(map(tuple, lanes[name][key])) for name in ("attention", "recurrent"))
     at = max(n for n in first if n <= max(numbers["d"], min(first)))
-    found = sorted(clock for clock in numbers.get("clocks", ()) if clock is not None) or [0.0]
+    crossed = sorted(clock for clock in numbers.get("clocks", ()) if clock is not None) or [0.0]
     values = {
-        "low": found[0],
-        "high": found[-1],
+        "low": crossed[0],
+        "high": crossed[-1],
         "d": numbers["d"],
         "n": at,
         "ratio": second[at] / first[at],

@@ -59,8 +59,8 @@ def summarize(lab: Lab, run: Trained) -> dict[str, Any]:
 
 def share_in_place(output: str, wanted: str) -> float:
     """The share of letters in the right position."""
-    said, right = output.split(), wanted.split()
-    return sum(a == b for a, b in zip(said, right, strict=False)) / max(len(right), len(said))
+    answer, right = output.split(), wanted.split()
+    return sum(a == b for a, b in zip(answer, right, strict=False)) / max(len(right), len(answer))
 
 
 def smooth(losses: Sequence[tuple[int, float]], width: int) -> list[list[float]]:
@@ -96,8 +96,8 @@ def measure(lab: Lab, *, warmups: tuple[int, int] = (WARMUP, 0), peaks: Sequence
     """`warmups`: of the runs that should have one, and of those that should have none, in updates; `peaks`: of each."""
     pairs = [dict(zip(("with", "without"), (train_warmup(lab, each, peak) for each in warmups), strict=True))
              for peak in peaks]  # fmt: skip
-    judged = min(range(len(peaks)), key=lambda at: abs(peaks[at] - PEAK))
-    return {"equation": equation(), "pairs": pairs, "judged": judged, **pairs[judged]}
+    chosen = min(range(len(peaks)), key=lambda at: abs(peaks[at] - PEAK))
+    return {"equation": equation(), "pairs": pairs, "judged": chosen, **pairs[chosen]}
 
 
 def check(numbers: Numbers) -> list[Check]:

@@ -90,11 +90,11 @@ def chance_of_roles(module: Fetch, marks: int, seed: int, shuffles: int) -> floa
     (symbols, marked), _ = strings(torch.Generator().manual_seed(seed), TESTED, marks)
     weights = module.weigh(module.embed(symbols, marked))  # (B, H, T)
     each = weights @ F.one_hot(marked, marks + 1)[..., 1:].float()  # (B, H, k)
-    found, generator = difference(each.mean(dim=0).tolist()), torch.Generator().manual_seed(seed)
+    observed, generator = difference(each.mean(dim=0).tolist()), torch.Generator().manual_seed(seed)
     as_good = 0
     for _ in range(shuffles):
         order = torch.rand(len(each), 1, marks, generator=generator).argsort(dim=-1).expand_as(each)
-        as_good += difference(each.gather(2, order).mean(dim=0).tolist()) >= found
+        as_good += difference(each.gather(2, order).mean(dim=0).tolist()) >= observed
     return (1 + as_good) / (1 + shuffles)
 
 

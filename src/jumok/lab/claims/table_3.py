@@ -305,7 +305,7 @@ def check_most(numbers: Numbers, row: str) -> Check:
     signs = {measure: directions(numbers, measure)[row] for measure in ("ppl", "bleu")}
     values |= {"here": 100 * math.expm1(more["ppl"]), "bleu": more["bleu"], "paper_bleu": paper_difference(row, "bleu")}
     holds = signs["ppl"] == "agrees" and signs["bleu"] != "disagrees"
-    if part == "dropout" and not holds and numbers["rows"]["base"]["epochs"] < LIMITS["passes"]:
+    if part == "dropout" and not holds and numbers["rows"]["base"].get("epochs", math.inf) < LIMITS["passes"]:
         return Check(
             WORDS("checks.most", **values), None, part, WORDS("decide.dropout", **cost_of_deciding(numbers, row))
         )

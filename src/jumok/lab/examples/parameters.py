@@ -42,6 +42,7 @@ def compute() -> dict[str, Any]:
         alone = torch.cat([small(x[:, place : place + 1]) for place in range(5)], dim=1)
         apart = float((small(x) - alone).abs().max())
     whole = count(layer)
+    keys, values = config.head_widths
     return {
         "d_model": d, "d_ff": config.d_ff, "attention": attention, "feed_forward": network,
         "attention_squares": attention / d**2, "feed_forward_squares": network / d**2,
@@ -49,7 +50,7 @@ def compute() -> dict[str, Any]:
         "layer": whole, "positions": {"10": whole, "1000": whole}, "layers": config.encoder_layers,
         "sub_layers": sum(1 for name, _ in layer.named_children() if not name.endswith("_path")),
         "norms": sum(isinstance(one, nn.LayerNorm) for one in layer.modules()),
-        "heads": config.heads, "d_k": config.key_width, "joined": config.heads * config.value_width,
+        "heads": config.heads, "d_k": keys, "joined": config.heads * values,
         "model": parts, "whole": sum(parts.values()),
         "shares": {name: amount / sum(parts.values()) for name, amount in parts.items()},
         "position_wise": apart,

@@ -258,8 +258,8 @@ class Preparation:
             return Vocabularies.load(self.work, breaks=config.breaks)
         most = Message("data.at_most") if config.at_most else ""
         values = {"size": config.size, "kind": config.kind, "most": most}
-        what = "data.learning_joint" if config.joint else "data.learning_separate"
-        line = None if config.kind == "byte" else Message(what, values)
+        learning = Message("data.learning_joint", values) if config.joint else Message("data.learning_separate", values)
+        line = None if config.kind == "byte" else learning
         stage = Stage(self.report, "vocabulary", "Learning the vocabulary", unit="subwords", line=line)
         words = Counter[str](), Counter[str]()
         if not (config.kind == "byte" and config.target_kind in (None, "byte")):
@@ -288,8 +288,9 @@ class Preparation:
 
     def _encode(self, crew: Crew, vocabularies: Vocabularies) -> None:
         """Encode every part that no earlier attempt has encoded with these vocabularies."""
-        what = "data.encoding_segments" if self.is_text else "data.encoding_pairs"
-        stage = Stage(self.report, "encoding", "Encoding", line=Message(what, {"count": self.reader.pairs}))
+        count = {"count": self.reader.pairs}
+        line = Message("data.encoding_segments", count) if self.is_text else Message("data.encoding_pairs", count)
+        stage = Stage(self.report, "encoding", "Encoding", line=line)
         common = {"folder": str(self.work), "digest": vocabularies.digest, "breaks": self.recipe.vocabulary.breaks}
         common |= {"filters": vars(self.filters)}
         known = self.work / "shards.json"

@@ -315,7 +315,7 @@ def check_most(numbers: Numbers, row: str) -> Check:
 def cost_of_deciding(numbers: Numbers, row: str) -> dict[str, float]:
     """The passes over the data here, and the updates and hours of three seeds of two rows that would be enough."""
     base = numbers["rows"]["base"]
-    longer = LIMITS["passes"] / base["epochs"]
+    longer = LIMITS["passes"] / max(1, base["epochs"])
     minutes = longer * len(SEEDS) * (base["minutes"] + numbers["rows"][row]["minutes"])
     return {"epochs": base["epochs"], "passes": LIMITS["passes"], "updates": round(longer * numbers["updates"], -2),
             "hours": minutes / 60, "seeds": len(SEEDS)}  # fmt: skip

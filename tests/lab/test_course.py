@@ -199,10 +199,10 @@ def test_placeholders_reach_into_tables_and_a_wrong_one_is_named():
 
 
 def test_the_head_that_costs_most_is_found_in_the_finding():
-    found = find_value("lowest:lab:heads/without", DOCS)
+    head = find_value("lowest:lab:heads/without", DOCS)
     numbers = json.loads((DOCS / "lab" / "heads.json").read_text())["numbers"]["without"]
-    assert found["bleu"] == min(one["bleu"] for layers in numbers.values() for row in layers for one in row)
-    assert numbers[found["kind"]][found["layer"] - 1][found["head"] - 1]["bleu"] == found["bleu"]
+    assert head["bleu"] == min(one["bleu"] for layers in numbers.values() for row in layers for one in row)
+    assert numbers[head["kind"]][head["layer"] - 1][head["head"] - 1]["bleu"] == head["bleu"]
     assert find_value("highest:lab:heads/without/cross", DOCS)["kind"] == "cross"
     assert (pick("가|b", "ko"), pick("가|b", "en"), pick("x", "en")) == ("가", "b", "x")
 

@@ -16,7 +16,8 @@ from random import Random
 from typing import Any
 
 from jumok.lab.course.rules import evaluate, is_same
-from jumok.lab.course.sheet import fill, mark_code, paper, pick, read_texts, read_values, safe
+from jumok.lab.course.sheet import fill, mark_code, paper, pick, read_texts, read_values
+from jumok.reports.page import safe
 from jumok.reports.wording import korean
 
 CIRCLES = "①②③④"

@@ -55,14 +55,14 @@ def find_value(path: str, docs: Path) -> Any:
     first, _, rest = path.partition(":")
     if first not in EXTREMES:
         return read_value(path, docs)
-    found, kind = read_value(rest, docs), rest.rpartition("/")[2]
-    kinds = found if isinstance(found, Mapping) else {kind: found}
+    without, kind = read_value(rest, docs), rest.rpartition("/")[2]
+    kinds = without if isinstance(without, Mapping) else {kind: without}
     return find_head(kinds, highest=first == "highest")
 
 
 def find_head(kinds: Mapping[str, Sequence[Sequence[Mapping[str, float]]]], *, highest: bool) -> dict[str, Any]:
     """The head of all kinds, layers and places without which BLEU is lowest or highest, counted from 1."""
-    heads = [
+    heads: list[dict[str, Any]] = [
         {"bleu": one["bleu"], "kind": kind, "layer": layer, "head": head}
         for kind, layers in kinds.items()
         for layer, row in enumerate(layers, start=1)

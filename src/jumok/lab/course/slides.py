@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from jumok.config import presets
 from jumok.lab.course.diagrams import Box, figure_svg, tree_svg
 from jumok.lab.course.sheet import fill, pick, read_texts
 from jumok.lab.notes.numbers import read_value
@@ -61,12 +60,12 @@ def list_boxes(say: Material, *, notes: bool) -> tuple[list[Box], list[Box]]:
 
 
 def draw_figure(say: Material) -> str:
-    times = say("block", "times", layers=presets.base().model.encoder_layers)
+    times = say("block", "times", layers=say.read("example:parameters/layers"))
     return figure_svg(*list_boxes(say, notes=False), times, title=say("title", "figure-1"))
 
 
 def draw_three(say: Material) -> str:
-    times = say("block", "times", layers=presets.base().model.encoder_layers)
+    times = say("block", "times", layers=say.read("example:parameters/layers"))
     return figure_svg(*list_boxes(say, notes=True), times, title=say("title", "three-attentions"), bright=False)
 
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jumok.lab.course.sheet import fill, items, mark_code, paper, pick, read_texts, read_values, safe, table
+from jumok.lab.course.sheet import fill, items, mark_code, paper, pick, read_texts, read_values, table
+from jumok.reports.page import safe
 
 
 @dataclass(frozen=True)

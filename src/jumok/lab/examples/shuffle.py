@@ -26,7 +26,8 @@ def compute() -> dict[str, Any]:
 
         def read(sentence: tuple[str, ...], positions: bool) -> Tensor:
             x = torch.stack([table[word] for word in sentence])[None]  # (1, T, D)
-            return module(x + sinusoid(0, len(sentence), WIDTH).double() * positions, EVERYTHING)[0]
+            output: Tensor = module(x + sinusoid(0, len(sentence), WIDTH).double() * positions, EVERYTHING)[0]
+            return output
 
         def move(pair: tuple[tuple[str, ...], tuple[str, ...]], positions: bool) -> float:
             """By how much the vector of the verb changes between two sentences, relative to its length."""
@@ -35,8 +36,8 @@ def compute() -> dict[str, Any]:
             return float((one - other).norm() / one.norm())
 
         pairs = {"english": ENGLISH, "moved": MOVED, "particles": PARTICLES}
-        found = {key: {"without": move(pair, False), "with": move(pair, True)} for key, pair in pairs.items()}
-    return {"d_model": WIDTH, "pairs": {key: [" ".join(one) for one in pair] for key, pair in pairs.items()}, **found}
+        changes = {key: {"without": move(pair, False), "with": move(pair, True)} for key, pair in pairs.items()}
+    return {"d_model": WIDTH, "pairs": {key: [" ".join(one) for one in pair] for key, pair in pairs.items()}, **changes}
 
 
 def show(numbers: Numbers, say: Say) -> list[Part]:

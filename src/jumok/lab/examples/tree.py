@@ -14,6 +14,7 @@ from jumok.decoding.graph import Graph
 from jumok.decoding.hypothesis import Hypothesis, penalize
 from jumok.decoding.search import beam, greedy
 from jumok.lab.examples.example import Example, Numbers, Part, Say
+from jumok.models.base import State
 from jumok.text.symbols import END, SPECIALS
 
 WORDS = {SPECIALS: "A", SPECIALS + 1: "B", SPECIALS + 2: "C", END: "■"}  # ■ ends the sentence
@@ -40,8 +41,9 @@ class Prefixes:
         return Prefixes([self.rows[row] for row in rows.tolist()])
 
 
-def step(token: Tensor, state: Prefixes) -> tuple[Tensor, Prefixes]:
+def step(token: Tensor, state: State) -> tuple[Tensor, State]:
     """The logits (N, V) of the next word, from the table."""
+    assert isinstance(state, Prefixes)
     rows = [f"{before} {WORDS.get(one, '')}".strip() for before, one in zip(state.rows, token.tolist(), strict=True)]
     logits = torch.full((len(rows), max(WORDS) + 1), -math.inf)  # (N, V)
     for row, words in enumerate(rows):
@@ -55,10 +57,10 @@ def name(ids: Sequence[int]) -> str:
     return " ".join(WORDS[one] for one in ids)
 
 
-def describe(found: Hypothesis) -> dict[str, Any]:
+def describe(one: Hypothesis) -> dict[str, Any]:
     """A sentence with its probability, its tokens with the end, and its score."""
-    return {"words": name(found.ids), "p": math.exp(found.log_probability), "log_p": found.log_probability,
-            "tokens": len(found.ids), "score": found.score}  # fmt: skip
+    return {"words": name(one.ids), "p": math.exp(one.log_probability), "log_p": one.log_probability,
+            "tokens": len(one.ids), "score": one.score}  # fmt: skip
 
 
 def search(width: int, alpha: float) -> Hypothesis:
@@ -85,20 +87,20 @@ def draw_tree() -> list[dict[str, Any]]:
 
 def list_sentences(words: str = "", p: float = 1.0) -> list[tuple[str, float]]:
     """All sentences of the table with their probabilities, likeliest first."""
-    found: list[tuple[str, float]] = []
+    sentences: list[tuple[str, float]] = []
     for word, chance in TABLE.get(words, {"■": 1.0}).items():
         longer = f"{words} {word}".strip()
-        found += [(longer, p * chance)] if word == "■" else list_sentences(longer, p * chance)
-    return sorted(found, key=lambda one: -one[1])
+        sentences += [(longer, p * chance)] if word == "■" else list_sentences(longer, p * chance)
+    return sorted(sentences, key=lambda one: -one[1])
 
 
 def compute() -> dict[str, Any]:
-    found = {str(width): {str(alpha): describe(search(width, alpha)) for alpha in ALPHAS} for width in WIDTHS}
+    results = {str(width): {str(alpha): describe(search(width, alpha)) for alpha in ALPHAS} for width in WIDTHS}
     best = [{"words": words, "p": p, "log_p": math.log(p), "tokens": len(words.split()),
              "scores": {str(alpha): penalize(math.log(p), len(words.split()), alpha) for alpha in ALPHAS},
              "divisors": {str(alpha): ((5 + len(words.split())) / 6) ** alpha for alpha in ALPHAS}}
             for words, p in list_sentences()[:3]]  # fmt: skip
-    return {"table": TABLE, "widths": list(WIDTHS), "alphas": list(ALPHAS), "found": found, "best": best,
+    return {"table": TABLE, "widths": list(WIDTHS), "alphas": list(ALPHAS), "found": results, "best": best,
             "sentences": len(list_sentences()), "drawn": DRAWN, "tree": draw_tree()}  # fmt: skip
 
 
@@ -107,8 +109,8 @@ def show(numbers: Numbers, say: Say) -> list[Part]:
     for words, chances in numbers["table"].items():
         given.append([words or "–", *(f"{chances[one]:.2f}" if one in chances else "" for one in WORDS.values())])
     rows = [[say("width"), *(f"α = {alpha:.1f}" for alpha in numbers["alphas"])]]
-    found: Mapping[str, Mapping[str, Mapping[str, Any]]] = numbers["found"]
-    rows += [[width, *(f"{one['words']} ({one['p']:.3f})" for one in each.values())] for width, each in found.items()]
+    results: Mapping[str, Mapping[str, Mapping[str, Any]]] = numbers["found"]
+    rows += [[width, *(f"{one['words']} ({one['p']:.3f})" for one in each.values())] for width, each in results.items()]
     best = [[say("sentence"), "P", "log P", *(f"α = {alpha:.1f}" for alpha in numbers["alphas"])]]
     for one in numbers["best"]:
         scores = [f"{score:.3f}" for score in one["scores"].values()]

@@ -25,12 +25,11 @@ from typing import Any, NamedTuple
 import torch
 
 from jumok import machine
-from jumok.config.search import SearchOptions, TokenConstraints
+from jumok.config.search import SearchOptions, TokenConstraints, limit_length, list_features
 from jumok.decoding.constraints import search_with_phrases
 from jumok.decoding.hypothesis import penalize
 from jumok.decoding.search import greedy
 from jumok.engines.native_engine import NativeEngine
-from jumok.engines.options import limit_length, list_features
 from jumok.engines.torch_engine import TorchEngine
 from jumok.kernels import library
 from jumok.models.base import END, START

@@ -31,7 +31,7 @@ from typing import Any
 NAMES = "biu"
 FUNCTION = re.compile(
     "(an?|the|of|to|at|in|on|for|with|by|from|than|as|is|are|am|was|were|be|been|do|does|did|has|have|had|will|would|can|"
-    "could|may|shall|cannot|(do|does|did|wo|ca|is|are|was|were)n't|let's|there|it|you|not|but|and|or)[.,?!]*",
+    "could|may|shall|cannot|(do|does|did|wo|ca|is|are|was|were)n't|let's|there|it|he|she|you|not|but|and|or|so|because|if|that)[.,?!]*",
     re.IGNORECASE,
 )
 Span = tuple[int, int]  # first word, last word + 1

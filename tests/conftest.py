@@ -1,5 +1,6 @@
 """What several test files share: one tiny model, trained once, and the command line without a process of its own."""
 
+import importlib
 import io
 import os
 import shutil
@@ -134,7 +135,9 @@ class Answer:
 
 @pytest.fixture
 def jumok(capsys, monkeypatch) -> Callable[..., Answer]:
-    """Run `jumok ARGUMENTS` in this process."""
+    """Run `jumok ARGUMENTS` in this process, in the language that they choose."""
+    import jumok.cli
+    from jumok import messages
     from jumok.cli.main import main
 
     def run(*arguments: object, stdin: bytes = b"") -> Answer:
@@ -142,8 +145,10 @@ def jumok(capsys, monkeypatch) -> Callable[..., Answer]:
         monkeypatch.setattr("jumok.cli.main.exit_with", sys.exit)
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
         capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
-            main()
+        with messages.speaking(messages.spoken()):
+            importlib.reload(jumok.cli)  # chooses the language, before the verbs are imported
+            with pytest.raises(SystemExit) as left:
+                main()
         assert isinstance(left.value.code, int)
         return Answer(left.value.code, *capsys.readouterr())
 

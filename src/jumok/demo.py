@@ -9,6 +9,7 @@ import numpy as np
 
 from jumok import messages
 from jumok.data.made import phrasebook
+from jumok.data.made.roles import roles_right
 from jumok.evaluation import metrics
 from jumok.evaluation.alignment import alignment_error_rate, alignment_errors
 from jumok.events import Sink
@@ -29,6 +30,8 @@ class Report:
     exact: float  # share of translations equal to the reference
     exact_unseen: float  # the same for sentences with a word combination that is not in the training data
     particles: float  # share of sentences with every particle right
+    roles: float  # share of reversible sentences in which the right person does it to the right one
+    reversible: int  # how many these are
     aer: float  # alignment error rate of the best head of cross-attention
     aer_head: tuple[int, int]  # its layer and head, counted from 1
     aer_links: float  # alignment error rate of `--align`
@@ -55,6 +58,7 @@ class Report:
             *scores,
             messages.text("demo.exact", exact=self.exact, unseen=self.exact_unseen),
             messages.text("demo.particles", particles=self.particles),
+            messages.text("demo.roles", roles=self.roles, count=self.reversible),
             messages.text("demo.alignment", layer=layer, head=head, rate=self.aer, links=self.aer_links),
             "",
             messages.text("demo.page", page=self.page.resolve()),
@@ -85,6 +89,9 @@ def report(out: Path, *, sentences: int = 1_000) -> Report:
     right = np.array([a == b for a, b in zip(ours, references, strict=True)])
     unseen = np.array([phrase.unseen for phrase in phrases])
     particles = [phrasebook.particles_match(a, b) for a, b in zip(ours, references, strict=True)]
+    reversible = phrasebook.reversible("test", max(1, 3 * sentences // 10))
+    answers = model.lines([phrase.english for phrase in reversible])
+    roles = [roles_right(phrase.roles, each.text) for phrase, each in zip(reversible, answers, strict=True)]
     some = phrases[:200]
     rates = alignment_errors(model, some)
     links = model.align([phrase.english for phrase in some], [phrase.korean for phrase in some])
@@ -102,6 +109,8 @@ def report(out: Path, *, sentences: int = 1_000) -> Report:
         exact=float(right.mean()),
         exact_unseen=float(right[unseen].mean()) if unseen.any() else float("nan"),
         particles=float(np.mean(particles)),
+        roles=float(np.mean(roles)),
+        reversible=len(reversible),
         aer=float(rates.min()),
         aer_head=(int(layer) + 1, int(head) + 1),
         aer_links=alignment_error_rate(list(map(set, links)), [set(phrase.alignment) for phrase in some]),

@@ -21,10 +21,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
 from jumok.blocks import Block, link_words, list_beginnings, render, stream_text, view_attention
-from jumok.config.search import SAMPLING, Constraints, SearchOptions
+from jumok.config.search import (
+    SAMPLING,
+    Constraints,
+    Count,
+    EngineOptions,
+    SearchOptions,
+    list_features,
+    silent,
+)
 from jumok.decoding.hypothesis import Hypothesis
 from jumok.engines.choose import Engines
-from jumok.engines.options import Count, EngineOptions, is_supported, silent
 from jumok.errors import ModelFileError, UnknownName, UsageError
 from jumok.storage import bundle as bundles
 from jumok.text.symbols import NEVER
@@ -274,7 +281,9 @@ class Translator:
         source, chosen = self.vocabularies.source.encode(text), self._choose_options(options, keywords)
         if not source:
             return []
-        forcing = self.engines.forcing if is_supported(self.engines.fast, chosen) else self.engine
+        fast = self.engines.fast
+        supported = fast is not None and fast.supported >= set(list_features(chosen))
+        forcing = self.engines.forcing if supported else self.engine
         hypotheses = forcing.alternatives(source, list_beginnings(self.vocabularies.target, prefix), count, chosen)
         return [self._render(text, source, hypothesis, Contents()) for hypothesis in hypotheses]
 

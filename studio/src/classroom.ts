@@ -29,8 +29,8 @@ export async function begin(): Promise<void> {
   }
   if (read("join")) set({ join: "" });
   if (role.value === "guest") return;
-  void load();
   if (role.value === "student") void follow();
+  await load();
 }
 
 export async function join(given: string): Promise<void> {

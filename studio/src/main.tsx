@@ -5,5 +5,7 @@ import { render } from "preact";
 import { App } from "./app";
 import { begin } from "./classroom";
 
-render(<App />, document.getElementById("app")!);
-void begin();
+const MOST_WAIT = 250; // milliseconds for what the page preloads, so that it is drawn once; then it is drawn without
+
+const later = new Promise((resolve) => setTimeout(resolve, MOST_WAIT));
+void Promise.race([begin(), later]).then(() => render(<App />, document.getElementById("app")!));

@@ -11,7 +11,7 @@ import pytest
 from jumok import messages
 from jumok.cli.display import count_units, describe_progress, form_header
 from jumok.cli.language import read_locale, take_language
-from jumok.errors import UnknownName, UsageError
+from jumok.errors import UnknownName
 from jumok.events import EventLog
 from jumok.messages import Message
 from jumok.reports.drawing import display_width
@@ -75,11 +75,10 @@ def test_an_entry_that_a_language_lacks_is_shown_in_english(monkeypatch):
         assert messages.text("room.a") == "one"
 
 
-def test_the_language_is_restored_after_a_command(jumok):
-    answer = jumok("--lang", "ko", "translate", "runs/nowhere", "a")
-    assert HANGUL.search(answer.err)
-    assert messages.spoken() == "en"
-    assert str(UsageError("cli.resume_needs_files")).startswith("--resume needs")
+def test_a_process_whose_command_line_chooses_a_language_reports_errors_in_it():
+    answer = run("--lang", "ko", "translate", "runs/nowhere", "a")
+    assert answer.returncode != 0
+    assert HANGUL.search(answer.stderr)
 
 
 def test_exit_codes_do_not_depend_on_the_language(jumok):

@@ -137,7 +137,7 @@ def test_a_wrong_key_or_value_is_named_with_a_cure(assignment, words):
 def test_the_size_that_is_proposed_for_heads_can_be_split():
     with pytest.raises(UsageError, match="such as 518"):
         presets.base().change({"model.heads": 7})
-    assert presets.base().change({"model.heads": 7, "model.d_model": 518}).model.key_width == 518 // 7
+    assert presets.base().change({"model.heads": 7, "model.d_model": 518}).model.head_widths == (518 // 7, 518 // 7)
 
 
 @pytest.mark.parametrize("key", [key for key in leaves() if key != "name"])

@@ -21,10 +21,18 @@ from jumok.config.keywords import (
     TrainKeywords,
     TranslateKeywords,
 )
-from jumok.config.search import SAMPLING, UNCONSTRAINED, Constraints, SearchOptions, TokenConstraints
+from jumok.config.search import (
+    SAMPLING,
+    UNCONSTRAINED,
+    Constraints,
+    EngineOptions,
+    Feature,
+    SearchOptions,
+    TokenConstraints,
+    list_features,
+)
 from jumok.config.sections import DataConfig
 from jumok.engines.native_engine import NativeEngine
-from jumok.engines.options import EngineOptions, Feature, list_features
 from jumok.errors import UnknownName, Unsupported, UsageError
 from jumok.runs.choose import OPTIONS, choose
 from jumok.storage import bundle

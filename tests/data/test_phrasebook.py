@@ -160,8 +160,8 @@ def test_one_family_alone_holds_more_than_300_000_sentences():
 
 def test_english_sentences_are_short():
     lengths = Counter(len(phrase.english.split()) for phrase in train())
-    assert min(lengths) >= 3
-    assert max(lengths) <= 14
+    assert min(lengths) >= phrasebook.SHORTEST
+    assert max(lengths) <= phrasebook.LONGEST
     assert 6 < sum(length * count for length, count in lengths.items()) / len(train()) < 10
 
 
@@ -485,28 +485,29 @@ def test_no_word_that_bears_particles_is_another_one_with_a_particle():
     ambiguous = [stem for stem in phrasebook.stems() for cut in range(1, len(stem))
                  if stem[:cut] in phrasebook.stems() and stem[cut:] in phrasebook._after()]  # fmt: skip
     names = {name + "이" for _, name in phrasebook.people.NAMES}
-    assert set(ambiguous) <= names | {"제주도"}
+    assert set(ambiguous) <= names | {"제주도", "나이"}  # 나 becomes 내 before 가
 
 
 # ---------------------------------------------------------------- levels of speech, and Korean and English themselves
 
 PLAIN_CALL = re.compile(r"^(?:\w+[야아]|야), ")
-FORMAL_CALL = re.compile(r"^(?:[김박최] )?(?:선생님|교수님|부장님), ")
-TITLED = re.compile(r"^(?:Sir|Teacher \w+|Professor \w+|Director \w+), ")
-CALLED = re.compile(r"^[A-Z]\w+, ")
+FORMAL_CALL = re.compile(r"^(?:[김박최] )?(?:선생님|교수님|박사님), ")
+TITLE = r"(?:[Ss]ir|(?:Mr\.|Ms\.|Dr\.|Professor) \w+)"
+TITLED = re.compile(rf"^{TITLE}, |, {TITLE}[.?]$")
+CALLED = re.compile(r"^(?!Hello|Goodbye)[A-Z]\w+, |, [A-Z]\w+[.?]$")
 
 
 def test_the_level_of_speech_follows_the_call():
     for phrase in train()[:20_000]:
         end = phrase.korean[:-1]
-        if TITLED.match(phrase.english):
+        if TITLED.search(phrase.english):
             assert FORMAL_CALL.match(phrase.korean), phrase
             assert end.endswith(("니다", "니까", "십시오")), phrase
-        elif CALLED.match(phrase.english):
+        elif CALLED.search(phrase.english):
             assert PLAIN_CALL.match(phrase.korean), phrase
             assert not end.endswith(("요", "니다", "니까", "십시오")), phrase
         else:
-            assert "," not in phrase.korean, phrase
+            assert "," not in phrase.korean or phrase.korean.startswith(("저기요, ", "안녕하세요, ")), phrase
             assert end.endswith("요"), phrase
 
 
@@ -531,7 +532,7 @@ def test_elders_are_honoured():
 def test_tenses_agree_with_times():
     for phrase in train()[:20_000]:
         if re.search(r"\b(yesterday|ago|last (night|week|month|year|weekend))\b", phrase.english) and (
-            "before" not in phrase.english
+            not re.search(r"before|\b(who|that|because|so)\b", phrase.english)
         ):
             last = phrase.korean.split()[-1]
             assert re.search(r"[\uAC00-\uD7A3]", last)
@@ -550,7 +551,7 @@ def test_places_exist_once():
 
 def test_sentences_are_clean_text():
     for phrase in everything():
-        assert re.fullmatch(r"[A-Z][A-Za-z0-9'\-, ]*[.?]", phrase.english), phrase
+        assert re.fullmatch(r"[A-Z][A-Za-z0-9'\-, ]*[.?]", re.sub(r"\b(Mr|Ms|Dr)\.", r"\1", phrase.english)), phrase
         assert re.fullmatch(r"[가-힣0-9, ]+[.?]", phrase.korean), phrase
         assert "  " not in phrase.english + phrase.korean
 

@@ -99,7 +99,7 @@ def near(text: str) -> str:
 
 
 def test_every_code_point_is_of_the_kind_that_unicode_says():
-    from jumok.data.prepare.characters import DIGIT, FIRST_SCRIPT, kinds
+    from jumok.data.prepare.sift import DIGIT, FIRST_SCRIPT, kinds
 
     table = kinds()
     categories = [unicodedata.category(chr(code))[0] for code in range(0x110000)]

@@ -8,9 +8,14 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from jumok import documents
+from jumok.documents.items import make_text
 from jumok.documents.markup import Tokenizer
+from jumok.documents.passages import Sentence
+from jumok.documents.placeholders import PLACEHOLDER, find_placeholders
+from jumok.documents.reading import Reader
 from jumok.documents.sentences import split_sentences
 from jumok.errors import DataError
+from jumok.text.boundaries import split_units
 from tests.documents.support import backwards, same, scramble, shout, translate
 
 LANGUAGES = ["en", "de", "fr", "cs", "ko", "ja", "zh", "th", "xx", "en-US", ""]
@@ -133,3 +138,15 @@ def test_no_space_is_added_inside_of_a_tag(tree, seed):
     out = translate(documents.read_html(tree, "en"), scramble(seed))
     for name in ("b", "i", "a", "span"):
         assert f"<{name}> " not in re.sub(r"<(br|wbr|img[^>]*|x[^>]*)>|</x>", "¤", out)
+
+
+@settings(max_examples=400, deadline=None)
+@given(text=st.one_of(pieces, any_text).filter(bool))
+@example(text="See www.example.org, then come.")
+def test_text_without_markup_is_read_as_the_reader_reads_it_and_no_placeholder_is_overlooked(text):
+    reader = Reader()
+    reader.read(make_text(text))
+    sentence = Sentence([make_text(text)])
+    assert sentence.text == reader.text
+    assert sentence.units == split_units(reader.text)
+    assert list(find_placeholders(text)) == [match.span() for match in PLACEHOLDER.finditer(text)]

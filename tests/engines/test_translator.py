@@ -233,6 +233,8 @@ def test_the_demo_reports_on_unseen_sentences_and_writes_its_page(tmp_path):
     report = demo.report(tmp_path / "demo", sentences=12)
     assert 0.0 <= report.bleu.value <= 100.0
     assert 0.0 <= report.particles <= 1.0
+    assert 0.0 <= report.roles <= 1.0
+    assert report.reversible == 3
     assert 0.0 <= report.aer <= 1.0
     assert report.page.read_text().startswith("<!doctype html>")
     assert len(report.examples) == 10

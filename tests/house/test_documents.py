@@ -370,6 +370,12 @@ def test_documents_do_not_count_what_grows(name: str) -> None:
     assert [found[0] for found in COUNTS.finditer(text)] == []
 
 
+def test_the_index_of_documents_links_every_guide() -> None:
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    for path in (ROOT / "docs" / "guide").glob("*.md"):
+        assert f"(guide/{path.name})" in index, path.name
+
+
 def test_the_guides_list_every_model_recipe_and_claim_file() -> None:
     models = (ROOT / "docs" / "guide" / "models.md").read_text(encoding="utf-8")
     recipes = (ROOT / "docs" / "guide" / "recipes.md").read_text(encoding="utf-8")

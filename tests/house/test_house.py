@@ -33,8 +33,8 @@ def read_levels(page: str) -> dict[str, int]:
 LEVEL = read_levels((ROOT.parent.parent / "ARCHITECTURE.md").read_text(encoding="utf-8"))
 NO_TORCH = {
     "errors", "config", "text", "evaluation", "events", "reports", "keys", "machine", "disk", "interop", "translator",
-    "cli", "server", "kernels.library", "kernels.pack", "kernels.structs", "storage.bundle", "storage.tensors",
-    "translation", "documents", "engines.options", "engines.choose", "engines.native_engine", "service",
+    "cli", "server", "kernels.library", "kernels.pack", "kernels.layout", "storage.bundle", "storage.tensors",
+    "translation", "documents", "engines.choose", "engines.native_engine", "service",
 }  # fmt: skip
 
 

@@ -47,8 +47,8 @@ def test_a_translation_walks_through_few_files_and_never_back_up(micro):
     assert counts["up"] == []
     assert list_described("translate")
     assert list_described("translate") <= set(counts["entered"])
-    assert counts["files"] <= 24
-    assert counts["hops"] + counts["bodies"] <= 84
+    assert counts["files"] <= 20
+    assert counts["hops"] + counts["bodies"] <= 75
 
 
 @pytest.mark.slow
@@ -64,6 +64,6 @@ def test_a_run_walks_no_further_than_it_did_and_never_back_up(tmp_path):
     assert counts["up"] == []
     assert list_described("train")
     assert list_described("train") <= set(counts["entered"])
-    assert counts["files"] <= 118
-    assert counts["hops"] <= 511
-    assert counts["hops"] + counts["bodies"] <= 750
+    assert counts["files"] <= 104
+    assert counts["hops"] <= 495
+    assert counts["hops"] + counts["bodies"] <= 700

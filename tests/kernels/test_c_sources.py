@@ -1,6 +1,7 @@
 """The C sources of the kernels: names, warnings, formatting, allocations, structures and the id of a build."""
 
 import ctypes
+import importlib
 import os
 import re
 import shutil
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from jumok.kernels import library, structs, task_structs
+from jumok.kernels import library
 from jumok.runs.checkpointing import is_same
 
 compiled = pytest.mark.skipif(library.load() is None, reason="no C compiler on this machine")
@@ -127,7 +128,7 @@ def test_an_allocation_that_fails_is_told_in_one_line_and_ends_the_process_with_
     code = f"""
         import ctypes, resource
         from jumok.kernels import library
-        from jumok.kernels.task_structs import AttentionTask
+        from jumok.kernels.ops import AttentionTask
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         library.load()
@@ -146,33 +147,39 @@ def test_an_allocation_that_fails_is_told_in_one_line_and_ends_the_process_with_
 # -------------------------------------------------------------------------------------------------- structures
 
 
+def list_structures() -> dict[str, type[ctypes.Structure]]:
+    """The structures of all modules by their names in C: LayerWeights is layer_weights."""
+    for module in sorted((ROOT / "src" / "jumok" / "kernels").glob("*.py")):
+        importlib.import_module(f"jumok.kernels.{module.stem}")
+    classes = [one for one in ctypes.Structure.__subclasses__() if one.__module__.startswith("jumok.kernels.")]
+    others = {"AutomatonTable": "automaton", "EditTable": "edit"}
+    return {others.get(one.__name__, re.sub(r"(?<!^)([A-Z])", r"_\1", one.__name__).lower()): one for one in classes}
+
+
+STRUCTURES = list_structures()
+
+
 @compiled
-@pytest.mark.parametrize("name", task_structs.STRUCTURES)
+@pytest.mark.parametrize("name", STRUCTURES)
 def test_a_structure_is_as_large_as_in_c(name):
     lib = library.load()
     assert lib is not None
-    assert lib.jk_struct_size(name.encode()) == ctypes.sizeof(task_structs.STRUCTURES[name])
+    assert lib.jk_struct_size(name.encode()) == ctypes.sizeof(STRUCTURES[name])
     assert lib.jk_struct_size(b"nothing") == -1
 
 
-def test_every_structure_that_python_fills_is_in_the_table_and_in_one_of_two_files():
-    named = [*vars(structs).values(), *vars(task_structs).values()]
-    classes = {one for one in named if isinstance(one, type) and issubclass(one, ctypes.Structure)}
-    assert classes == set(task_structs.STRUCTURES.values())
+def test_every_structure_of_the_header_is_in_one_module():
     [header] = [path for path in FILES if path.name == "kernels.h"]
-    assert set(re.findall(r"^} (\w+);", code_of(header), re.MULTILINE)) == set(task_structs.STRUCTURES)
+    assert sorted(re.findall(r"^} (\w+);", code_of(header), re.MULTILINE)) == sorted(STRUCTURES)
     sources = sorted((ROOT / "src").rglob("*.py"))
-    assert [path.name for path in sources if "(ctypes.Structure)" in path.read_text()] == [
-        "structs.py",
-        "task_structs.py",
-    ]
+    assert {path.parent.name for path in sources if "(ctypes.Structure)" in path.read_text()} == {"kernels"}
 
 
 def test_fields_are_in_the_order_of_c():
     """By kind and number of elements: a pointer, an integer or a float, one after the other."""
     [header] = [path for path in FILES if path.name == "kernels.h"]
     code = code_of(header)
-    for name, structure in task_structs.STRUCTURES.items():
+    for name, structure in STRUCTURES.items():
         body = re.search(rf"typedef struct \{{([^}}]*)\}} {name};", code)
         assert body is not None
         wanted = []
@@ -188,8 +195,8 @@ def kind_of(kind: type) -> tuple[str, int]:
     """What C calls the type of a field, and how many there are."""
     if issubclass(kind, ctypes.Array):
         return kind_of(kind._type_)[0], kind._length_
-    named = {one: name for name, one in task_structs.STRUCTURES.items()}
-    named |= {structs.LONG: "int64_t", structs.FLOAT: "float", structs.DOUBLE: "double"}
+    named = {one: name for name, one in STRUCTURES.items()}
+    named |= {library.LONG: "int64_t", library.FLOAT: "float", library.DOUBLE: "double"}
     return named.get(kind, "pointer"), 1
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from jumok.kernels import library, ops
-from jumok.kernels.task_structs import AttentionTask
+from jumok.kernels.ops import AttentionTask
 from jumok.models.base import PAD
 from jumok.nn.attention import EVERYTHING, CrossAttention, Mask, SelfAttention
 from jumok.nn.variants import SCORES, Rotary

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from jumok import machine
 from jumok.cli import doctor
 from jumok.errors import UsageError
 from jumok.events import read_events
 from jumok.kernels import library, searching
+from jumok.kernels.layout import Dense, Stack
 from jumok.kernels.searching import count_bytes, count_threads
-from jumok.kernels.structs import Dense, Stack
 from jumok.translator import Translator
 from tests.training.test_training import run
 
@@ -119,8 +120,8 @@ def base_decoder() -> Stack:
 @pytest.fixture
 def free(monkeypatch):
     """A function that says how much memory is free, on a machine of 16 cores."""
-    monkeypatch.setattr(searching, "cores", lambda: 16)
-    return lambda amount: monkeypatch.setattr(searching, "available_memory", lambda: amount)
+    monkeypatch.setattr(machine, "cores", lambda: 16)
+    return lambda amount: monkeypatch.setattr(machine, "available_memory", lambda: amount)
 
 
 def test_groups_are_searched_at_once_as_far_as_half_of_the_free_memory_holds_them(free):
@@ -149,7 +150,7 @@ def test_a_few_long_sentences_do_not_keep_the_short_ones_from_the_other_cores(fr
 
 
 def test_a_small_search_does_not_ask_for_free_memory(monkeypatch):
-    monkeypatch.setattr(searching, "available_memory", lambda: pytest.fail("it was asked"))
+    monkeypatch.setattr(machine, "available_memory", lambda: pytest.fail("it was asked"))
     assert count_threads(base_decoder(), [8], [20], [4], 4) == 1
     assert count_threads(base_decoder(), [], [], [], 4) == 1
 

@@ -17,10 +17,10 @@ from jumok.inside.native_inspector import NativeInspector, to_kernel_edits
 from jumok.inside.passes import read
 from jumok.inside.torch_inspector import TorchInspector, outline, to_trace
 from jumok.kernels import editing, library, reading
-from jumok.kernels.editing import Edit
+from jumok.kernels.editing import Edit, EditList, EditTable
 from jumok.kernels.pack import Packed
+from jumok.kernels.reading import ReadTask
 from jumok.kernels.searching import Course
-from jumok.kernels.task_structs import EditList, EditTable, ReadTask
 from jumok.models.base import END, SPECIALS, START
 from jumok.storage.tensors import Tensors
 from tests.support.helpers import SYMBOLS, made

@@ -11,7 +11,22 @@ import torch
 
 from jumok.errors import UnknownName
 from jumok.lab import examples
-from jumok.lab.examples import attention, circle, example, learned, lookup, memory, norms, parameters, resolution
+from jumok.lab.examples import (
+    attention,
+    circle,
+    cross,
+    decoding,
+    distance,
+    doubling,
+    example,
+    learned,
+    lookup,
+    memory,
+    norms,
+    padding,
+    parameters,
+    resolution,
+)
 from jumok.reports.wording import flatten
 
 WORDS = tomllib.loads(resources.files("jumok").joinpath("lab/examples/words/examples.toml").read_text(encoding="utf-8"))
@@ -110,3 +125,52 @@ def test_the_seed_and_the_threads_of_torch_are_restored():
         torch.rand(2)
     assert torch.equal(before, torch.random.get_rng_state())
     assert torch.get_num_threads() == threads
+
+
+# ------------------------------------------------------------------------------------------ those that train
+
+
+@pytest.mark.slow
+def test_cross_attention_works_as_one_note_says_and_not_as_the_others_do():
+    numbers = cross.compute()
+    assert numbers["right"]["paper"] > 0.95
+    assert numbers["right"]["all_of_002"] < 0.6
+    assert numbers["weights"] == {"004": [7, 4], "001": [4, 4]}
+    assert not numbers["possible"]
+
+
+@pytest.mark.slow
+def test_reading_cross_attention_as_the_paper_says_is_the_model_itself():
+    model = doubling.train()
+    source, target, _ = doubling.to_batch(["cab", "hgfe"])
+    with torch.no_grad():
+        outputs, mask = cross.encode(model, source)
+        logits = cross.decode(model, target, [outputs[-1]] * 2, lambda one, x, before, memory: one(x, memory, mask))
+        whole = padding.run(model, source, target)[0]
+        expected = model.project(model.hidden(source, target))
+    torch.testing.assert_close(logits, expected)
+    torch.testing.assert_close(whole, expected)
+
+
+@pytest.mark.slow
+def test_padding_gets_no_weight_behind_its_mask_and_some_without():
+    for kind, one in padding.compute()["kinds"].items():
+        assert one["with"] == 0, kind
+        assert one["without"] > 0.005, kind
+
+
+@pytest.mark.slow
+def test_decoding_feeds_each_output_back_and_says_twice_as_many_letters():
+    numbers = decoding.compute()
+    assert numbers["m"] == 2 * numbers["n"]
+    assert (numbers["first"], numbers["last"], numbers["fed"]) == ("<s>", "</s>", numbers["count"] - 1)
+
+
+@pytest.mark.slow
+def test_a_trained_attention_reaches_far_and_a_convolution_ends_where_its_field_ends():
+    numbers = distance.compute()
+    lanes = numbers["lanes"]
+    assert lanes["attention"]["right"] > 0.9
+    assert lanes["convolution"]["untrained"][str(numbers["reach"])] > 0
+    assert lanes["convolution"]["trained"][str(numbers["reach"] + 1)] == 0
+    assert lanes["rnn"]["untrained"]["31"] < lanes["lstm"]["untrained"]["31"] < lanes["attention"]["untrained"]["31"]

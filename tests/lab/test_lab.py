@@ -16,6 +16,7 @@ from jumok.lab import book, conduct, pages
 from jumok.lab.claim import Check, Claim, Finding, Picture, Table, lines
 from jumok.lab.claims import mask, order
 from jumok.lab.laboratory import Lab, Trained, exact_share
+from jumok.lab.standing import Standing
 from jumok.lab.wording import LANGUAGES, Text, Words, flatten, korean
 from jumok.reports.charts import bars_svg, field_svg
 
@@ -117,6 +118,7 @@ def coin(heads: float) -> Claim:
         draw=lambda numbers, language: [
             Picture("coin", bars_svg({"heads": {"share": numbers["share"]}}), Text("a", "ㄱ"))
         ],
+        stand=lambda numbers: Standing("none"),
         tabulate=lambda numbers: Table(
             [Text("side", "면"), Text("share", "몫")], [["heads", f"{numbers['share']:.2f}"]]
         ),
@@ -350,7 +352,7 @@ def test_order_does_not_hold_of_a_model_that_has_positions(micro_lab):
 
 def test_the_mask_claim_does_not_hold_where_both_models_have_the_mask(micro_lab):
     numbers = mask.measure(micro_lab, masks=(True, True))
-    assert [check.holds for check in mask.check(numbers)] == [False, False, False]
+    assert [check.holds for check in mask.check(numbers)] == [False] * 4
     assert mask.check(mask.measure(micro_lab))[2].holds
 
 

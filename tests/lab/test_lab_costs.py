@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from jumok.lab import layers
 from jumok.lab.claim import Finding, lines
 from jumok.lab.claims import additive, bottleneck, table_1
 from jumok.lab.laboratory import Lab
@@ -29,7 +30,7 @@ def shown(claim, numbers) -> None:
 
 @pytest.mark.parametrize("name", table_1.LANES)
 def test_operations_are_what_one_counts_by_hand(name):
-    n, d, (kind, window) = 24, 16, table_1.KINDS[name]
+    n, d, (kind, window) = 24, 16, layers.KINDS[name]
     between, whole = table_1.operations(kind(d, window), torch.randn(1, n, d))
     wanted = {
         "attention": (2 * n * n * d, 2 * n * n * d + 4 * n * d * d),
@@ -42,7 +43,7 @@ def test_operations_are_what_one_counts_by_hand(name):
 
 
 def test_restricted_attention_is_attention_under_a_mask():
-    x, layer = torch.randn(2, 20, 16), table_1.Restricted(16, 5)
+    x, layer = torch.randn(2, 20, 16), layers.Restricted(16, 5)
     at = torch.arange(20)
     near = ((at[:, None] - at).abs() <= 2)[None, None]
     inner = layer.inner
@@ -51,7 +52,7 @@ def test_restricted_attention_is_attention_under_a_mask():
 
 
 def test_a_recurrence_is_done_after_as_many_rounds_as_there_are_words():
-    x, layer = torch.randn(1, 7, 8), table_1.Recurrent(8, 0)
+    x, layer = torch.randn(1, 7, 8), layers.Recurrent(8, 0)
     y = layer.begin(x)
     for _ in range(6):
         y = layer.round(x, y)

@@ -37,6 +37,19 @@ def test_the_gradients_of_the_mask_claim_are_those_of_the_model_patched_by_hand_
             [gradient] = torch.autograd.grad((states[0, t] * direction).sum(), vectors, retain_graph=True)
             sizes = gradient[0].norm(dim=-1)
             rows.append((sizes / sizes.sum()).tolist())
-        found = mask.map_gradients(plain, mask=masked)
+        found = mask.map_untrained(plain, mask=masked)
         assert found == rows
         assert np.array(found) == pytest.approx(np.array(published[name]["felt"]), abs=1e-12)
+
+
+def test_the_trained_model_without_a_mask_depends_on_the_future_and_the_other_does_not():
+    numbers = json.loads((DOCS / "mask.json").read_text(encoding="utf-8"))["numbers"]
+    masked, free = (np.array(numbers[name]["trained"]) for name in ("with", "without"))
+    assert np.triu(masked, 1).max() == 0.0
+    assert np.triu(free, 1).sum() > 0.3 * len(free)
+    assert numbers["with"]["learned"] == 0.0
+
+
+def test_the_share_of_the_future_is_what_is_above_the_diagonal():
+    assert mask.future_share([[0.5, 0.5], [0.5, 0.5]]) == 0.25
+    assert mask.future_share([[1.0, 0.0], [0.5, 0.5]]) == 0.0

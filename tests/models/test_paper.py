@@ -77,7 +77,7 @@ def test_base_is_the_papers_base():
     base = presets.base()
     model, training, decoding = base.model, base.training, base.decoding
     assert (model.encoder_layers, model.decoder_layers, model.d_model, model.d_ff, model.heads) == (6, 6, 512, 2048, 8)
-    assert (model.key_width, model.value_width, model.dropout, model.norm_place) == (64, 64, 0.1, "post")
+    assert (*model.head_widths, model.dropout, model.norm_place) == (64, 64, 0.1, "post")
     assert (training.beta1, training.beta2, training.epsilon) == (0.9, 0.98, 1e-9)
     assert (training.schedule, training.warmup, training.peak, training.steps) == ("noam", 4_000, None, 100_000)
     assert (training.label_smoothing, training.tokens_per_update, training.average) == (0.1, 25_000, 5)
@@ -88,4 +88,4 @@ def test_base_is_the_papers_base():
 def test_big_is_the_papers_big():
     big = presets.big()
     assert (big.model.d_model, big.model.d_ff, big.model.heads, big.model.dropout) == (1_024, 4_096, 16, 0.3)
-    assert (big.model.key_width, big.training.steps, big.training.average) == (64, 300_000, 20)
+    assert (big.model.head_widths[0], big.training.steps, big.training.average) == (64, 300_000, 20)

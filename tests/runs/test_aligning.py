@@ -3,6 +3,7 @@
 import json
 import shutil
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -60,7 +61,7 @@ class Planted:
 
 
 @pytest.mark.parametrize("planted", [(0, 3), (2, 1)])
-def test_the_head_that_follows_the_lexicon_is_chosen(phrases, planted, monkeypatch):
+def test_the_head_that_follows_the_lexicon_is_chosen(phrases, planted):
     _, store, table = phrases
     model = Planted(table, planted)
 
@@ -68,19 +69,17 @@ def test_the_head_that_follows_the_lexicon_is_chosen(phrases, planted, monkeypat
         read, fed = torch.tensor([[*source, 3]]), torch.tensor([[2, *target]])
         return SimpleNamespace(cross=model.attention(read, fed).cross[0])
 
-    monkeypatch.setattr("jumok.runs.aligning.TorchEngine", lambda model, device: SimpleNamespace(attention=attend))
-    assert choose_head(model, store, table) == dict(zip(("layer", "head"), planted, strict=True))  # type: ignore[arg-type]
+    engine: Any = SimpleNamespace(attention=attend)
+    assert choose_head(engine, store, table) == dict(zip(("layer", "head"), planted, strict=True))
 
 
-def test_without_probabilities_or_attention_no_head_is_chosen(phrases, monkeypatch):
+def test_without_probabilities_or_attention_no_head_is_chosen(phrases):
     _, store, table = phrases
     empty = SimpleNamespace(cross=torch.zeros(0, 0, 1, 1))
-    monkeypatch.setattr(
-        "jumok.runs.aligning.TorchEngine", lambda model, device: SimpleNamespace(attention=lambda *ids: empty)
-    )
-    assert choose_head(torch.nn.Identity(), store, table) is None
+    engine: Any = SimpleNamespace(attention=lambda *ids: empty)
+    assert choose_head(engine, store, table) is None
     older = lexicon.Lexicon(table.begins, table.targets, table.common)
-    assert choose_head(torch.nn.Identity(), store, older) is None
+    assert choose_head(engine, store, older) is None
 
 
 def test_a_lexicon_alone_aligns_most_words_of_the_phrasebook(phrases):

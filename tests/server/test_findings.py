@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from jumok.lab import NAMES, PAPER
+from jumok.server.findings import read_finding
 from jumok.server.frames import MOST, Frames
 from jumok.server.keys import KeyFile
 from tests.server.test_runs import Recorded
@@ -46,9 +47,21 @@ def test_claims_are_listed_in_both_languages_with_the_verdicts_on_disk(server):
     assert (finding["holds"], finding["date"], len(finding["checks"])) == (
         stored["holds"], stored["date"], len(stored["checks"]),
     )  # fmt: skip
+    assert finding["verdict"] == stored["verdict"]
     assert claims["mask"]["title"] == {"en": "The mask", "ko": claims["mask"]["title"]["ko"]}
     assert claims["heads"]["findings"] == []
     assert "path" not in finding
+
+
+def test_a_verdict_may_be_open_and_findings_of_the_first_format_have_one(tmp_path):
+    stored = json.loads((FINDINGS / "smoothing.json").read_bytes())
+    (tmp_path / "new.json").write_text(json.dumps(stored))
+    assert read_finding(tmp_path / "new.json")["verdict"] == "untestable"
+    assert [check["holds"] for check in read_finding(tmp_path / "new.json")["checks"]] == [True, True, None]
+    first = {name: value for name, value in stored.items() if name not in ("format", "verdict", "parts")}
+    for holds, verdict in ((True, "holds"), (False, "fails")):
+        (tmp_path / "old.json").write_text(json.dumps(first | {"holds": holds}))
+        assert read_finding(tmp_path / "old.json")["verdict"] == verdict
 
 
 def test_a_claim_is_started_with_a_list_of_arguments_and_once(server, work, monkeypatch):

@@ -178,7 +178,7 @@ def test_an_optimizer_state_larger_than_its_model_s_is_not_read(own_micro):
 
 
 def test_a_search_that_would_take_all_memory_is_refused(micro, monkeypatch):
-    monkeypatch.setattr(searching, "available_memory", lambda: 4 << 20)
+    monkeypatch.setattr("jumok.machine.available_memory", lambda: 4 << 20)
     monkeypatch.setattr(searching, "SMALL", 0)
     for engine in ("native", "torch"):
         with pytest.raises(UsageError, match=r"a beam of 1000 over [0-9,]+ subwords needs"):

@@ -21,7 +21,7 @@ from jumok.config.sections import TransformerConfig
 
 def training_flops(config: TransformerConfig, symbols: int, source: Sequence[int], target: Sequence[int]) -> float:
     """Operations of forward and backward for sentence pairs of these lengths, END and START included."""
-    D, H, K, W = config.d_model, config.heads, config.key_width, config.value_width
+    D, H, (K, W) = config.d_model, config.heads, config.head_widths
     projections = D * H * (2 * K + W) + H * W * D
     s, t = sum(source), sum(target)
     ss, tt = sum(n * n for n in source), sum(n * n for n in target)

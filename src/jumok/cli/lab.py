@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,9 +15,11 @@ from jumok.cli.translate import forbid
 from jumok.config.recipe import parse_assignment
 from jumok.errors import UnknownName, UsageError
 from jumok.lab.book import write as write_book
-from jumok.lab.claim import VERDICTS, Finding, lines
-from jumok.lab.conduct import collect, find, publish, report, write
+from jumok.lab.claim import Finding, lines, tell_part, tell_verdict
+from jumok.lab.conduct import collect, find, publish, report, run_judging, write
 from jumok.lab.laboratory import Lab
+from jumok.lab.remarks import tell_judging
+from jumok.lab.verdicts import MARKS
 from jumok.lab.wording import LANGUAGES, Words
 from jumok.messages import Message
 from jumok.reports.drawing import fit
@@ -49,6 +51,7 @@ class Request:
     changes: Sequence[str]
     book: Path | None
     as_json: bool
+    judging: bool = False
 
     @property
     def options(self) -> str:
@@ -71,6 +74,8 @@ def conduct(name: str, request: Request) -> None:
     settings = dict(map(parse_assignment, request.changes))
     if several and settings:
         raise UsageError("cli.setting_of_several_claims", claim=several[0])
+    if request.judging and (several or settings or request.seed != 1):
+        raise UsageError("cli.judging_takes_one_claim")
     data = request.data or (Path(folder) if (folder := os.environ.get("JUMOK_DATA")) else None)
     out, more = request.out or request.runs / "report", request.options
     with watching() as (_, stop):
@@ -79,6 +84,8 @@ def conduct(name: str, request: Request) -> None:
         if several:
             follow = Follower(several, language)
             findings = report(several, lab, out, language=language, again=again, options=more, follow=follow)
+        elif request.judging:
+            findings = [run_judging(name, lab, again=again, follow=follow_judging(language))]
         else:
             findings = [find(name, lab, again=again, command=f"jumok lab {name}{more}", settings=settings)]
     pages = [out / "index.html"] if several else write(findings[0], out, language=language)
@@ -87,6 +94,7 @@ def conduct(name: str, request: Request) -> None:
         print("\n".join(dumps(finding.to_json()) for finding in findings))
         return
     result = [summarize(finding, language) for finding in findings] if several else lines(findings[0], language)
+    result += [] if several else ["", *tell_judging(findings[0], language)] if findings[0].record else []
     print("\n".join([*result, "", *map(str, pages)]))
 
 
@@ -111,11 +119,24 @@ class Follower:
             print_aside(f"{progress} …")
             return
         minutes = (time.monotonic() - self.began) / 60
-        verdict = VERDICTS[finding.holds].of(self.language)
+        verdict = tell_verdict(finding, self.language)
         times = messages.text("cli.claim_times", seconds=finding.seconds, minutes=minutes)
         print_aside(f"{progress}: {verdict} ({times})")
 
 
+def follow_judging(language: str) -> Callable[[int, Finding], None]:
+    """Return what prints the verdict of each judging seed."""
+
+    def follow(seed: int, finding: Finding) -> None:
+        print_aside(messages.text("cli.judging_seed", seed=seed, verdict=tell_verdict(finding, language)))
+
+    return follow
+
+
 def summarize(finding: Finding, language: str) -> str:
-    """Return a finding on one line."""
-    return f"{'✓' if finding.holds else '✗'} {fit(finding.claim.name, 12)} {finding.claim.words('title').of(language)}"
+    """Return a finding on one line; if the parts of the claim differ, with the verdict of each."""
+    title = finding.claim.words("title").of(language)
+    line = f"{MARKS[finding.verdict]} {fit(finding.claim.name, 12)} {title}"
+    if len({part.verdict for part in finding.parts}) < 2:
+        return line
+    return f"{line} ({'; '.join(tell_part(part, language) for part in finding.parts)})"

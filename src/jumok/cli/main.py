@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from copy import copy
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typer.models import CommandInfo, TyperInfo
@@ -24,31 +24,15 @@ from jumok.cli.models import model_app
 from jumok.cli.options import (
     SETTINGS,
     Beam,
-    Changes,
-    Columns,
-    Corpus,
     Deterministic,
     Device,
     Engine,
-    Excluded,
     File,
     Json,
     LengthPenalty,
     ModelPath,
     Precision,
-    Shares,
     Shortlist,
-    SourceLanguage,
-    Sources,
-    Steps,
-    Tables,
-    TargetLanguage,
-    Targets,
-    Temperature,
-    Tokens,
-    ValidSources,
-    ValidTables,
-    ValidTargets,
     argument,
     flag,
     option,
@@ -61,6 +45,7 @@ from jumok.cli.terminal import (
     to_index,
     watching,
 )
+from jumok.cli.train import train
 from jumok.cli.translate import clean_arguments, counting, load_translator, translate
 from jumok.cli.verbs import bench_app, data_app, export_app
 from jumok.errors import MissingPackage, Resumable, UnknownName
@@ -116,54 +101,7 @@ def demo(
     print(report.drawing(width=min(100, measure_width()), color=sys.stdout.isatty()))
 
 
-@app.command(**verb("help.train"))
-def train(
-    source: Sources = None,
-    target: Targets = None,
-    table: Tables = None,
-    text: Annotated[File, option("FILE", "help.train_text")] = None,
-    corpus: Corpus = None,
-    data: Annotated[File, option("FOLDER", "help.train_data")] = None,
-    valid_source: ValidSources = None,
-    valid_target: ValidTargets = None,
-    valid_table: ValidTables = None,
-    shares: Shares = None,
-    temperature: Temperature = None,
-    columns: Columns = None,
-    exclude: Excluded = None,
-    source_language: SourceLanguage = None,
-    target_language: TargetLanguage = None,
-    valid_text: Annotated[File, option("FILE", "help.train_valid_text")] = None,
-    recipe: Annotated[str, option("NAME", "help.train_recipe")] = "auto",
-    model: Annotated[str | None, option("NAME", "help.train_model")] = None,
-    begin: Annotated[str | None, option("RUN", "help.train_from", "--from")] = None,
-    out: Annotated[Path | None, option("FOLDER", "help.train_out")] = None,
-    minutes: Annotated[float | None, option("MINUTES", "help.train_minutes")] = None,
-    steps: Steps = None,
-    epochs: Annotated[int | None, option("N", "help.train_epochs")] = None,
-    tokens: Tokens = None,
-    until_bleu: Annotated[float | None, option("BLEU", "help.train_until_bleu")] = None,
-    compile: Annotated[bool, flag("--compile", "help.train_compile")] = False,
-    plan: Annotated[bool, flag("--plan", "help.train_plan")] = False,
-    exact: Annotated[bool, flag("--exact", "help.train_exact")] = False,
-    set_: Changes = None,
-    device: Device = "cpu",
-) -> None:
-    choices: dict[str, Any] = {
-        "text": text, "corpus": corpus, "prepared": data, "valid_text": valid_text, "recipe": recipe, "model": model,
-        "begin": begin, "minutes": minutes, "steps": steps, "epochs": epochs, "tokens": tokens,
-        "source_language": source_language, "target_language": target_language,
-    }  # fmt: skip
-    mixing: dict[str, Any] = {"shares": shares, "temperature": temperature, "columns": columns, "exclude": exclude}
-    with watching() as (sinks, stop):  # from here on signals are heard, also while torch is being loaded
-        from jumok.cli import train as verb
-
-        choices["changes"] = verb.list_changes(set_ or [], compiled=compile, until_bleu=until_bleu)
-        valid = verb.Named(valid_source, valid_target, valid_table)
-        choices |= verb.gather(verb.Named(source, target, table), valid, **mixing)
-        if plan:
-            return verb.plan(choices, out=out, device=device)
-        return verb.train(choices, out=out, device=device, exact=exact, sinks=sinks, stop=stop)
+app.command(**verb("help.train"))(train)
 
 
 @app.command(**verb("help.distill"))
@@ -310,16 +248,8 @@ def main() -> None:
 def run() -> int:
     """Run the verb that the arguments name; returns its exit code and prints its errors."""
     try:
-        given, language = take_language(sys.argv[1:], os.environ)
-    except UnknownName as error:
-        return failures.report(error, app)
-    with messages.speaking(language):
-        return run_verb(join_words(given))
-
-
-def run_verb(arguments: list[str]) -> int:
-    """Run the verb that the arguments name, in the language that was chosen."""
-    try:
+        given, _ = take_language(sys.argv[1:], os.environ)  # cli/__init__.py has chosen it
+        arguments = join_words(given)
         result = select_verbs(arguments)(args=arguments, prog_name="jumok", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except SystemExit as exit:

@@ -30,8 +30,7 @@ from jumok.cli.options import (
     option,
 )
 from jumok.cli.terminal import check_device, dumps, print_aside
-from jumok.config.search import SAMPLING, Constraints, SearchOptions
-from jumok.engines.options import EngineOptions
+from jumok.config.search import SAMPLING, Constraints, EngineOptions, SearchOptions
 from jumok.errors import DataError, MissingPackage, UsageError
 from jumok.extras import hint, is_installed
 from jumok.messages import Message

@@ -269,6 +269,7 @@ def lab(
     data: Annotated[Path | None, option("FOLDER", "help.lab_data")] = None,
     seed: Annotated[int, option("N", "help.lab_seed")] = 1,
     again: Annotated[bool, flag("--again", "help.lab_again")] = False,
+    judging: Annotated[bool, flag("--judge", "help.lab_judge")] = False,
     set_: Annotated[list[str] | None, option("KEY=VALUE", "help.lab_set", "--set")] = None,
     as_json: Json = False,
 ) -> None:
@@ -279,7 +280,7 @@ def lab(
         forbid(Message("cli.claims_are_listed"), {"out": out, "book": book, "data": data, "set": set_})
         print("\n".join(list_claims(language)))
         return
-    conduct(name, Request(language, scale, out, runs, data, seed, again, set_ or [], book, as_json))
+    conduct(name, Request(language, scale, out, runs, data, seed, again, set_ or [], book, as_json, judging))
 
 
 @export_app.command("ctranslate2", **verb("help.export_ctranslate2"))

@@ -1,7 +1,7 @@
 """The keywords of functions that train and that translate, as types.
 
-Nothing here runs: the values are checked where they become a recipe (recipe.py), options and constraints of a search
-(search.py) or the choice of an engine (engines/options.py).  A test compares these names with the fields of the values.
+Nothing here runs: the values are checked where they become a recipe (recipe.py), or options and constraints of a search
+and the choice of an engine (search.py).  A test compares these names with the fields of the values.
 """
 
 from __future__ import annotations

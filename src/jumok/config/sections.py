@@ -64,7 +64,7 @@ class CorpusConfig(Section):
 class DataConfig(Section):
     """The sentence pairs, which of them to train on, and how to put them into batches."""
 
-    corpus: str | None = None  # a corpus that jumok generates: phrasebook, copy, reverse, sort, babi-1 …
+    corpus: str | None = None  # a corpus that jumok generates: phrasebook, phrasebook-several, copy, sort, babi-1 …
     pairs: Annotated[int, Field(ge=100, le=10**9)] = 50_000  # pairs to generate of `corpus`
     source: str | None = None  # the user's own files, one sentence per line
     target: str | None = None
@@ -188,12 +188,9 @@ class TransformerConfig(ModelConfig):
     bias: bool = True  # in the projections of attention
 
     @property
-    def key_width(self) -> int:
-        return self.d_k or self.d_model // self.heads
-
-    @property
-    def value_width(self) -> int:
-        return self.d_v or self.d_model // self.heads
+    def head_widths(self) -> tuple[int, int]:
+        """The width of a head's keys, which is that of its queries, and of its values."""
+        return self.d_k or self.d_model // self.heads, self.d_v or self.d_model // self.heads
 
     @model_validator(mode="after")
     def check_sizes(self) -> Self:
@@ -202,8 +199,9 @@ class TransformerConfig(ModelConfig):
             width, heads = self.d_model, self.heads
             nearest = width // heads * heads + heads
             raise ValueError(messages.text("config.widths_not_set", d_model=width, heads=heads, nearest=nearest))
-        if self.positions == "rotary" and self.key_width % 2:
-            raise ValueError(messages.text("config.rotary_keys_are_even", key_width=self.key_width))
+        keys, _ = self.head_widths
+        if self.positions == "rotary" and keys % 2:
+            raise ValueError(messages.text("config.rotary_keys_are_even", key_width=keys))
         if self.positions == "appended" and self.join != "concatenate":
             raise ValueError(messages.text("config.appended_is_concatenated"))
         if self.positions in ("rotary", "none") and self.join != "add":
@@ -213,10 +211,10 @@ class TransformerConfig(ModelConfig):
     @property
     def shape(self) -> str:
         layers = f"{self.encoder_layers} + {self.decoder_layers} layers, d_model {self.d_model}, d_ff {self.d_ff}"
-        return f"{layers}, {self.heads} heads of {self.key_width}"
+        return f"{layers}, {self.heads} heads of {self.head_widths[0]}"
 
     def parameters(self, source: int, target: int) -> int:
-        width, keys, values = self.d_model, self.heads * self.key_width, self.heads * self.value_width
+        width, (keys, values) = self.d_model, (self.heads * each for each in self.head_widths)
         positions = 2 * self.longest * width * (self.positions == "learned")
         join = 4 * width * width * (self.join == "concatenate")
         norm = 4 * width

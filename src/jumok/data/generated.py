@@ -7,6 +7,7 @@ from jumok.config.sections import DataConfig
 from jumok.data.corpora import Corpus, hash_values
 from jumok.errors import UnknownName
 
+SEVERAL = "phrasebook-several"
 CACHED = 100_000  # most pairs of a phrasebook that stay in memory for the next pass
 BABI = (1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 14, 15, 16, 20)  # tasks of made/stories.py
 
@@ -21,12 +22,15 @@ def stories(task: int, count: int, seed: int, split: str = "train") -> Corpus:
     return Corpus(f"babi-{task} {split}", read, hash_values("babi", task, count, seed, split))
 
 
-def phrases(split: str, count: int, seed: int) -> Corpus:
-    """The embedded English–Korean phrasebook."""
+def phrases(split: str, count: int, seed: int, *, several: bool = False) -> Corpus:
+    """The embedded English–Korean phrasebook; `several`: with several right translations, of which one is drawn."""
     from jumok.data.made import phrasebook  # imported late: building its grammar takes a moment
 
+    name = SEVERAL if several else "phrasebook"
+    drawn = partial(phrasebook.phrases, split, count, seed=seed, several=several)
+
     def generate() -> Iterator[tuple[str, str]]:
-        return ((phrase.english, phrase.korean) for phrase in phrasebook.phrases(split, count, seed=seed))
+        return ((phrase.english, phrase.korean) for phrase in drawn())
 
     @cache
     def generate_once() -> list[tuple[str, str]]:
@@ -35,7 +39,7 @@ def phrases(split: str, count: int, seed: int) -> Corpus:
     def read() -> Iterator[tuple[str, str]]:
         return iter(generate_once()) if count <= CACHED else generate()
 
-    return Corpus(f"phrasebook {split}", read, hash_values("phrasebook", split, count, seed))
+    return Corpus(f"{name} {split}", read, hash_values(name, split, count, seed))
 
 
 def task(name: str, count: int, seed: int) -> Corpus:
@@ -51,6 +55,10 @@ def _split_stories(number: int, data: DataConfig, seed: int) -> tuple[Corpus, Co
 
 NAMES: dict[str, Callable[[DataConfig, int], tuple[Corpus, Corpus | None]]] = {
     "phrasebook": lambda data, seed: (phrases("train", data.pairs, seed), phrases("validation", 500, seed)),
+    SEVERAL: lambda data, seed: (
+        phrases("train", data.pairs, seed, several=True),
+        phrases("validation", 500, seed, several=True),
+    ),
     "copy": lambda data, seed: (task("copy", data.pairs, seed), None),
     "reverse": lambda data, seed: (task("reverse", data.pairs, seed), None),
     "sort": lambda data, seed: (task("sort", data.pairs, seed), None),

@@ -7,7 +7,7 @@ were not seen before are decoded, so that the time hardly depends on the length 
 import numpy as np
 
 from jumok.data.store import StoredSide
-from jumok.text.known import MOST, hash_word, pack_words, split_words
+from jumok.text.known import MOST, hash_words, pack_words
 from jumok.text.vocabulary import Vocabulary
 
 ROWS = 1 << 15  # sentences that are read at a time
@@ -34,7 +34,7 @@ def find_known_words(side: StoredSide, count: int, vocabulary: Vocabulary) -> by
         stops = np.append(starts[1:], len(ids))
         texts = vocabulary.decode_all([ids[starts[place] : stops[place]].tolist() for place in places[new]])
         words, characters = words + len(texts), characters + sum(map(len, texts))
-        hashes.update(hash_word(match[0]) for text in texts for match in split_words(text))
+        hashes |= hash_words(texts)
         if len(hashes) > MOST or (words > 100 and characters > LONG * words):
             return None
     return pack_words(hashes) if hashes else None

@@ -49,7 +49,7 @@ def suggest_settings(corpus: str | None, text: str | Path | None) -> dict[str, A
     """Changes to a recipe that suit a generated corpus or a text."""
     if text is not None:
         return TEXT
-    if corpus is None or corpus == "phrasebook":
+    if corpus is None or corpus.startswith("phrasebook"):
         return {}
     return STORIES if corpus.startswith("babi-") else {"vocabulary.at_most": True}  # a task has few symbols
 

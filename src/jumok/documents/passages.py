@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 
 from jumok.documents.items import TEXT, Composite, Escape, Item, Raw, cut
 from jumok.documents.placement import Element, Links, Mark, place
@@ -16,7 +17,7 @@ from jumok.documents.scripts import has_letters
 from jumok.documents.segments import Segment
 from jumok.documents.sentences import Splitter
 from jumok.documents.writing import Writer
-from jumok.text.boundaries import split_units
+from jumok.text.boundaries import SPACES, split_units
 from jumok.translation import Translation
 
 LINE_BREAKS = re.compile(r"[\n\r\v\f\x85\u2028\u2029]")  # in text they are space; those that count are marks
@@ -87,16 +88,25 @@ class Sentence:
     def __init__(self, items: Sequence[Item]) -> None:
         self.items = tuple(items)
         self.number = -1
+        if len(items) == 1 and items[0].kind == TEXT and "\n" not in items[0].text:  # what most texts are
+            self.text, self.root = SPACES.sub(" ", items[0].text).strip(" "), Element("")
+            return
         reader = Reader()
         for item in items:
             reader.read(item)
         self.text = reader.text
-        self.units = split_units(self.text)
         self.root = reader.finish(self.units)
+
+    @cached_property
+    def units(self) -> list[tuple[str, str]]:
+        """What can be aligned, each with the space before it."""
+        return split_units(self.text)
 
     @property
     def needs_alignment(self) -> bool:
         """Whether something must be placed among the words."""
+        if not self.root.children:
+            return False
         count = len(self.units)
 
         def moves(child: Element | Mark) -> bool:

@@ -41,12 +41,13 @@ CORE = "|".join(
 PLACEHOLDER = re.compile(
     rf"(?P<pair>[(\[\"'“‘«])(?:{CORE})[)\]\"'”’»](?!\w)|(?<!\w)[#@/]?(?:{CORE})(?:[/:×x\-–](?:{CORE}))*%?(?:(?<=[\w}}])['’]s\b)?|(?:{CORE})"
 )
+SIGNS = (*"{%$<&@:", "www.", OBJECT)  # every placeholder has one of these
 LINK = re.compile(r"(?:https?://|www\.)\S+|[@#]\S+|\S+@\S+\.\S+", re.I)
 
 
 def find_placeholders(text: str) -> Iterator[tuple[int, int]]:
     """Yield the spans of placeholders and addresses in a text, in order."""
-    if any(sign in text for sign in "{%$<&@:#.[" + OBJECT):
+    if any(sign in text for sign in SIGNS):
         for match in PLACEHOLDER.finditer(text):
             yield match.span()
 

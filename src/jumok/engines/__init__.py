@@ -1,4 +1,4 @@
 """Token ids in, hypotheses out: torch (the reference), our kernels, CTranslate2.
 
-Level 7.  Read first: options.py.
+Level 7.  Read first: interface.py.
 """

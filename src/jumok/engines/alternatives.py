@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from jumok.config.search import SearchOptions, TokenConstraints
+from jumok.config.search import Ids, SearchOptions, TokenConstraints
 from jumok.decoding.hypothesis import Hypothesis
-from jumok.engines.options import Ids
 from jumok.text.automata import Spelling
 from jumok.text.vocabulary import END
 

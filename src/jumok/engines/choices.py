@@ -11,10 +11,9 @@ from collections.abc import Iterator, Sequence
 from math import exp
 from typing import NamedTuple
 
-from jumok.config.search import SearchOptions, TokenConstraints
+from jumok.config.search import Ids, SearchOptions, TokenConstraints
 from jumok.decoding.hypothesis import Hypothesis
 from jumok.engines.alternatives import Decode
-from jumok.engines.options import Ids
 from jumok.text.boundaries import words_of
 from jumok.text.vocabulary import END, Vocabulary
 from jumok.translation import Word

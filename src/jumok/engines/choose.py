@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from jumok.config.search import SearchOptions, TokenConstraints
-from jumok.engines.options import EngineOptions, check_support
+from jumok.config.search import EngineOptions, SearchOptions, TokenConstraints, check_support
 from jumok.errors import MissingPackage, Unsupported
 from jumok.extras import hint, is_installed
 from jumok.messages import Message
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from jumok.storage.bundle import Bundle
 
 
+@dataclass(eq=False)
 class Engines:
     """The engines of a model, or of several whose probabilities are averaged."""
 
-    def __init__(self, bundles: Sequence[Bundle], options: EngineOptions, say: Callable[[str], None]) -> None:
-        """`say` gets one line for each reason why torch is used instead of the engine asked for."""
-        self.bundles, self.options, self.say = list(bundles), options, say
-        self.reasons: list[Message] = []  # those reported
+    bundles: Sequence[Bundle]
+    options: EngineOptions
+    say: Callable[[str], None]  # gets one line for each reason why torch is used instead of the engine asked for
+    reasons: list[Message] = field(default_factory=list)  # those reported
 
     @cached_property
     def torch(self) -> TorchEngine:
@@ -83,7 +84,7 @@ class Engines:
         if self.fast is None:
             return self.torch
         try:
-            check_support(self.fast, options, constraints)
+            check_support(self.fast.name, self.fast.supported, options, constraints)
         except Unsupported as error:
             self._report(error.values["reason"])
             return self.torch

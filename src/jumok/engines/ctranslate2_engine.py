@@ -28,10 +28,19 @@ from pathlib import Path
 from typing import Any
 
 from jumok import machine
-from jumok.config.search import UNCONSTRAINED, SearchOptions, TokenConstraints
+from jumok.config.search import (
+    UNCONSTRAINED,
+    Count,
+    Feature,
+    Ids,
+    SearchOptions,
+    TokenConstraints,
+    check_lengths,
+    check_request,
+    silent,
+)
 from jumok.decoding.hypothesis import Hypothesis, penalize
 from jumok.disk import user_cache
-from jumok.engines.options import Count, Feature, Ids, check_lengths, check_request, silent
 from jumok.errors import DiskError, MissingPackage, ModelFileError, UnknownName, Unsupported, UsageError
 from jumok.interop import ctranslate2_library as interop
 from jumok.messages import Message
@@ -139,7 +148,7 @@ class CTranslate2Engine:
         progress: Count = silent,
     ) -> Callable[[], list[list[Hypothesis]]]:
         """Begin to decode in the background; the function waits for what `decode` returns."""
-        check_request(self, sources, options, constraints, numbers)
+        check_request(self.name, self.supported, sources, options, constraints, numbers)
         bare = options.beam == 1 and not details
         rows = [[self.source[i] for i in ids] for ids in sources]
         prefixes = [self._list_prefix(bound) for bound in constraints or [UNCONSTRAINED] * len(rows)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from jumok.engines.options import Count, Feature, Ids, silent
+from jumok.config.search import Count, Feature, Ids, silent
 
 if TYPE_CHECKING:
     import numpy as np

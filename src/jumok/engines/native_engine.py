@@ -14,18 +14,19 @@ from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
-from jumok.config.search import SearchOptions, TokenConstraints
-from jumok.config.sections import TransformerConfig
-from jumok.decoding.hypothesis import Hypothesis, rank
-from jumok.engines.options import (
+from jumok.config.search import (
     Count,
     Feature,
     Ids,
+    SearchOptions,
+    TokenConstraints,
     check_lengths,
     check_request,
     limit_length,
     silent,
 )
+from jumok.config.sections import TransformerConfig
+from jumok.decoding.hypothesis import Hypothesis, rank
 from jumok.errors import Unsupported, UsageError
 from jumok.kernels import library
 from jumok.kernels.layout import find_obstacle
@@ -102,7 +103,7 @@ class NativeEngine:
         array of int64, the search of source b writes after each step how many tokens of its best translation are
         certain, and these tokens.  `limits` bounds the outputs further than the options do.
         """
-        check_request(self, sources, options, constraints, numbers)
+        check_request(self.name, self.supported, sources, options, constraints, numbers)
         stops = course.get("stops")
         flags = range(stops, stops + len(sources)) if isinstance(stops, int) else stops
         chosen = Course(course.get("threads"), flags, course.get("live"))
@@ -121,7 +122,7 @@ class NativeEngine:
         progress: Count = silent,
     ) -> Callable[[], list[list[Hypothesis]]]:
         """Begin to decode in the background; the function waits for what `decode` returns."""
-        check_request(self, sources, options, constraints, numbers)
+        check_request(self.name, self.supported, sources, options, constraints, numbers)
         running = self._background.submit(self._search, sources, options, constraints)
 
         def collect() -> list[list[Hypothesis]]:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from jumok.config.search import SearchOptions, TokenConstraints
+from jumok.config.search import Ids, SearchOptions, TokenConstraints
 from jumok.data.batches import pad
 from jumok.decoding.constraints import search_with_phrases
 from jumok.decoding.graph import Expansion
@@ -30,7 +30,6 @@ from jumok.decoding.rules import (
     require_length,
 )
 from jumok.decoding.search import Choose, beam, generate_tokens, greedy, keep_apart, sample_by
-from jumok.engines.options import Ids
 from jumok.keys import generator
 from jumok.models.base import END, Seq2Seq, State
 from jumok.text.automata import TextRules

@@ -19,17 +19,19 @@ import numpy as np
 import torch
 from torch import nn
 
-from jumok.config.search import UNCONSTRAINED, SearchOptions, TokenConstraints
-from jumok.decoding.hypothesis import Hypothesis, rank
-from jumok.engines.options import (
+from jumok.config.search import (
+    UNCONSTRAINED,
     Count,
     Feature,
     Ids,
+    SearchOptions,
+    TokenConstraints,
     check_lengths,
     limit_length,
     list_features,
     silent,
 )
+from jumok.decoding.hypothesis import Hypothesis, rank
 from jumok.engines.torch_forcing import TorchForcing
 from jumok.kernels.modules import FastTransformer, accelerate
 from jumok.keys import key

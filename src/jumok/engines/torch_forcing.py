@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from jumok.config.search import Ids, check_lengths
 from jumok.data.batches import pad
 from jumok.decoding.hypothesis import Hypothesis
-from jumok.engines.options import Ids, check_lengths
 from jumok.errors import UsageError
 from jumok.models.base import END, PAD, START, Attention, Seq2Seq
 

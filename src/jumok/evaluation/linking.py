@@ -27,14 +27,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from jumok.data.lexicon import Lexicon
 from jumok.data.markov import Jumps, find_posteriors, is_small
-from jumok.evaluation.alignment import Links
 from jumok.text.boundaries import is_unspaced, units_of
+
+if TYPE_CHECKING:
+    from jumok.evaluation.alignment import Links
 
 UNSURE, OVERLOOKED = 1e-2, 5e-3  # added to every attention weight, without jumps and with: a head may overlook a word
 RELATED = 0.05  # least probability of other forms of a word, by which it belongs to a source word

@@ -71,7 +71,7 @@ def describe_sizes(config: Any, language: str) -> str:
     fields = type(config).model_fields
     if not {"heads", "d_model", "d_ff"} <= fields.keys():
         return getattr(config, "shape", "")
-    width = getattr(config, "key_width", None) or config.d_model // config.heads
+    width, _ = getattr(config, "head_widths", (config.d_model // config.heads, 0))
     common = {"d_model": config.d_model, "d_ff": config.d_ff, "heads": config.heads, "width": width}
     if hasattr(config, "encoder_layers"):
         return word("shape.two", language, encoder=config.encoder_layers, decoder=config.decoder_layers, **common)

@@ -15,8 +15,7 @@ from math import exp
 from pathlib import Path
 from typing import Any
 
-from jumok.config.search import SearchOptions
-from jumok.engines.options import LONGEST_SOURCE
+from jumok.config.search import LONGEST_SOURCE, SearchOptions
 from jumok.engines.torch_engine import TorchEngine
 from jumok.errors import ModelFileError, UsageError
 from jumok.models import build

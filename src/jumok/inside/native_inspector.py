@@ -165,7 +165,7 @@ class NativeInspector:
         return counts
 
     def _has_bias(self, side: str, layer: int, name: str) -> bool:
-        return f"{side}.{layer}.{name}.bias" in self.packed.weights
+        return f"{side}.{layer}.{name}.bias" in self.packed.weights.names
 
     def read(self, source: Ids, target: Ids, edits: Edits = NOTHING, only: Collection[str] | None = None) -> Trace:
         find_sizes(self.config).check(edits)
@@ -241,7 +241,7 @@ class NativeInspector:
         keys, values = (heads * width for width in layout.head_widths(self.config))
         parts = {"qkv": [keys, keys, values], "memory": [keys, values]}.get(name, [matrix.rows])
         weight = weights.take(f"{block}.{name}.weight", matrix.rows, matrix.columns)
-        bias = weights.take(f"{block}.{name}.bias", matrix.rows) if f"{block}.{name}.bias" in weights else None
+        bias = weights.take(f"{block}.{name}.bias", matrix.rows) if f"{block}.{name}.bias" in weights.names else None
         return Factor(weight, bias, parts, heads)
 
 

@@ -85,7 +85,7 @@ def build_specification(weights: Tensors, model: TransformerConfig, vocabularies
     """Return the model in CTranslate2's terms."""
     package = load_library("specs")
     specs, kinds = package.specs.transformer_spec, package.specs.common_spec.Activation
-    rotary = model.key_width if model.positions == "rotary" else None
+    rotary = model.head_widths[0] if model.positions == "rotary" else None
     common: dict[str, Any] = {
         "num_heads": model.heads, "pre_norm": model.norm_place == "pre", "rotary_dim": rotary,
         "activation": kinds.GELU if model.activation == "gelu" else kinds.RELU,
@@ -101,7 +101,7 @@ def build_specification(weights: Tensors, model: TransformerConfig, vocabularies
     width, symbols = model.d_model, {"source": len(vocabularies.source), "target": len(vocabularies.target)}
     matrix = weights.take("matrix", symbols["target"], width)
     tables = {
-        side: weights.take(f"{side}.weight", count, width) if f"{side}.weight" in weights else matrix
+        side: weights.take(f"{side}.weight", count, width) if f"{side}.weight" in weights.names else matrix
         for side, count in symbols.items()
     }
     encoder.embeddings[0].weight, decoder.embeddings.weight = tables["source"], tables["target"]
@@ -131,7 +131,7 @@ class Writer:
 
     def write_dense(self, spec: Any, name: str, rows: int, columns: int) -> None:
         spec.weight = self.weights.take(f"{name}.weight", rows, columns)
-        if f"{name}.bias" in self.weights:
+        if f"{name}.bias" in self.weights.names:
             spec.bias = self.weights.take(f"{name}.bias", rows)
 
     def write_norm(self, spec: Any, name: str) -> None:

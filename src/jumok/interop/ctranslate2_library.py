@@ -44,7 +44,7 @@ def find_obstacle(model: ModelConfig) -> Message | None:
     if not isinstance(model, TransformerConfig):
         return Message("interop.other_kind", {"kind": model.kind})
     width = model.d_model // model.heads
-    if model.d_model % model.heads != 0 or not (model.key_width == model.value_width == width):
+    if model.d_model % model.heads != 0 or model.head_widths != (width, width):
         return Message("interop.head_width")
     unsupported = {
         f"norm={model.norm!r}": model.norm != "layer",

@@ -14,14 +14,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jumok.kernels.library import LONG, POINTER
 from jumok.kernels.searching import BoundModel, address_of
-from jumok.kernels.task_structs import EditList, EditTable
 
 PARTS = ("encoder", "decoder", "cross")  # enum part in kernels.h
 KINDS = (
     "silence", "weights", "skip", "no_mask", "no_positions", "no_scale", "no_residual", "no_norm",
 )  # fmt: skip  # enum edit_kind
 ALL = -1
+
+
+class EditTable(ctypes.Structure):
+    """One edit of a model."""
+
+    _fields_ = [*((name, LONG) for name in ("kind", "part", "layer", "head", "query", "size")), ("weights", POINTER)]
+
+
+class EditList(ctypes.Structure):
+    """The edits of a model."""
+
+    _fields_ = [("count", LONG), ("each", ctypes.POINTER(EditTable))]
 
 
 class Edit(NamedTuple):

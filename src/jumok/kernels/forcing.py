@@ -7,11 +7,22 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from jumok.kernels.library import LONG, POINTER
 from jumok.kernels.searching import BoundModel, address_of
-from jumok.kernels.task_structs import ForceTask
 from jumok.machine import cores
 
 Pair = tuple[Sequence[int], Sequence[int]]
+
+
+class ForceTask(ctypes.Structure):
+    """Given translations whose log-probabilities or attention are asked for."""
+
+    _fields_ = [
+        *((name, LONG) for name in ("sentences", "start", "threads", "layer", "head")),
+        *((name, POINTER) for name in ("tokens", "begins", "targets", "target_begins")),
+        *((name, POINTER) for name in ("source_positions", "target_positions")),
+        *((name, POINTER) for name in ("gains", "weights", "weight_begins")),
+    ]
 
 
 def score(model: BoundModel, pairs: Sequence[Pair], start: int, *, threads: int | None = None) -> list[list[float]]:

@@ -1,19 +1,60 @@
-"""What the kernels know of a Transformer: which recipes they support, and the names and shapes of a layer's weights.
+"""What the kernels know of a Transformer: which recipes they support, and names, shapes and structures of its weights.
 
-Everything that packs weights or passes them to the kernels uses this description; no torch.
+Everything that packs weights or passes them to the kernels uses this description; no torch.  A structure has the fields
+of c/kernels.h, one by one, which a test compares.  That of a task is in the module that fills it; whoever calls the
+kernels keeps the memory alive that its pointers refer to.
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from jumok.config.sections import ModelConfig, TransformerConfig
+from jumok.kernels.library import FLOAT, LONG, POINTER
 from jumok.messages import Message
 
 SIDES = ("encoder", "decoder")
 EMBEDDINGS = {"encoder": "source", "decoder": "target"}
 EPS = 1e-5  # added to the variance in every norm
+
+
+class Dense(ctypes.Structure):
+    """A packed matrix and its bias."""
+
+    _fields_ = [("packed", POINTER), ("bias", POINTER), ("width", LONG), ("height", LONG)]
+
+
+class NormWeights(ctypes.Structure):
+    """The weights of a layer norm."""
+
+    _fields_ = [("gain", POINTER), ("shift", POINTER)]
+
+
+class LayerWeights(ctypes.Structure):
+    """The weights of one layer, with the keys and values it has computed."""
+
+    _fields_ = [
+        *((name, Dense) for name in ("qkv", "self_output", "query", "key_value", "cross_output", "inner", "outer")),
+        ("norms", NormWeights * 3),
+        ("cache", POINTER),
+        ("memory", POINTER),
+    ]
+
+
+class Stack(ctypes.Structure):
+    """All layers of an encoder or a decoder."""
+
+    _fields_ = [
+        *((name, LONG) for name in ("layers", "d_model", "heads", "d_k", "d_v", "pre")),
+        ("table", POINTER),
+        ("rotary", POINTER),
+        ("last", NormWeights),
+        ("output", Dense),
+        ("each", ctypes.POINTER(LayerWeights)),
+        *((name, FLOAT) for name in ("factor", "scale", "eps")),
+    ]
 
 
 class Matrix(NamedTuple):
@@ -70,7 +111,7 @@ def describe(config: TransformerConfig) -> Layout:
 
 def head_widths(config: TransformerConfig) -> tuple[int, int]:
     """Return the width of a head's keys and of its values."""
-    return config.key_width, config.value_width
+    return config.head_widths
 
 
 def list_matrices(config: TransformerConfig, *, decoder: bool) -> list[Matrix]:

@@ -23,7 +23,6 @@ from hashlib import blake2b
 from pathlib import Path
 
 from jumok.disk import user_cache
-from jumok.kernels.structs import DOUBLE, FLOAT, LONG, POINTER
 from jumok.messages import Message
 
 SOURCES = sorted((Path(__file__).parent / "c").glob("*.c"))
@@ -36,6 +35,7 @@ PORTABLE = Path(__file__).parent / "portable"  # kernels that were compiled for 
 FAMILIES = {"x86-64-v3": {"avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "abm"}}  # what a processor of each must have
 PATIENCE = 1_800.0  # seconds after which compiling is given up; it takes 10, many more on an emulated machine
 POLL = 0.2  # seconds between two looks at the compiler
+POINTER, LONG, FLOAT, DOUBLE = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float, ctypes.c_double
 KEY, FLAG, TEXT = ctypes.c_uint64, ctypes.c_int, ctypes.c_char_p
 SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "jk_struct_size": (LONG, [TEXT]),

@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from jumok.kernels import library
-from jumok.kernels.task_structs import AttentionTask
+from jumok.kernels.library import FLOAT, LONG, POINTER
 from jumok.nn.dropout import Stream, drop
 
 Context = Any  # torch's FunctionCtx, which takes any attribute
@@ -71,9 +71,7 @@ class Arrays:
 
     def __init__(self, model: nn.Module) -> None:
         self.tensors = {name: one.detach() for name, one in model.named_parameters(remove_duplicate=False)}
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.tensors
+        self.names = self.tensors.keys()
 
     def take(self, name: str, *shape: int) -> Any:
         assert self.tensors[name].shape == shape
@@ -270,6 +268,17 @@ def normalizer(logits: Tensor) -> Tensor:
 
 
 # -------------------------------------------------------------------------------------------------- attention
+
+
+class AttentionTask(ctypes.Structure):
+    """Which queries attend to which keys."""
+
+    _fields_ = [
+        *((name, LONG) for name in ("rows", "heads", "d_k", "d_v")),
+        *((name, POINTER) for name in ("queries", "keys", "lengths", "rotary")),
+        *((name, LONG) for name in ("q_stride", "k_stride", "v_stride", "causal", "longest")),
+        ("factor", FLOAT),
+    ]
 
 
 class Attention(torch.autograd.Function):

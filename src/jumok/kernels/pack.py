@@ -16,8 +16,8 @@ import numpy as np
 from jumok.config.search import SearchOptions
 from jumok.config.sections import TransformerConfig
 from jumok.kernels import layout
+from jumok.kernels.layout import Dense, LayerWeights, NormWeights, Stack
 from jumok.kernels.searching import BoundModel, Course, RawHypothesis, Shortlist, search
-from jumok.kernels.structs import Dense, LayerWeights, NormWeights, Stack
 
 if TYPE_CHECKING:
     from jumok.kernels.editing import Edit
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from jumok.kernels.reading import Note, Numbers, Walk
     from jumok.kernels.ruling import Rules
 
+    class Weights(Protocol):
+        """Weights by name."""
 
-class Weights(Protocol):
-    """Weights by name."""
+        @property
+        def names(self) -> Collection[str]: ...
 
-    def __contains__(self, name: str) -> bool: ...
-
-    def take(self, name: str, *shape: int) -> np.ndarray:
-        """Return the tensor of this name, which must have this shape."""
-        ...
+        def take(self, name: str, *shape: int) -> np.ndarray:
+            """Return the tensor of this name, which must have this shape."""
+            ...
 
 
 class Packed:
@@ -160,7 +160,7 @@ class Packed:
         return self.weights.take(name, *shape)
 
     def _take_if_present(self, name: str, *shape: int) -> np.ndarray | None:
-        return self._take(name, *shape) if name in self.weights else None
+        return self._take(name, *shape) if name in self.weights.names else None
 
     def _embeddings(self, side: str, symbols: int) -> np.ndarray:
         """Return the embeddings of a side, which may be the output matrix."""

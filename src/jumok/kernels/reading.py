@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from jumok.kernels.editing import Edit, pack
+from jumok.kernels.library import LONG, POINTER
 from jumok.kernels.searching import BoundModel, address_of
-from jumok.kernels.task_structs import EditedStep, ReadTask, StepTask
 
 if TYPE_CHECKING:
-    from jumok.kernels.structs import Stack
+    from jumok.kernels.layout import Stack
 
 NOTES = (
     "input", "q", "k", "v", "q_turned", "k_turned", "products", "scores", "weights", "mixed", "joined", "inner",
@@ -32,6 +32,32 @@ NOTES = (
 SUBLAYERS = {"encoder": ("attention", "feed_forward"), "decoder": ("attention", "cross", "feed_forward")}
 
 Note = tuple[str, str]  # the part that computes it, and its name
+
+
+class ReadTask(ctypes.Structure):
+    """One pair that is read, and where the numbers go."""
+
+    _fields_ = [
+        ("source_length", LONG),
+        ("target_length", LONG),
+        *((name, POINTER) for name in ("source", "target", "source_positions", "target_positions", "edits", "notes")),
+        *((name, POINTER) for name in ("memory", "hidden", "logits")),
+    ]
+
+
+class StepTask(ctypes.Structure):
+    """One step of a decoder."""
+
+    _fields_ = [
+        *((name, LONG) for name in ("rows", "at", "capacity", "source")),
+        *((name, POINTER) for name in ("tokens", "origin", "sentence", "lengths", "position")),
+    ]
+
+
+class EditedStep(ctypes.Structure):
+    """One step of a decoder with edits."""
+
+    _fields_ = [(name, POINTER) for name in ("step", "edits", "prefixes", "positions")]
 
 
 class Numbers(NamedTuple):

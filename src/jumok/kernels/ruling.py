@@ -10,8 +10,31 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jumok.config.search import SearchOptions
-from jumok.kernels.task_structs import AutomatonTable, SearchRules
+from jumok.kernels.library import LONG, POINTER
 from jumok.text.automata import Automaton, Spelling
+
+
+class AutomatonTable(ctypes.Structure):
+    """An automaton over the text of an output."""
+
+    _fields_ = [
+        *((name, LONG) for name in ("states", "width", "start")),
+        *((name, POINTER) for name in ("symbols", "next", "flags")),
+    ]
+
+
+class SearchRules(ctypes.Structure):
+    """What translations must and must not contain."""
+
+    _fields_ = [
+        ("min_length", LONG),
+        ("no_repeat", LONG),
+        *((name, POINTER) for name in ("prefix_begins", "prefixes")),
+        *((name, POINTER) for name in ("phrase_begins", "phrase_offsets", "phrase_tokens", "phrase_states")),
+        *((name, POINTER) for name in ("openings", "forbidding")),
+        ("ending", LONG),
+        *((name, POINTER) for name in ("automata", "unit_begins", "units")),
+    ]
 
 
 class SentenceRules(NamedTuple):

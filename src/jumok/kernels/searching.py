@@ -12,19 +12,38 @@ import numpy as np
 
 from jumok.config.search import SearchOptions
 from jumok.errors import UsageError
-from jumok.kernels.structs import SearchTask, Stack
-from jumok.machine import available_memory, cores
+from jumok.kernels.layout import Stack
+from jumok.kernels.library import DOUBLE, LONG, POINTER
 from jumok.text.symbols import END, NEVER, START
 
 if TYPE_CHECKING:
-    from jumok.kernels.editing import Edit
-    from jumok.kernels.ruling import Rules
-    from jumok.kernels.task_structs import EditList, SearchRules
+    from jumok.kernels.editing import Edit, EditList
+    from jumok.kernels.ruling import Rules, SearchRules
 
 GROUP = 48  # hypotheses that a core works on at once: GROUP_ROWS in search.c
 ROWS = 96  # rows whose logits are computed at once: ROWS_AT_ONCE in transformer.h
 AT_ONCE = 1 << 23  # most tokens of output in one call of the kernels
 SMALL = 1 << 26  # bytes up to which a search does not check the free memory
+
+
+class SearchTask(ctypes.Structure):
+    """A search from sources to translations."""
+
+    _fields_ = [
+        *((name, LONG) for name in ("sentences", "beam", "best", "most", "exact", "start", "end")),
+        *((name, POINTER) for name in ("tokens", "begins", "limits", "sources", "targets")),
+        ("alpha", DOUBLE),
+        ("margin", DOUBLE),
+        ("never", POINTER),
+        ("nevers", LONG),
+        *((name, POINTER) for name in ("matrix", "list_begins", "list", "common")),
+        ("commons", LONG),
+        ("same", LONG),
+        ("threads", LONG),
+        *((name, POINTER) for name in ("rules", "edits", "stops", "order", "live")),
+        ("live_width", LONG),
+        *((name, POINTER) for name in ("ids", "sizes", "gains", "totals")),
+    ]
 
 
 class Shortlist(NamedTuple):
@@ -195,10 +214,14 @@ def count_threads(
     each = max(1, GROUP // beam)
     parts = (slice(start, start + each) for start in range(0, len(lengths), each))
     sizes = [count_bytes(decoder, len(lengths[p]), max(lengths[p]), max(limits[p]), sum(slots[p])) for p in parts]
-    sizes = sorted(sizes, reverse=True)[: at_most or cores()]
+    if len(sizes) <= 1 and sum(sizes) <= SMALL:
+        return 1  # as for most requests: neither cores nor memory matter
+    from jumok import machine
+
+    sizes = sorted(sizes, reverse=True)[: at_most or machine.cores()]
     if sum(sizes) <= SMALL:
-        return max(1, len(sizes))
-    budget = available_memory() // 2
+        return len(sizes)
+    budget = machine.available_memory() // 2
     if sizes[0] > budget:
         raise UsageError(
             "kernels.too_little_memory", beam=beam, subwords=max(limits), needed=sizes[0] / 1e9,

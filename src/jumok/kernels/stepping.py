@@ -16,8 +16,8 @@ from torch import Tensor
 
 from jumok.kernels import ops
 from jumok.kernels.pack import Packed
+from jumok.kernels.reading import StepTask
 from jumok.kernels.searching import address_of
-from jumok.kernels.task_structs import StepTask
 from jumok.models.base import PAD
 
 ROOM = 32  # positions that a new cache has room for

@@ -19,13 +19,24 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from jumok.kernels import layout, ops
-from jumok.kernels.structs import FLOAT, POINTER
-from jumok.kernels.task_structs import PassTask
+from jumok.kernels.library import FLOAT, LONG, POINTER
 from jumok.models.base import PAD
 from jumok.models.transformer import Transformer
 from jumok.nn.dropout import Dropout
 
 FLOAT_BYTES = 4
+
+
+class PassTask(ctypes.Structure):
+    """A training pass through a whole Transformer."""
+
+    _fields_ = [
+        ("layers", LONG * 2),
+        *((name, LONG) for name in ("d_model", "heads", "d_k", "d_v", "d_ff", "pre", "rows", "grid", "longest")),
+        *((name, POINTER * 2) for name in ("starts", "ids", "places", "positions")),
+        *((name, POINTER) for name in ("rotary", "weights", "gradients", "keys", "rates")),
+        *((name, FLOAT) for name in ("factor", "scale", "eps")),
+    ]
 
 
 class Memory:
@@ -87,9 +98,10 @@ class Whole:
     def describe(self, source: Tensor, target: Tensor) -> Job:
         """The task for the kernels, with the memory that must stay alive while they read it."""
         model, config = self.model, self.model.config
+        d_k, d_v = config.head_widths
         task = PassTask(
             layers=(config.encoder_layers, config.decoder_layers), d_model=config.d_model, heads=config.heads,
-            d_k=config.key_width, d_v=config.value_width, d_ff=config.d_ff, pre=config.norm_place == "pre",
+            d_k=d_k, d_v=d_v, d_ff=config.d_ff, pre=config.norm_place == "pre",
             rows=len(target), grid=target.shape[1], longest=ops.LONGEST, factor=layout.scale_of_scores(config),
             scale=model.target.scale, eps=layout.EPS,
         )  # fmt: skip

@@ -4,7 +4,11 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from jumok.lab.claim import VERDICTS, Finding
+from jumok.lab.claim import Finding, tell_checks, tell_verdict
+from jumok.lab.judging import count_equal
+from jumok.lab.pages import count_verdicts
+from jumok.lab.remarks import tell_judging, tell_standing, tell_version
+from jumok.lab.verdicts import MARKS
 from jumok.lab.wording import Words, korean_machine
 from jumok.reports.terms import read_terms
 from jumok.storage.bundle import write_file
@@ -27,15 +31,15 @@ def write(findings: Sequence[Finding], path: Path, language: str = "en") -> Path
 
 def overview(findings: Sequence[Finding], language: str) -> str:
     """The title, the list of terms, a table of all verdicts, and the machines they were measured on."""
-    count, holds = len(findings), sum(finding.holds for finding in findings)
-    lines = [f"# {WORDS('title').of(language)}", "", WORDS("told", count=count, holds=holds).of(language), ""]
-    titles = (WORDS(name).of(language) for name in ("claim", "verdict", "seconds"))
-    lines += [f"| | {' | '.join(titles)} |", "|---|---|---|---:|"]
+    lines = [f"# {WORDS('title').of(language)}", "", WORDS("told", **count_verdicts(findings)).of(language), ""]
+    titles = ["", *(WORDS(name).of(language) for name in ("claim", "verdict", "judging", "seconds"))]
+    lines += [row_of(titles), "|---|---|---|---:|---:|"]
     for finding in findings:
         words, name = finding.claim.words, finding.claim.name
-        verdict = VERDICTS[finding.holds].of(language)
-        link = f"[{name}](#{anchor(finding, language)})"
-        lines.append(f"| {link} | {words('claim').of(language)} | {verdict} | {finding.seconds:.0f} |")
+        link, (equal, count) = f"[{name}](#{anchor(finding, language)})", count_equal(finding)
+        seeds = f"{equal}/{count}" if count else "–"
+        verdict, seconds = tell_verdict(finding, language), f"{finding.seconds:.0f}"
+        lines.append(row_of([link, words("claim").of(language), verdict, seeds, seconds]))
     machines = {(finding.machine, finding.date, finding.scale) for finding in findings}
     lines += ["", WORDS("times").of(language), "", WORDS("about").of(language), ""]
     for machine, date, scale in sorted(machines):
@@ -46,10 +50,10 @@ def overview(findings: Sequence[Finding], language: str) -> str:
 def glossary(language: str) -> list[str]:
     """The list of terms (reports/terms.toml) as a table."""
     columns = WORDS("term_columns").of(language).split(", ")
-    lines = [f"## {WORDS('terms').of(language)}", "", f"| {' | '.join(columns)} |", "|---|---|---|---|"]
+    lines = [f"## {WORDS('terms').of(language)}", "", row_of(columns), "|---|---|---|---|"]
     for term in read_terms().values():
         names = (term.ko, term.en) if language == "ko" else (term.en, term.ko)
-        lines.append(f"| {' | '.join((*names, term.section, term.explain(language)))} |")
+        lines.append(row_of([*names, term.section, term.explain(language)]))
     return lines
 
 
@@ -67,17 +71,27 @@ def chapter(finding: Finding, language: str, folder: str) -> str:
         return claim.words(key).of(language)
 
     title = text("title")
-    lines = [f"## {claim.name}: {title}", "", f"**{text('claim')}** {VERDICTS[finding.holds].of(language)}.", ""]
+    lines = [f"## {claim.name}: {title}", "", f"**{text('claim')}** {tell_verdict(finding, language)}.", ""]
     lines += [f"*{' · '.join(claim.words.source(language))}* · `{finding.command}`", "", text("setup"), ""]
+    lines += [tell_standing(finding, language), ""]
     for picture in claim.draw(finding.numbers, language):
         caption = picture.caption.of(language)
         lines += [f"![{title}: {first_sentence(caption)}]({folder}/{picture.name}.svg)", "", f"*{caption}*", ""]
-    lines += [f"- {'✓' if check.holds else '✗'} {check.text.of(language)}" for check in finding.checks]
+    lines += [f"- {MARKS[verdict]} {line}" for verdict, line in tell_checks(finding, language)]
     titles, *rows = claim.tabulate(finding.numbers).cells(language)
-    lines += ["", f"| {' | '.join(titles)} |", "|---" + "|---:" * (len(titles) - 1) + "|"]
-    lines += [f"| {' | '.join(map(escape, row))} |" for row in rows]
+    lines += ["", row_of(titles), "|---" + "|---:" * (len(titles) - 1) + "|", *map(row_of, rows)]
+    if finding.shown is not None:
+        titles, *rows = finding.shown.cells(language)
+        lines += ["", row_of(titles), "|---" * len(titles) + "|", *map(row_of, rows)]
+    for line in (*tell_judging(finding, language), *tell_version(finding, language)):
+        lines += ["", line]
     lines += ["", text("meaning"), "", f"**{WORDS('next').of(language)}**: {text('next')}"]
     return "\n".join(lines)
+
+
+def row_of(cells: Sequence[str]) -> str:
+    """A row of a table."""
+    return f"| {' | '.join(map(escape, cells))} |"
 
 
 def escape(cell: str) -> str:

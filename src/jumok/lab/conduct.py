@@ -14,6 +14,7 @@ import inspect
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from typing import Any
 from jumok import lab as table
 from jumok import machine, messages
 from jumok.errors import Resumable, UnknownName, UsageError
-from jumok.lab import pages
+from jumok.lab import judging, pages
 from jumok.lab.claim import Claim, Finding
 from jumok.lab.laboratory import Absent, Lab
 from jumok.stopping import Stopped
@@ -37,28 +38,52 @@ def find(
     suffix = f"-{hashlib.sha256(given.encode()).hexdigest()[:8]}" if settings else ""
     path = lab.folder / "findings" / f"{name}-{lab.scale.name}-{lab.seed}{suffix}.json"
     old = None if again else read(path)
+    record = judging.read_record(path_of_record(name, lab)) if not settings and lab.seed not in judging.SEEDS else None
     if old is not None and is_current(old, lab):
         lab.say(messages.text("lab.found", claim=name, file=path))
-        return old
+        return replace(old, record=record)
     began = time.monotonic()
+    lab.count_seconds(0.0)
     try:
         numbers = claim.measure(lab, **settings)
     except Stopped:
         raise Resumable("lab.stopped", claim=name, folder=lab.folder) from None
     numbers = json.loads(json.dumps(numbers))  # check exactly what is saved
     finding = Finding(
-        claim, numbers, lab.scale.name, time.monotonic() - began, machine=str(machine.describe()),
-        date=f"{datetime.now(UTC):%Y-%m-%d}", command=command or f"jumok lab {name}",
+        claim, numbers, lab.scale.name, lab.count_seconds(time.monotonic() - began), machine=str(machine.describe()),
+        date=f"{datetime.now(UTC):%Y-%m-%d}", command=command or f"jumok lab {name}", record=record,
     )  # fmt: skip
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, json.dumps(finding.to_json(), ensure_ascii=False).encode())
     return finding
 
 
+def run_judging(
+    name: str, lab: Lab, *, again: bool = False, follow: Callable[[int, Finding], None] = lambda seed, finding: None
+) -> Finding:
+    """The finding of a claim with the verdicts of all judging seeds, which are measured now or read from disk."""
+    findings: dict[int, Finding] = {}
+    for seed in judging.SEEDS:
+        findings[seed] = find(name, lab.reseed(seed), again=again, command=f"jumok lab {name} --seed {seed}")
+        follow(seed, findings[seed])
+    record = json.dumps(judging.make_record(findings))
+    write_file(path_of_record(name, lab), record.encode())
+    return find(name, lab, again=again)
+
+
+def path_of_record(name: str, lab: Lab) -> Path:
+    """Where the record of a judging is saved."""
+    return lab.folder / "findings" / f"{name}-{lab.scale.name}-judged.json"
+
+
 def is_current(old: Finding, lab: Lab) -> bool:
-    """Whether a finding can be reused: it is `complete`, and used real text (`data`) if there is some now."""
+    """Whether a finding can be reused: of this version and complete, with real text (`data`) if there is some now."""
     real = lab.data is not None
-    return bool(old.numbers.get("complete", True)) and old.numbers.get("data", real) == real
+    return (
+        old.version == old.claim.version
+        and bool(old.numbers.get("complete", True))
+        and old.numbers.get("data", real) == real
+    )
 
 
 def check_settings(claim: Claim, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,14 +96,14 @@ def check_settings(claim: Claim, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read(path: Path) -> Finding | None:
-    """A finding from disk, checked again; None if there is none of this version."""
+    """A finding from disk, checked again; None if there is none that the claim of today understands."""
     try:
         values = json.loads(path.read_bytes())
         claim = table.get(values["claim"])
-        if values["version"] != claim.version:
+        if values["version"] not in (claim.version, *claim.understands):
             return None
-        fields = {name: values[name] for name in ("numbers", "scale", "seconds", "machine", "date", "command")}
-        return Finding(claim, **fields)
+        names = ("numbers", "scale", "seconds", "machine", "date", "command", "version")
+        return Finding(claim, **{name: values[name] for name in names}, record=values.get("judged"))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

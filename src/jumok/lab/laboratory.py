@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +29,9 @@ from jumok.data.made import phrasebook
 from jumok.data.made.phrasebook import Phrase
 from jumok.errors import UnknownName, UsageError
 from jumok.evaluation.evaluate import evaluate
+from jumok.evaluation.significance import find_interval, resample
 from jumok.events import Event, history, read_losses
+from jumok.keys import key
 from jumok.runs.context import Context
 from jumok.runs.experiment import run
 from jumok.stopping import Stop
@@ -71,6 +75,9 @@ TASK: dict[str, Any] = {  # ten letters, copied, reversed or sorted
 }
 
 
+SAMPLES = 300  # of the sentences, for intervals
+
+
 @dataclass(frozen=True)
 class Trained:
     """A finished run."""
@@ -100,6 +107,11 @@ class Trained:
     def validations(self) -> list[dict[str, Any]]:
         """Every validation: step, loss, perplexity, bleu."""
         return [event for event in self.events if event["event"] == "validation"]
+
+    @property
+    def seconds(self) -> float:
+        """How long it was trained."""
+        return float(next(event for event in reversed(self.events) if event["event"] == "finished")["wall"])
 
     @property
     def scores(self) -> dict[str, float]:
@@ -132,7 +144,25 @@ class Lab:
             raise UnknownName("lab.unknown_scale", scale, SCALES)
         self.folder, self.seed, self.data, self.say, self.stop = Path(folder), seed, data, say, Stop(stop)
         self.common = dict(common or {})
+        self.used: dict[str, Trained] = {}  # the runs that the claim at hand asked for
+        self.waited = 0.0  # seconds that it waited for them
         self.scale = SCALES[scale] if factor is None else Scale(f"{factor:g}", factor)
+
+    def reseed(self, seed: int) -> Lab:
+        """The same laboratory with another seed."""
+        other = copy(self)
+        other.seed, other.used = seed, {}
+        return other
+
+    def count_seconds(self, elapsed: float) -> float:
+        """Seconds of a claim: what it measured itself, and the training of all models that it used, new or not."""
+        seconds = elapsed - self.waited + sum(run.seconds for run in self.used.values())
+        self.used, self.waited = {}, 0.0
+        return seconds
+
+    def toy_seeds(self, count: int = 3) -> list[int]:
+        """Seeds of the repetitions of a toy task; no two seeds of the lab share one."""
+        return [key(self.seed, "toy", number) for number in range(count)]
 
     def steps(self, quick: int) -> int:
         """The number of updates at this scale, given that at the quick one."""
@@ -172,9 +202,11 @@ class Lab:
         out = same[0] if same else out  # trained by another claim under another name
         self.stop.check()
         self.say(messages.text("lab.training", model=name))
-        folder = RunFolder(out)
+        folder, began = RunFolder(out), time.monotonic()
         run(recipe, folder, Context.of(folder, stop=self.stop, **more), inherit=surgery or (lambda model: None))
-        return Trained(out)
+        self.waited += time.monotonic() - began
+        self.used[out.name] = Trained(out)
+        return self.used[out.name]
 
     def base(self) -> Trained:
         """The larger model of the lab, shared by claims that inspect a trained model."""
@@ -191,6 +223,12 @@ class Lab:
     def bleu(self, model: Translator, count: int = 300) -> float:
         """BLEU of greedy search on unseen phrases."""
         return evaluate(model, self.pairs(count), beam=1).bleu
+
+    def grade(self, model: Translator, count: int = 300, *, beam: int = 1) -> dict[str, Any]:
+        """BLEU on unseen phrases, its 95 % interval over the sentences, and the share of exact translations."""
+        pairs = self.pairs(count)
+        outputs = evaluate(model, pairs, beam=beam).hypotheses
+        return grade_outputs(outputs, [pair.target for pair in pairs])
 
     def corpus(self, *parts: str) -> Path:
         """A file or folder of real text below `data`, which is not part of jumok."""
@@ -215,6 +253,14 @@ BASE: dict[str, Any] = {
     "training.tokens_per_update": 2_048,
     "data.tokens_per_batch": 2_048,
 }
+
+
+def grade_outputs(outputs: Sequence[str], right: Sequence[str]) -> dict[str, Any]:
+    """BLEU with its 95 % interval over sentences that are sampled again, and the share of exact translations."""
+    resampled = resample([outputs], right, samples=SAMPLES)
+    exact = sum(map(str.__eq__, outputs, right)) / max(1, len(right))
+    interval = [round(end, 2) for end in find_interval(resampled.samples[0])]
+    return {"bleu": resampled.scores[0].value, "interval": interval, "exact": exact}
 
 
 def exact_share(model: Translator, pairs: Sequence[Pair]) -> float:

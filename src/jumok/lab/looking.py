@@ -35,10 +35,7 @@ def drafts(name: str) -> Iterator[Draft]:
     random = Random(name)
     while True:
         draft = phrasebook.draft_sentence(random)
-        english, korean = draft.spell()
-        unseen = not phrasebook.held_out().isdisjoint(draft.combinations)
-        long = phrasebook.SHORTEST <= len(english.split()) <= phrasebook.LONGEST
-        if long and phrasebook.split_of(korean, unseen) == "test":
+        if phrasebook.fits_length(draft.spell()[0]) and phrasebook.split_of(draft) == "test":
             yield draft
 
 

@@ -2,20 +2,22 @@
 
 from collections.abc import Sequence
 
-from jumok.lab.claim import VERDICTS, Finding
+from jumok.lab.claim import Finding, tell_checks, tell_part
+from jumok.lab.remarks import tell_judging, tell_standing, tell_version
+from jumok.lab.verdicts import MARKS, VERDICTS, Verdict
 from jumok.lab.wording import Words, korean_machine
 from jumok.reports.page import document, safe
 
 STYLE = """
 body{font-size:18px}.verdict{display:inline-block;padding:.15rem .7rem;border-radius:999px;border:2px solid;
 font-weight:700}
-.yes{color:var(--yes)}.no{color:var(--no)}.claim{font-size:1.35rem;line-height:1.45;max-width:52rem;margin:1.2rem 0}
+.holds{color:var(--yes)}.fails{color:var(--no)}.untestable{color:var(--soft)}.verdict{margin:.15rem .3rem .15rem 0}
+.claim{font-size:1.35rem;line-height:1.45;max-width:52rem;margin:1.2rem 0}
 figure{margin:1.5rem 0}figcaption{color:var(--soft);max-width:46rem}
 figure svg{min-width:min(100%,32rem);max-height:80vh}
 :lang(ko){word-break:keep-all}
 ul.checks{list-style:none;padding:0}ul.checks li{margin:.35rem 0}
-ul.checks li::before{content:'✓ ';font-weight:700;color:var(--yes)}
-ul.checks li.no::before{content:'✗ ';color:var(--no)}ul.checks li{color:inherit}
+ul.checks li{color:inherit}ul.checks b.holds{color:var(--yes)}ul.checks b.fails{color:var(--no)}
 pre{background:var(--panel);padding:.8rem 1rem;overflow-x:auto;border-radius:.4rem}
 .cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(19rem,1fr));gap:1rem;padding:0;list-style:none}
 .cards a{display:block;height:100%;box-sizing:border-box;padding:1rem;border:1px solid var(--line);border-radius:.6rem;
@@ -42,27 +44,37 @@ def page(finding: Finding, language: str = "en", *, index: str | None = "index.h
     ]
     body += [f"<p>{badge(finding, language)}</p>", f"<p class='soft'>{source(finding, language)}</p>"]
     body += [heading("setup", language), paragraphs(claim.words("setup").of(language))]
+    body += [heading("standing.title", language), f"<p>{safe(tell_standing(finding, language))}</p>"]
     for picture in claim.draw(finding.numbers, language):
         caption = f"<figcaption>{safe(picture.caption.of(language))}</figcaption>"
         body.append(f"<figure>{inline(picture.svg)}{caption}</figure>")
     body += [heading("checks", language), checks(finding, language)]
-    body += [heading("numbers", language), table(finding, language)]
+    body += [heading("numbers", language), table(claim.tabulate(finding.numbers).cells(language))]
+    if finding.shown is not None:
+        body += [heading("shown", language), table(finding.shown.cells(language))]
     body += [heading("meaning", language), paragraphs(claim.words("meaning").of(language))]
     body += [heading("next", language), paragraphs(claim.words("next").of(language))]
     machine = korean_machine(finding.machine) if language == "ko" else finding.machine
     provenance = word(
         "made", language, seconds=finding.seconds, scale=finding.scale, date=finding.date, machine=machine
     )
+    body += [f"<p class='soft'>{safe(line)}</p>" for line in tell_judging(finding, language)]
+    body += [f"<p class='soft'>{safe(line)}</p>" for line in tell_version(finding, language)]
     body += [heading("command", language), f"<pre>{safe(finding.command)}</pre><p class='soft'>{provenance}</p>"]
     return document(claim.words("title").of(language), "".join(body), language=language, style=STYLE)
 
 
 def contents(findings: Sequence[Finding], language: str = "en") -> str:
     """The index: a card for each finding."""
-    count, holds = len(findings), sum(finding.holds for finding in findings)
-    body = [f"<h1>{word('title', language)}</h1>", f"<p>{word('told', language, count=count, holds=holds)}</p>"]
+    body = [f"<h1>{word('title', language)}</h1>", f"<p>{word('told', language, **count_verdicts(findings))}</p>"]
     body.append(f"<ul class='cards'>{''.join(card(finding, language) for finding in findings)}</ul>")
     return document(WORDS("title").of(language), "".join(body), language=language, style=STYLE)
+
+
+def count_verdicts(findings: Sequence[Finding]) -> dict[str, int]:
+    """How many claims there are, and how many have each verdict."""
+    verdicts = [finding.verdict for finding in findings]
+    return {"count": len(verdicts)} | {verdict.value: verdicts.count(verdict) for verdict in Verdict}
 
 
 def card(finding: Finding, language: str) -> str:
@@ -73,8 +85,12 @@ def card(finding: Finding, language: str) -> str:
 
 
 def badge(finding: Finding, language: str) -> str:
-    kind = "yes" if finding.holds else "no"
-    return f"<span class='verdict {kind}'>{safe(VERDICTS[finding.holds].of(language))}</span>"
+    """The verdict; if the parts of a claim differ, one for each."""
+    if len({part.verdict for part in finding.parts}) < 2:
+        return f"<span class='verdict {finding.verdict.value}'>{safe(VERDICTS[finding.verdict].of(language))}</span>"
+    return "".join(
+        f"<span class='verdict {part.verdict.value}'>{safe(tell_part(part, language))}</span>" for part in finding.parts
+    )
 
 
 def source(finding: Finding, language: str) -> str:
@@ -83,13 +99,14 @@ def source(finding: Finding, language: str) -> str:
 
 def checks(finding: Finding, language: str) -> str:
     lines = [
-        f"<li class='{'yes' if check.holds else 'no'}'>{safe(check.text.of(language))}</li>" for check in finding.checks
+        f"<li><b class='{verdict.value}'>{MARKS[verdict]}</b> {safe(text)}</li>"
+        for verdict, text in tell_checks(finding, language)
     ]
     return f"<ul class='checks'>{''.join(lines)}</ul>"
 
 
-def table(finding: Finding, language: str) -> str:
-    titles, *cells = finding.claim.tabulate(finding.numbers).cells(language)
+def table(cells: Sequence[Sequence[str]]) -> str:
+    titles, *cells = cells
     head = "".join(f"<th>{safe(title)}</th>" for title in titles)
     rows = "".join(f"<tr>{''.join(f'<td>{safe(cell)}</td>' for cell in row)}</tr>" for row in cells)
     return f"<div class='wide'><table><tr>{head}</tr>{rows}</table></div>"

@@ -174,7 +174,7 @@ def cross_attention(config: TransformerConfig) -> CrossAttention:
 
 def head_sizes(config: TransformerConfig) -> tuple[int, int, int, int]:
     """d_model, h, d_k and d_v."""
-    return config.d_model, config.heads, config.key_width, config.value_width
+    return config.d_model, config.heads, *config.head_widths
 
 
 def residual(config: TransformerConfig) -> Residual:

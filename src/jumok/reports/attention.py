@@ -170,8 +170,13 @@ def _allow(script: str, sheet: str) -> str:
     )
 
 
-def heatmap_svg(matrix: np.ndarray, rows: Sequence[str], columns: Sequence[str], *, title: str = "") -> str:
-    """One attention map as a standalone SVG, dark on light, with a scale from 0 to a round number above the maximum."""
+def heatmap_svg(
+    matrix: np.ndarray, rows: Sequence[str], columns: Sequence[str], *, title: str = "", most: float = 0.0
+) -> str:
+    """One attention map as a standalone SVG, dark on light, with a scale from 0 to a round number above the maximum.
+
+    The scale goes at least to `most`, so that maps that stand side by side can share one.
+    """
     weights = _check(np.asarray(matrix, dtype=np.float64), Message("reports.the_map"))
     if not weights.size or weights.shape != (len(rows), len(columns)):
         raise UsageError("reports.wrong_names", shape=weights.shape, rows=len(rows), columns=len(columns))
@@ -188,7 +193,7 @@ def heatmap_svg(matrix: np.ndarray, rows: Sequence[str], columns: Sequence[str],
     wide, high = cell * len(columns), cell * len(rows)
     bar = left + wide + max(20.0, slant * math.cos(math.radians(angle)) * 1.42 - cell / 2 + 12)
     box = (max(bar + 52, left + display_width(title) * 9.2), y0 + max(high, 90) + 18)
-    top = ticks(0, float(weights.max()) or 1.0, 4)[-1]
+    top = ticks(0, max(most, float(weights.max())) or 1.0, 4)[-1]
     paths: dict[str, list[str]] = {}
     for (r, c), weight in np.ndenumerate(weights):
         square = f"M{left + c * cell:.1f} {y0 + r * cell:.1f}h{cell:.1f}v{cell:.1f}h{-cell:.1f}z"

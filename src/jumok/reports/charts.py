@@ -79,7 +79,8 @@ def field_svg(
 ) -> str:
     """A matrix as colours: blue below 0, red above, white at 0; with `form` the numbers are written into the cells.
 
-    Row 0 is at the top.  `rows` and `columns` are labels; without labels, some are numbered.
+    Row 0 is at the top.  `rows` and `columns` are labels; without labels, some are numbered.  A key below the matrix
+    says which colour is which number.
     """
     field = np.nan_to_num(np.asarray(values, dtype=np.float64), nan=0.0, posinf=0.0, neginf=0.0)
     top = float(np.abs(field).max()) or 1.0
@@ -119,11 +120,23 @@ def field_svg(
     body.append(
         f'<text x="{left + wide * cell_w / 2:.1f}" y="{bottom + 22:.1f}" text-anchor="middle">{escape(x)}</text>'
     )
+    bottom += 22 if x else 4
+    body += _key(left, bottom + 12, -top if field.min() < 0 else 0.0, top)
+    bottom += 26
     rotation = f"translate(14 {upper + high * cell_h / 2:.1f}) rotate(-90)"
     body.append(f'<text transform="{rotation}" text-anchor="middle">{escape(y)}</text>')
-    return svg_page(
-        left + wide * cell_w + slant + 40, bottom + (36 if x else 16), [*body, "</g>"], title or x or "Field"
-    )
+    return svg_page(left + max(wide * cell_w + slant + 40, 360), bottom + 12, [*body, "</g>"], title or x or "Field")
+
+
+def _key(left: float, upper: float, low: float, high: float) -> list[str]:
+    """A row of swatches from the least to the largest colour, each with its number."""
+    body = []
+    for at, share in enumerate((0.0, 0.25, 0.5, 0.75, 1.0)):
+        value, x = low + share * (high - low), left + 66 * at
+        ink, words = _diverging_color(value / high), f"{value:.0f}" if high >= 10 else f"{value + 0.0:.2g}"
+        body.append(f'<rect x="{x:.1f}" y="{upper:.1f}" width="14" height="14" fill="{ink}" stroke="{GREY}"/>')
+        body.append(f'<text x="{x + 19:.1f}" y="{upper + 7:.1f}" dy=".35em">{words}</text>')
+    return body
 
 
 def _label_rows(names: Sequence[str], count: int) -> list[tuple[int, str]]:

@@ -9,28 +9,29 @@ import numpy as np
 from jumok.errors import UsageError
 from jumok.reports.drawing import FONT, GREY, PALETTE, display_width, escape, svg_page, ticks
 
+Series = dict[str, list[tuple[float, float]]]  # points by the name of their line
 BARS = "▁▂▃▄▅▆▇█"
 
 
 def curves_svg(
-    series: dict[str, list[tuple[float, float]]], *, x: str = "", y: str = "", title: str = "", log: bool = False
+    series: Series, *, x: str = "", y: str = "", title: str = "", log: bool = False, log_x: bool = False
 ) -> str:
     """Learning curves as a standalone SVG without background, legible on white and on black.
 
     Lines are labelled at their ends.  A value that is not finite (a loss that diverged) leaves a gap.  On `log` scales,
-    where the slope of a line is an exponent, each mark is twice the one before.
+    where the slope of a line is an exponent, each mark is twice the one before; with `log_x` only across.
     """
-    if log:
-        series = {name: [(math.log2(a), math.log2(b)) for a, b in each if a > 0 < b] for name, each in series.items()}
+    series = _rescale(series, log=log, log_x=log_x)
     if not series:
         raise UsageError("reports.no_curves")
     points = {k: [(float(a), float(b)) for a, b in v if _drawable(a, b)] for k, v in series.items()}
     flat = [point for each in points.values() for point in each] or [(0.0, 0.0), (1.0, 1.0)]
-    marks = doubles if log else ticks
-    x_ticks, y_ticks = (marks(min(axis), max(axis), 6) for axis in zip(*flat, strict=True))
+    across, up = zip(*flat, strict=True)
+    x_ticks = (doubles if log or log_x else ticks)(min(across), max(across), 6)
+    y_ticks = (doubles if log else ticks)(min(up), max(up), 6)
 
-    def label(tick: float) -> str:
-        return f"{2**tick if log else tick:,.10g}" if not log or tick >= -3 else f"1/{2**-tick:,.0f}"
+    def label(tick: float, doubling: bool = log) -> str:
+        return f"{2**tick if doubling else tick:,.10g}" if not doubling or tick >= -3 else f"1/{2**-tick:,.0f}"
 
     left, upper, wide = 42.0 + 7.0 * max(len(label(tick)) for tick in y_ticks), 52.0 if title else 20.0, 620.0
     high = max(300.0, 18.0 * len(series))
@@ -49,9 +50,8 @@ def curves_svg(
         body.append(f'<path d="M{left} {h:.1f}h{wide}" stroke="{GREY}" stroke-opacity=".25" fill="none"/>')
         body.append(f'<text x="{left - 8}" y="{h:.1f}" dy=".35em" text-anchor="end">{label(tick)}</text>')
     for tick in (tick for tick in x_ticks if low_x <= tick <= high_x):
-        body.append(
-            f'<text x="{locate(tick, 0)[0]:.1f}" y="{upper + high + 20:.1f}" text-anchor="middle">{label(tick)}</text>'
-        )
+        place, words = f'x="{locate(tick, 0)[0]:.1f}" y="{upper + high + 20:.1f}"', label(tick, log or log_x)
+        body.append(f'<text {place} text-anchor="middle">{words}</text>')
     body.append(f'<text x="{left + wide / 2}" y="{upper + high + 42:.1f}" text-anchor="middle">{escape(x)}</text>')
     rotation = f"translate(14 {upper + high / 2}) rotate(-90)"
     body.append(f'<text transform="{rotation}" text-anchor="middle">{escape(y)}</text>')
@@ -94,6 +94,15 @@ def doubles(low: float, high: float, count: int) -> list[float]:
     first, last = math.floor(low), max(math.ceil(high), math.floor(low) + 1)
     step = max(1, round((last - first) / (1.6 * count)))
     return [float(tick) for tick in range(first, last + step, step)]
+
+
+def _rescale(series: Series, *, log: bool, log_x: bool) -> Series:
+    """The points with logarithms of what is drawn on a logarithmic scale; points that have none are left out."""
+    if log:
+        return {name: [(math.log2(a), math.log2(b)) for a, b in each if a > 0 < b] for name, each in series.items()}
+    if log_x:
+        return {name: [(math.log2(a), b) for a, b in each if a > 0] for name, each in series.items()}
+    return series
 
 
 def _drawable(x: float, y: float) -> bool:

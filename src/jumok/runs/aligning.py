@@ -5,10 +5,7 @@ translate each other; of some training pairs, every head of cross-attention is s
 these (`evaluation.linking.score_heads`).
 """
 
-from typing import Any
-
 import numpy as np
-from torch import nn
 
 from jumok.data.lexicon import Lexicon
 from jumok.data.store import Store
@@ -19,12 +16,12 @@ PAIRS = 48  # training pairs that heads are compared on
 LONGEST = 60  # most subwords per side of such a pair
 
 
-def choose_head(model: nn.Module, store: Store, lexicon: Lexicon, *, device: Any = "cpu") -> dict[str, int] | None:
+def choose_head(engine: TorchEngine, store: Store, lexicon: Lexicon) -> dict[str, int] | None:
     """Return the entry `aligning` of a card; None if the model has no cross-attention or the lexicon no probabilities.
 
     Layer and head are counted from 0.
     """
-    engine, total = TorchEngine(model, device=device), np.zeros(())
+    total = np.zeros(())
     for row in np.linspace(0, len(store) - 1, min(PAIRS, len(store))).astype(int).tolist():
         source, target = (side[row].tolist()[:LONGEST] for side in (store.source, store.target))
         evidence = find_evidence(lexicon, source, target)

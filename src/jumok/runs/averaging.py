@@ -12,6 +12,7 @@ from jumok.config.recipe import Recipe
 from jumok.data import lexicon
 from jumok.data.prepare import folder as prepared_folder
 from jumok.disk.locks import lock
+from jumok.engines.torch_engine import TorchEngine
 from jumok.errors import JumokError, ModelFileError
 from jumok.models import build
 from jumok.runs.aligning import choose_head
@@ -62,7 +63,7 @@ def _align(
         if prepared.vocabularies.digest == vocabularies.digest:
             model = build(recipe.model, *sizes)
             checkpoint.set_weights(model, mean)
-            head = choose_head(model.eval(), prepared.store, lexicon.Lexicon.from_bytes(content, sizes))
+            head = choose_head(TorchEngine(model.eval()), prepared.store, lexicon.Lexicon.from_bytes(content, sizes))
             return {lexicon.FILE: content}, {} if head is None else {"aligning": head}
     with suppress(ModelFileError, OSError):
         saved = bundle.read(run.bundle)

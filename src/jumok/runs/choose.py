@@ -14,7 +14,7 @@ from jumok import machine
 from jumok.config import presets
 from jumok.config.recipe import Recipe, refuse_large
 from jumok.config.sections import DataConfig
-from jumok.data import resolve, sizes
+from jumok.data import resolve
 from jumok.data.languages import find_languages
 from jumok.data.prepare import folder
 from jumok.errors import UnknownName, UsageError
@@ -101,6 +101,8 @@ def recommend(asked: dict[str, Any], *, fetched: Path = Path("fetched")) -> tupl
     """
     if any(asked.get(name) is not None for name in ("model", "begin", "text")):
         return "tiny", 0
+    from jumok.data import sizes  # only a recipe that is chosen automatically depends on the size of a text
+
     given = {name: asked.get(name) for name in (*TEXTS, "source", "target", "corpus", "columns", "pairs")}
     given = {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
     try:

@@ -35,10 +35,10 @@ from jumok.runs.finished import Finished, find_finished, find_limit, report_fini
 from jumok.runs.pacing import pace_of
 from jumok.runs.preparation import prepare_run
 from jumok.runs.selecting import Run, export, select
-from jumok.runs.snapshotting import make_snapshots
 from jumok.runs.trainee import Trainee, assemble, dropout_share
 from jumok.storage import bundle
 from jumok.storage.checkpoint import RunFolder
+from jumok.storage.snapshots import Snapshots
 from jumok.text.vocabulary import Vocabularies, Vocabulary
 from jumok.training import loop
 from jumok.training.budget import Pace
@@ -137,7 +137,8 @@ def learn(trainee: Trainee, folder: RunFolder, context: Context, earlier: Finish
         if earlier is not None:
             validator.known[earlier.name, earlier.pairs] = earlier.scores
         hooks = hooks_of(trainee, context, losses, validate=validator, save=keeper.save)
-        snapshots = make_snapshots(trainee, folder, context)
+        most = trainee.recipe.training.snapshots if world.first else 0
+        snapshots = Snapshots(folder, trainee.model, most, context.report)
         snapshots.thin(progress.counts.step)
         try:
             reason = drive(trainee, pace, progress, context, replace(hooks, updated=snapshots.take)).reason

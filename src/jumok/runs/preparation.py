@@ -17,6 +17,7 @@ from jumok.data.prepare import folder, pipeline
 from jumok.data.prepare.folder import Prepared
 from jumok.data.prepare.pipeline import held_out_share
 from jumok.data.prepare.stage import Stage
+from jumok.engines.torch_engine import TorchEngine
 from jumok.errors import ModelFileError, UnknownName, UsageError
 from jumok.events import EventLog, Sink
 from jumok.messages import Message
@@ -59,8 +60,8 @@ def learn_shortlist(
     path = made.folder / lexicon.FILE
     if not path.is_file():
         path = (into or made.folder) / lexicon.FILE
-        report("stage", text=Message("runs.learning_shortlist"))
-        stage = Stage(report, "shortlist", "Learning which words translate which", unit="rounds")
+        line, text = Message("runs.learning_shortlist"), "Learning which words translate which"
+        stage = Stage(report, "shortlist", text, unit="rounds", line=line)
         sizes = len(made.vocabularies.source), len(made.vocabularies.target)
         learned = stop.finish(stage.through(lexicon.learn(made.store, sizes), 0.0, 1.0))
         bundle.write_file(path, learned.to_bytes())
@@ -281,7 +282,7 @@ def add_shortlist(path: str | Path, source: str | None = None, target: str | Non
         built = store.build(pairs, saved.vocabularies, filters, Path(scratch), identity="shortlist")
         learned = NEVER.finish(lexicon.learn(built, saved.sizes))
         files = {lexicon.FILE: learned.to_bytes()}
-        if (head := choose_head(checkpoint.with_model(saved).model, built, learned)) is not None:
+        if (head := choose_head(TorchEngine(checkpoint.with_model(saved).model), built, learned)) is not None:
             files["card.json"] = bundle.card_bytes({**saved.card, "aligning": head})
     bundle.rewrite(saved.folder, files)
     return saved.folder

@@ -104,7 +104,7 @@ def export(
         more[lexicon.FILE] = prepared.shortlist.read_bytes()
         checkpoint.set_weights(trainee.model, selected.tensors)
         learned = lexicon.Lexicon.from_bytes(more[lexicon.FILE], (len(vocabularies.source), len(vocabularies.target)))
-        if (head := choose_head(trainee.model, prepared.store, learned, device=context.device)) is not None:
+        if (head := choose_head(trainee.scorer.engine, prepared.store, learned)) is not None:
             card["aligning"] = head
     checkpoint.export(folder.bundle, selected.tensors, recipe, vocabularies, card, more)
     scores, pairs = selected.scores[selected.name], len(trainee.scorer.pairs)

@@ -19,6 +19,7 @@ from pydantic import Field
 
 from jumok import lab
 from jumok.errors import JumokError
+from jumok.lab.verdicts import Verdict
 from jumok.lab.wording import Words
 from jumok.monitor.runs import Run, walk
 from jumok.server import frames
@@ -90,12 +91,15 @@ def read_finding(path: Path) -> dict[str, Any] | None:
         if path.stat().st_size > LARGEST:
             return None
         values = json.loads(path.read_bytes())
-        checks = [{"text": str(check["told"]), "holds": bool(check["holds"])} for check in values["checks"]]
+        texts = [(str(check["told"]), check["holds"]) for check in values["checks"]]
+        checks = [{"text": text, "holds": None if holds is None else bool(holds)} for text, holds in texts]
         names = ("claim", "scale", "holds", "seconds", "machine", "date", "command")
         content = json.dumps([values["numbers"], values["scale"], values["claim"], values["date"]], sort_keys=True)
         id = hashlib.sha256(content.encode()).hexdigest()[:16]
         known = values["claim"] in CLAIMS
-        return {"id": id, "path": path, "checks": checks} | {name: values[name] for name in names} if known else None
+        verdict = Verdict(values.get("verdict") or Verdict.of(values["holds"]).value).value  # format 1 has two verdicts
+        finding = {"id": id, "path": path, "checks": checks, "verdict": verdict}
+        return finding | {name: values[name] for name in names} if known else None
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from jumok.service.models import ServedModel
     from jumok.service.values import Answer, Ask, Partial
 
-MOST_LAG = 0.01  # seconds that a round of the event loop may take before requests are refused, if there is
+MOST_LAG = 0.006  # seconds that a round of the event loop may take before requests are refused, if there is
 CROWD = 64  # so many requests at the same time; a busy machine makes rounds long as well
-ROUNDS = 8  # of the event loop, from a new connection to the last byte of an answer
-MOST_WAIT = 0.1  # seconds that these rounds and the queue may take together in a crowd, where a round takes more than
+ROUNDS = 12  # of the event loop, from a new connection to the last byte of an answer
+MOST_WAIT = 0.085  # seconds that these rounds and the queue may take together in a crowd, where a round takes more than
 SHORT_LAG = 0.0025  # so many seconds; else the service decides alone, which knows what is urgent
 
 

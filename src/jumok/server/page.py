@@ -9,6 +9,7 @@ from functools import cache
 from hashlib import sha256
 from html import escape
 from importlib import resources
+from urllib.parse import quote
 
 from jumok.server.libretranslate import interface_language
 from jumok.server.refusals import Refusal, libretranslate_shape
@@ -66,10 +67,25 @@ async def show(call: Call) -> Answer:
     if call.front.settings.studio and read_bundle():
         settings = call.front.settings
         values = {"language": language, "root": escape(settings.root_path), "version": find_version()}
-        values["warm"] = str(int(settings.warm))
+        values |= {"warm": str(int(settings.warm)), "preloads": preload(call)}
         return answer_page("studio.html", values | {"noscript": escape(WORDS[language]["noscript"])})
     words = {name: escape(text) for name, text in WORDS[language].items()}
     return answer_page("page.html", words | {"language": language, "root": escape(call.front.settings.root_path)})
+
+
+def preload(call: Call) -> str:
+    """Return links to what the page asks for first: who is asking, the models, and the card of the first.
+
+    The browser then fetches them beside the script.  A guest of a class may not see models before joining.
+    """
+    settings, models = call.front.settings, call.front.service.models.values()
+    paths = ["/v1/class"]
+    if not settings.classroom:
+        first = next((model for model in models if not model.generates), None)
+        paths += ["/v1/models"] + ([] if first is None else [f"/v1/models/{quote(first.name, safe='')}/card"])
+    return "\n".join(
+        f'<link rel="preload" as="fetch" crossorigin href="{escape(settings.root_path + path)}">' for path in paths
+    )
 
 
 def answer_page(name: str, values: dict[str, str]) -> Answer:

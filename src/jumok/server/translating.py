@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from jumok import documents
-from jumok.config.search import Constraints, SearchOptions
-from jumok.engines.options import LONGEST_SOURCE
+from jumok.config.search import LONGEST_SOURCE, Constraints, SearchOptions
 from jumok.server.languages import Guess, pair_of
 from jumok.server.refusals import Refusal
 from jumok.service.values import TEXT, Answer, Ask

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
-from jumok.engines.options import list_features
+from jumok.config.search import list_features
 from jumok.errors import MissingPackage
 from jumok.extras import hint, is_installed
 from jumok.service import calls

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 LOOK = 0.004  # seconds between two looks at a translation that is reported while it grows
 BEAT = 1.0  # seconds between two beats
 SWITCH = 0.0005  # seconds after which a thread that runs Python lets another one run
+POLITE = 2  # how much less urgent searches are than the front process, which answers and refuses in microseconds
 
 
 class EngineProcess:
@@ -75,7 +76,7 @@ class EngineProcess:
                 self._receive(frame)
 
     def _load(self) -> None:
-        from jumok.engines.options import EngineOptions
+        from jumok.config.search import EngineOptions
         from jumok.service.translating import Models
 
         options = EngineOptions(**self.configuration["engine"])
@@ -259,6 +260,7 @@ class GroupDesk:
 def main() -> None:
     connection, slots, parent = map(int, sys.argv[1:4])
     die_with_parent(parent)
+    os.nice(POLITE)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the front process drains, then closes the connection
     sys.setswitchinterval(SWITCH)
     channel = Channel(socket.socket(fileno=connection))

@@ -15,12 +15,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from jumok.blocks import Block
-from jumok.config.search import Constraints, SearchOptions
+from jumok.config.search import LONGEST_SOURCE, Constraints, EngineOptions, SearchOptions, silent
 from jumok.config.sections import DataConfig
 from jumok.decoding.hypothesis import Hypothesis
 from jumok.documents.guards import find_faults
 from jumok.engines.native_engine import NativeEngine
-from jumok.engines.options import LONGEST_SOURCE, EngineOptions, silent
 from jumok.errors import JumokError, MissingPackage
 from jumok.service.follow import find_newest
 from jumok.service.values import WARM_TEXT, pack_translation

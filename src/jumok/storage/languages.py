@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from jumok.config.sections import CorpusConfig, DataConfig
 from jumok.text.languages import Pair, guess_from_files, guess_from_table
 
-GENERATED = {"phrasebook": ("en", "ko")}  # of corpora that jumok generates
+GENERATED = {"phrasebook": ("en", "ko"), "phrasebook-several": ("en", "ko")}  # of corpora that jumok generates
 
 
 def guess_languages(data: DataConfig) -> Pair | None:

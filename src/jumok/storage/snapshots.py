@@ -10,7 +10,8 @@ that does not know its last step therefore has evenly spaced ones at any time, a
 import math
 import re
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
 from pathlib import Path
@@ -18,13 +19,61 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from jumok.errors import DiskError
 from jumok.storage import bundle
 from jumok.storage.bundle import WEIGHTS, step_of
-from jumok.storage.checkpoint import read_tensors, set_weights, weights, write_whole
+from jumok.storage.checkpoint import FULL, RunFolder, read_tensors, set_weights, weights, write_whole
 
 SPARE = 8  # snapshots beyond the limit, which a run that is resumed from a checkpoint would need
 LARGEST = 65_504.0  # of half precision
 FOLDER = "snapshots"
+
+
+@dataclass
+class Snapshots:
+    """Takes at most `most` snapshots of a model in training, and holds a few more until the next checkpoint.
+
+    A run that is killed begins again at a checkpoint.  Those snapshots that it has there without being killed are
+    therefore not removed before a newer checkpoint exists, so that it ends with the same ones.
+    """
+
+    folder: RunFolder
+    model: nn.Module
+    most: int
+    report: Callable[..., None]
+    failed: bool = field(default=False, init=False)
+
+    def take(self, step: int) -> None:
+        """Save the weights after an update if this step has a snapshot; a full disk costs the snapshot alone."""
+        if not self.most or not is_candidate(step):
+            return
+        try:
+            write(self.folder.path, step, self.model)
+        except DiskError as error:
+            if not self.failed:
+                self.report("note", text=f"{error.what} ({error.where}); training continues without this snapshot")
+            self.failed = True
+        self.thin(step)
+
+    def thin(self, step: int) -> None:
+        """Remove the snapshots that neither a run at this step has, nor one that is resumed.
+
+        At the beginning of an attempt these are what an earlier one has taken after this step.
+        """
+        if self.most:
+            remove_others(self.folder.path, self._wanted(step))
+
+    def end(self, step: int) -> None:
+        """Remove all snapshots but those of a run that ended at this step."""
+        if self.most:
+            remove_others(self.folder.path, choose(step, self.most))
+
+    def _wanted(self, step: int) -> set[int]:
+        """Steps of the snapshots of this step, and of some that a resumed run would have."""
+        wanted = set(choose(step, self.most))
+        saved = [step_of(path) for path in self.folder.steps()[-FULL:]]
+        earlier = {other for last in saved if last < step for other in choose(last, self.most)}
+        return wanted | set(sorted(earlier - wanted)[-SPARE:])
 
 
 def candidates(last: int) -> Iterator[int]:

@@ -17,7 +17,7 @@ class Tensors:
 
     def __init__(self, shapes: Mapping[str, Sequence[int]], read: Callable[[str], np.ndarray]) -> None:
         self.shapes = {name: tuple(shape) for name, shape in shapes.items()}
-        self.read = read
+        self.names, self.read = self.shapes.keys(), read
 
     @classmethod
     def of(cls, arrays: Mapping[str, np.ndarray]) -> "Tensors":
@@ -25,9 +25,6 @@ class Tensors:
         return cls(
             {name: array.shape for name, array in arrays.items()}, lambda name: np.array(arrays[name], dtype=np.float32)
         )
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.shapes
 
     def take(self, name: str, *shape: int) -> np.ndarray:
         """Return the tensor of this name, which must have this shape; nothing of another shape is read."""

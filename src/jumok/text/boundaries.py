@@ -81,7 +81,7 @@ def words_of(pieces: Sequence[str]) -> list[int]:
 
 def is_unspaced(text: str) -> bool:
     """Whether half or more of a text is in a script that is written without spaces between words."""
-    return 2 * len(UNSPACED.findall(text)) >= len(SPACES.sub("", text)) > 0
+    return not text.isascii() and 2 * len(UNSPACED.findall(text)) >= len(SPACES.sub("", text)) > 0
 
 
 def split_units(text: str) -> list[tuple[str, str]]:

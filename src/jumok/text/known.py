@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from zlib import crc32
 
 FILE = "known.bin"
-WORD = re.compile(r"[^\W\d_]+(?:['’\-][^\W\d_]+)*")
+WORD = re.compile(r"[^\W\d_]+(?:['’\-][^\W\d_]+)*")  # letters, also around apostrophes and hyphens; no numbers
 MOST = 2_000_000  # words of a list
 
 
@@ -25,9 +25,9 @@ def hash_word(word: str) -> int:
     return crc32(unicodedata.normalize("NFC", word).casefold().encode("utf-8", "replace"))
 
 
-def split_words(text: str) -> Iterable[re.Match[str]]:
-    """Yield the words of a text: letters, also around apostrophes and hyphens; numbers are none."""
-    return WORD.finditer(text)
+def hash_words(texts: Iterable[str]) -> set[int]:
+    """Return the hashes of all words of texts."""
+    return {hash_word(match[0]) for text in texts for match in WORD.finditer(text)}
 
 
 def pack_words(hashes: Iterable[int]) -> bytes:
@@ -57,4 +57,4 @@ class KnownWords:
 
     def find_unknown(self, text: str) -> list[tuple[int, int]]:
         """Return where the words of a text are that the training text did not have."""
-        return [match.span() for match in split_words(text) if match[0] not in self]
+        return [match.span() for match in WORD.finditer(text) if match[0] not in self]

@@ -14,11 +14,10 @@ from typing import Any
 import torch
 
 from jumok import machine
-from jumok.config.search import SearchOptions
+from jumok.config.search import LONGEST_SOURCE, SearchOptions
 from jumok.data.batches import Batch, teacher_force
 from jumok.data.corpora import Pair
 from jumok.data.prepare.stage import Stage
-from jumok.engines.options import LONGEST_SOURCE
 from jumok.engines.torch_engine import TorchEngine
 from jumok.evaluation import metrics
 from jumok.models.base import PAD, Learner

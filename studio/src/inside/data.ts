@@ -116,11 +116,16 @@ export function unpack(packed: Packed): Grid {
   return { shape: packed.shape, at: packed.type === "u1" ? bytes : new Float32Array(bytes.buffer) };
 }
 
-/** One layer and head of a map, row after row. */
+const picked = new WeakMap<AttentionMap, Map<number, Grid>>();
+
+/** One layer and head of a map, row after row; the same object each time, so that it is drawn once. */
 export function pick(map: AttentionMap, layer: number, head: number): Grid {
   const whole = cached(map.weights), [, heads = 1, rows = 0, columns = 0] = whole.shape;
-  const first = (Math.max(0, map.layers.indexOf(layer)) * heads + head) * rows * columns;
-  return { shape: [rows, columns], at: whole.at.subarray(first, first + rows * columns) };
+  const number = Math.max(0, map.layers.indexOf(layer)) * heads + head, first = number * rows * columns;
+  const known = picked.get(map) ?? new Map<number, Grid>();
+  const grid = known.get(number) ?? { shape: [rows, columns], at: whole.at.subarray(first, first + rows * columns) };
+  picked.set(map, known.set(number, grid));
+  return grid;
 }
 
 const unpacked = new WeakMap<Packed, Grid>();

@@ -9,6 +9,8 @@ import type { Grid } from "./data";
 const TABLE = 40; // rows and columns up to which the table is complete
 const SAVED = 40_000; // cells up to which the table of a saved view is
 
+const MANY = 4_000; // cells from which on a matrix is drawn as a picture instead of cell by cell
+
 /** The colour of a weight: from the surface to the accent. */
 function paint(canvas: HTMLCanvasElement, grid: Grid, size: number): void {
   const [rows = 0, columns = 0] = grid.shape, scale = Math.min(2, devicePixelRatio || 1);
@@ -17,10 +19,15 @@ function paint(canvas: HTMLCanvasElement, grid: Grid, size: number): void {
   const width = Math.max(1, Math.round(columns * size * scale)), height = Math.max(1, Math.round(rows * size * scale));
   canvas.width = width;
   canvas.height = height;
-  const style = getComputedStyle(document.documentElement);
-  context.fillStyle = style.getPropertyValue("--cell-0");
+  const style = getComputedStyle(document.documentElement), colours = ["--cell-0", "--cell-1"].map((name) => style.getPropertyValue(name));
+  context.fillStyle = colours[0]!;
   context.fillRect(0, 0, width, height);
-  context.fillStyle = style.getPropertyValue("--cell-1");
+  context.fillStyle = colours[1]!;
+  if (rows * columns > MANY) {
+    context.imageSmoothingEnabled = false;
+    context.drawImage(pixels(grid, colours[1]!, Math.ceil(columns / width)), 0, 0, width, height);
+    return;
+  }
   const gap = size > 12 ? scale : 0;
   for (let row = 0; row < rows; row++) {
     for (let column = 0; column < columns; column++) {
@@ -29,6 +36,25 @@ function paint(canvas: HTMLCanvasElement, grid: Grid, size: number): void {
     }
   }
   context.globalAlpha = 1;
+}
+
+/** A matrix as a picture of one pixel for each weight, or the largest of `by` × `by`: the colour, as opaque as the weight is large. */
+function pixels(grid: Grid, colour: string, by: number): HTMLCanvasElement {
+  const [rows = 0, columns = 0] = grid.shape, picture = document.createElement("canvas");
+  const width = (picture.width = Math.ceil(columns / by)), height = (picture.height = Math.ceil(rows / by));
+  const context = picture.getContext("2d")!;
+  context.fillStyle = colour;
+  context.fillRect(0, 0, 1, 1);
+  const one = context.getImageData(0, 0, 1, 1).data, image = context.createImageData(width, height), bytes = image.data;
+  for (let row = 0; row < rows; row++) {
+    for (let column = 0; column < columns; column++) {
+      const at = 4 * (Math.floor(row / by) * width + Math.floor(column / by)), weight = 255 * grid.at[row * columns + column]!;
+      for (let part = 0; part < 3; part++) bytes[at + part] = one[part]!;
+      if (weight > bytes[at + 3]!) bytes[at + 3] = weight;
+    }
+  }
+  context.putImageData(image, 0, 0);
+  return picture;
 }
 
 export function Thumbnail({ grid, label, pressed, off, choose }: { grid: Grid; label: string; pressed: boolean; off?: boolean; choose: () => void }) {

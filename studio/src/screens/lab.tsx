@@ -15,7 +15,7 @@ import "./lab.css";
 
 const words = inBoth(en, ko);
 interface Both { en: string; ko: string }
-interface Finding { id: string; holds: boolean; scale: string; date: string; seconds: number; machine: string; checks: { text: string; holds: boolean }[] }
+interface Finding { id: string; holds: boolean; verdict: "holds" | "fails" | "untestable"; scale: string; date: string; seconds: number; machine: string; checks: { text: string; holds: boolean | null }[] }
 interface Claim { name: string; title: Both; claim: Both; findings: Finding[]; task: string | null }
 
 const claims = signal<readonly Claim[] | null>(null);
@@ -101,7 +101,8 @@ function Verdict({ claim }: { claim: Claim }) {
   const w = words.value, newest = claim.findings[0];
   if (claim.task) return <span class="verdict going">{w.running}</span>;
   if (!newest) return <span class="verdict open">{w.untested}</span>;
-  return <span class={`verdict ${newest.holds ? "yes" : "no"}`}>{newest.holds ? w.holds : w.doesNot}</span>;
+  const [look, told] = { holds: ["yes", w.holds], fails: ["no", w.doesNot], untestable: ["open", w.notTestable] }[newest.verdict];
+  return <span class={`verdict ${look}`}>{told}</span>;
 }
 
 /** What the process that tests or races has said. */

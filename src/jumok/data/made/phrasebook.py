@@ -20,8 +20,23 @@ from hashlib import blake2b
 from itertools import accumulate, islice
 from random import Random
 
-from jumok.data.made.grammar import actions, appeals, frames, numerals, occasions, people, questions, states, words
-from jumok.data.made.grammar.draft import Draft, Talk
+from jumok.data.made.grammar import (
+    appeals,
+    clauses,
+    comparisons,
+    frames,
+    greetings,
+    numerals,
+    occasions,
+    people,
+    questions,
+    relatives,
+    scenes,
+    statements,
+    states,
+    words,
+)
+from jumok.data.made.grammar.draft import Draft, Talk, Ways
 from jumok.data.made.grammar.endings import COPULAS, copula_forms, pick, tail
 from jumok.data.made.grammar.nouns import ADJECTIVES_OF, a_call
 from jumok.errors import UnknownName, UsageError
@@ -30,21 +45,30 @@ from jumok.text.endings import PARTICLES
 SPLITS = ("train", "validation", "test")
 UNSEEN_EVERY = 3  # every third sentence of validation and test contains an unseen combination
 HELD_OUT = 6  # at most one in six of a word's partners is held out
-SHORTEST, LONGEST = 3, 14  # English words
+SHORTEST, LONGEST = 1, 16  # English words
 TIRED = 20_000  # drafts in a row without a new sentence: the split is exhausted
 
 Writer = Callable[[Talk, Draft], None]
 WRITERS: tuple[tuple[Writer, float], ...] = (
-    (actions.statement, 38),
-    (questions.question, 17),
+    (statements.statement, 33),
+    (statements.rivals, 9),
+    (questions.question, 15),
+    (clauses.cause, 6),
+    (clauses.plea, 1.5),
+    (clauses.reference, 2),
+    (clauses.arrival, 2),
+    (relatives.who, 2.5),
+    (relatives.that, 2.5),
+    (greetings.greet, 2),
+    (greetings.approach, 1.5),
     (appeals.request, 4),
     (appeals.prohibition, 3),
     (appeals.permission, 3),
     (appeals.suggestion, 3),
-    (actions.contrast, 5),
-    (actions.become, 2),
+    (statements.contrast, 5),
+    (statements.become, 2),
     (states.quality, 5),
-    (states.comparison, 4.5),
+    (comparisons.comparison, 4.5),
     (states.feel, 2),
     (states.job, 2.5),
     (states.price, 3),
@@ -69,22 +93,52 @@ class Phrase:
     korean: str
     alignment: tuple[tuple[int, int], ...]  # (English word, Korean word), 0-based, words between spaces
     unseen: bool  # contains a word combination that is not in training
+    roles: tuple[str, ...] = ()  # who does it and to whom, in Korean, where both could be exchanged
+    translations: tuple[tuple[str, float], ...] = ()  # of the mode with several: all, with their probabilities
 
 
 # ---------------------------------------------------------------- sentences and splits
 
 
 def draft_sentence(random: Random) -> Draft:
-    """Draw one sentence: first the person addressed, then the content."""
+    """Draw one sentence."""
+    return compose(random.getrandbits(64))
+
+
+def compose(seed: int, ways: Ways | None = None) -> Draft:
+    """Write the sentence of this number: first the person addressed, then the content; `ways` make free choices."""
+    random = Random(seed)
     share = random.random()
-    talk = Talk(random, "polite" if share < 0.5 else "plain" if share < 0.78 else "formal")
+    talk = Talk(random, "polite" if share < 0.5 else "plain" if share < 0.78 else "formal", ways=ways)
     writer = WRITERS[bisect(STEPS, random.random() * STEPS[-1])][0]
     if writer is appeals.suggestion and talk.level == "formal":  # "let's" is not said to a professor
-        writer = actions.statement
-    draft = Draft()
-    a_call(talk, draft)
+        writer = statements.statement
+    draft = Draft(seed=seed)
+    if writer is not greetings.greet:
+        a_call(talk, draft)
     writer(talk, draft)
+    draft.neutral = talk.neutral
     return draft
+
+
+def split_key(draft: Draft) -> str:
+    """The text whose hash decides the split: the Korean with the first of all free choices.
+
+    So "didn't eat" and "did not eat" are in one split with all their translations, and so are two sentences that
+    differ only in who does it to whom.
+    """
+    return (draft if draft.neutral else compose(draft.seed, Ways())).key()
+
+
+def translations(draft: Draft) -> tuple[tuple[str, float], ...]:
+    """Every right translation of a sentence with its probability, the most probable first."""
+    shares: dict[str, float] = {}
+    ways: Ways | None = Ways()
+    while ways:
+        korean = compose(draft.seed, ways).spell()[1]
+        shares[korean] = shares.get(korean, 0.0) + ways.share
+        ways = ways.following()
+    return tuple(sorted(shares.items(), key=lambda each: -each[1]))
 
 
 def align(draft: Draft) -> tuple[tuple[int, int], ...]:
@@ -99,9 +153,12 @@ def digest(text: str) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=4).digest())
 
 
-def split_of(korean: str, unseen: bool) -> str:
+def split_of(draft: Draft) -> str:
     """A sixteenth of all sentences goes to validation, as many to test; unseen combinations half to each."""
-    bucket = digest(korean) % 16
+    if draft.fixed:
+        return "train"
+    unseen = is_unseen(draft)
+    bucket = digest(split_key(draft)) % 16
     if unseen:
         return SPLITS[1 + bucket % 2]
     return {0: "validation", 1: "test"}.get(bucket, "train")
@@ -142,23 +199,46 @@ def held_out() -> frozenset[str]:
     return frozenset(chosen)
 
 
-def stream(split: str, seed: int) -> Iterator[Phrase]:
+def is_unseen(draft: Draft) -> bool:
+    """Whether the sentence contains a combination that is excluded from training."""
+    return not held_out().isdisjoint(draft.combinations)
+
+
+def fits_length(english: str) -> bool:
+    return SHORTEST <= english.count(" ") + 1 <= LONGEST
+
+
+def stream(split: str, seed: int, several: bool = False) -> Iterator[Phrase]:
     """Yield the distinct sentences of a split without end, or until it is exhausted."""
     random = Random(f"phrasebook/{split}/{seed}")
-    excluded, seen, idle = held_out(), set[str](), 0
+    seen, idle = set[str](), 0
     while idle < TIRED:
         idle += 1
         draft = draft_sentence(random)
-        unseen = not excluded.isdisjoint(draft.combinations)
+        unseen = is_unseen(draft)
         if unseen and split == "train":
             continue
         english, korean = draft.spell()
-        if not SHORTEST <= english.count(" ") + 1 <= LONGEST:
-            continue
-        if english not in seen and split_of(korean, unseen) == split:
+        if fits_length(english) and english not in seen and split_of(draft) == split:
             seen.add(english)
             idle = 0
-            yield Phrase(english, korean, align(draft), unseen)
+            if several:
+                yield one_of_several(draft, english, unseen)
+            else:
+                yield Phrase(english, korean, align(draft), unseen, draft.actors())
+
+
+def one_of_several(draft: Draft, english: str, unseen: bool) -> Phrase:
+    """Draw one of the right translations by its probability, always the same one for a sentence."""
+    choices = translations(draft)
+    share, ways = Random(f"several/{english}").random(), Ways()
+    while True:
+        written = compose(draft.seed, ways)
+        share -= ways.share
+        following = ways.following()
+        if share < 0 or following is None:
+            return Phrase(english, written.spell()[1], align(written), unseen, draft.actors(), choices)
+        ways = following
 
 
 def interleave(stream: Iterator[Phrase]) -> Iterator[Phrase]:
@@ -172,16 +252,27 @@ def interleave(stream: Iterator[Phrase]) -> Iterator[Phrase]:
             turn += 1
 
 
-def phrases(split: str, count: int, *, seed: int = 1) -> list[Phrase]:
-    """Return `count` distinct sentences of "train", "validation" or "test"."""
+def phrases(split: str, count: int, *, seed: int = 1, several: bool = False) -> list[Phrase]:
+    """Return `count` distinct sentences of "train", "validation" or "test".
+
+    `several`: each has several right translations at known odds, of which one is drawn.
+    """
     if split not in SPLITS:
         raise UnknownName("made.unknown_phrasebook_split", split, SPLITS)
     _check(count)
-    endless = stream(split, seed)
+    endless = stream(split, seed, several)
     chosen = list(islice(endless if split == "train" else interleave(endless), count))
     if len(chosen) < count:
         raise UsageError("made.too_many_sentences", count=count, split=split, available=len(chosen))
     return chosen
+
+
+def reversible(split: str, count: int, *, seed: int = 1) -> list[Phrase]:
+    """Return `count` sentences about two people whose roles could be exchanged: Minsu likes Jisu."""
+    if split not in SPLITS:
+        raise UnknownName("made.unknown_phrasebook_split", split, SPLITS)
+    _check(count)
+    return list(islice((phrase for phrase in stream(split, seed) if phrase.roles), count))
 
 
 def _check(count: int) -> None:
@@ -193,7 +284,8 @@ def _check(count: int) -> None:
 
 NUMBERED = re.compile(r"\d+(?:년|월|일)")
 CLOSING = ",.?!"
-OTHERS = "저 제 나 내 누 누구 우리 씨 무엇 어디 언제 얼마 시 분 반 원 층 전 후 오늘 내일 지금 생일 비 눈 배 목"
+OTHERS = """저 제 나 내 누 누구 우리 저희 걔 그분 사람 나이 키 힘 근처 씨 무엇 어디 언제 얼마 시 분 반 원 층
+전 후 오늘 내일 지금 생일 비 눈 배 목"""
 
 
 @cache
@@ -202,7 +294,7 @@ def stems() -> frozenset[str]:
     collected = [noun.korean for noun in words.NOUNS] + [noun.unit for noun in words.NOUNS if noun.unit]
     collected += [place.korean for place in words.PLACES.values()]
     collected += [korean for _, korean in frames.TOOLS.values()]
-    everyone = (*people.NAMES, *people.RELATIVES, *people.ELDERS, *people.CROWDS, *people.JOBS)
+    everyone = (*people.NAMES, *people.RELATIVES, *people.ELDERS, *people.CROWDS, *people.JOBS, *people.STRANGERS)
     collected += [korean for _, korean in (*everyone, *numerals.EVENTS, *numerals.WEEKDAYS)]
     collected += [korean + pick(korean, ("", "이")) for _, korean in people.NAMES]
     adverbials = (
@@ -214,12 +306,12 @@ def stems() -> frozenset[str]:
         *numerals.DAY_PARTS,
     )
     collected += [word.partition("/")[0] for _, korean in adverbials for word in korean.split() if "/" in word]
-    collected += [spot for _, spot, _ in words.SPOTS]
+    collected += [spot for _, spot, _ in scenes.SPOTS]
     collected += OTHERS.split()
     return frozenset(collected)
 
 
-NAMED = ("시", "분", "반", "원", "언제", "얼마")
+NAMED = ("시", "분", "반", "원", "언제", "얼마", "누구")
 CALLS = PARTICLES["call"]
 
 
@@ -230,7 +322,7 @@ def bearers(particle: str) -> frozenset[str]:
     if particle in CALLS:
         bearing += [korean for _, korean in people.NAMES]
     if any(particle in copula_forms(ending) for ending in COPULAS.values()):
-        bearing += [korean for _, korean in (*people.JOBS, *numerals.WEEKDAYS)]
+        bearing += [korean for _, korean in (*people.JOBS, *people.NAMES, *numerals.WEEKDAYS)]
         bearing += NAMED
     if particle not in CALLS and any(particle in forms for forms in PARTICLES.values()):
         bearing += stems()

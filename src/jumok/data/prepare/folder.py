@@ -173,6 +173,22 @@ def find(
     return load(folder, breaks=recipe.vocabulary.breaks)
 
 
+def find_unchanged(
+    folder: Path,
+    recipe: Recipe,
+    trained: Sequence[Corpus],
+    others: Sequence[str],
+    given: Vocabularies | Vocabulary | None,
+    *,
+    stop: Stop,
+    report: Report,
+) -> Prepared | None:
+    """`find`, after files that have another time than the folder knows were compared with what it was made from."""
+    paths = [path for corpus in trained for path in corpus.files]
+    changed = _restamp(folder, [*paths, *others], stop=stop, report=report)
+    return None if changed else find(folder, recipe, trained, others, given)
+
+
 def stamp(path: str) -> dict[str, Any]:
     """The name, size and time of a file, by which a later run recognises it."""
     must_be_file(path)
@@ -200,7 +216,7 @@ def _are_unchanged(entries: Sequence[dict[str, Any]], paths: Sequence[str]) -> b
     return all(digest_files([path]) == known[path].get("sha256") for path in touched)
 
 
-def restamp(folder: Path, paths: Sequence[str], *, stop: Stop, report: Report) -> bool:
+def _restamp(folder: Path, paths: Sequence[str], *, stop: Stop, report: Report) -> bool:
     """Read the files of a prepared folder that have another time than it knows; returns whether any has changed.
 
     The times of those that have not changed are recorded, so that later runs and other processes need not read them.

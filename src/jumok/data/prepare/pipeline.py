@@ -28,10 +28,10 @@ from jumok.data.corpora import Corpus, Pair, Tail
 from jumok.data.prepare import join, work
 from jumok.data.prepare.crew import Crew, WorkItem
 from jumok.data.prepare.decide import Decision, ReadPart
-from jumok.data.prepare.folder import FORMAT, PREPARED, VALID, Prepared, find, load, make_request, restamp, stamp
+from jumok.data.prepare.folder import FORMAT, PREPARED, VALID, Prepared, find_unchanged, load, make_request, stamp
 from jumok.data.prepare.reading import Reader
 from jumok.data.prepare.sift import EMPTY, HELD_OUT, Rules
-from jumok.data.prepare.stage import Report, Stage, name_encoding, name_learning
+from jumok.data.prepare.stage import Report, Stage
 from jumok.data.prepare.validation import LINES, hash_others, read_validation, watching, write_excluded
 from jumok.data.store import BY_BLOCKS, BY_ROWS, Filters
 from jumok.disk.locks import FILE as LOCK
@@ -68,11 +68,9 @@ def prepare(
     `vocabularies` are both, or that of the source; those that are not given are learned.
     """
     others = watched_files(recipe, validating)
-    paths = [path for corpus in trained for path in corpus.files]
 
     def find_ready() -> Prepared | None:
-        changed = restamp(target, [*paths, *others], stop=stop, report=report)
-        return None if changed else find(target, recipe, trained, others, vocabularies)
+        return find_unchanged(target, recipe, trained, others, vocabularies, stop=stop, report=report)
 
     if (ready := find_ready()) is not None:
         _remove_leftovers(target)
@@ -137,14 +135,16 @@ class Preparation:
             share=0.0 if self.validating else 0.1, stop=self.stop, known=self.known,
         )  # fmt: skip
         size = self.reader.size
-        small = size < ALONE and not self._is_packed()
-        count = min(machine.cores(), WORKERS) if workers is None else workers
+        if not size or (size < ALONE and not self._is_packed()):
+            workers = 0
+        elif workers is None:
+            workers = min(machine.cores(), WORKERS)
         self._report_disk(size)
         valid, labels = read_validation(self.validating, alone=self.is_text, report=self.report, stop=self.stop)
         data, excluded = self.recipe.data, valid if self.cleaning else []
         columns = parse_columns(data.columns) if data.columns else None
         write_excluded(self.work, excluded, data.exclude, columns=columns, report=self.report, stop=self.stop)
-        with Crew(0 if small or not size else count, work.__name__, work.TABLE, self.stop) as crew:
+        with Crew(workers, work.__name__, work.TABLE, self.stop) as crew:
             self._read_all(crew, size)
             decision = self._decide(valid, labels)
             vocabularies = self._provide_vocabularies(decision)
@@ -207,8 +207,7 @@ class Preparation:
 
     def _read_all(self, crew: Crew, size: int) -> None:
         """Read every part that no earlier attempt has read."""
-        stage = Stage(self.report, "reading", "Reading")
-        self.report("stage", text=Message("data.reading", {"corpus": self.name}))
+        stage = Stage(self.report, "reading", "Reading", line=Message("data.reading", {"corpus": self.name}))
         for _ in crew.run(self.reader.items(stage, size)):
             self.reader.report(stage, size)
         self.read, self.left_out = self.reader.collect()
@@ -257,9 +256,11 @@ class Preparation:
             return self.given
         if (self.work / "vocabularies.json").is_file():
             return Vocabularies.load(self.work, breaks=config.breaks)
-        if config.kind != "byte":
-            self.report("stage", text=name_learning(config.size, config.kind, joint=config.joint, most=config.at_most))
-        stage = Stage(self.report, "vocabulary", "Learning the vocabulary", unit="subwords")
+        most = Message("data.at_most") if config.at_most else ""
+        values = {"size": config.size, "kind": config.kind, "most": most}
+        learning = Message("data.learning_joint", values) if config.joint else Message("data.learning_separate", values)
+        line = None if config.kind == "byte" else learning
+        stage = Stage(self.report, "vocabulary", "Learning the vocabulary", unit="subwords", line=line)
         words = Counter[str](), Counter[str]()
         if not (config.kind == "byte" and config.target_kind in (None, "byte")):
             seed = key(self.recipe.seed, "vocabulary")
@@ -287,8 +288,9 @@ class Preparation:
 
     def _encode(self, crew: Crew, vocabularies: Vocabularies) -> None:
         """Encode every part that no earlier attempt has encoded with these vocabularies."""
-        stage = Stage(self.report, "encoding", "Encoding")
-        self.report("stage", text=name_encoding(self.reader.pairs, is_text=self.is_text))
+        count = {"count": self.reader.pairs}
+        line = Message("data.encoding_segments", count) if self.is_text else Message("data.encoding_pairs", count)
+        stage = Stage(self.report, "encoding", "Encoding", line=line)
         common = {"folder": str(self.work), "digest": vocabularies.digest, "breaks": self.recipe.vocabulary.breaks}
         common |= {"filters": vars(self.filters)}
         known = self.work / "shards.json"

@@ -10,12 +10,14 @@ Shapes   P pairs of a block · C characters of a side
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from hashlib import blake2b
+from itertools import chain
 
 import numpy as np
 
-from jumok.data.prepare.characters import DIGIT, FIRST_SCRIPT, NEWLINE, OTHER, SPACE, kinds
 from jumok.text.boundaries import SPACE as WORD_MARK
+from jumok.text.scripts import RANGES
 
 EMPTY, COPY, SYMBOLS = "empty side", "source copied to target", "digits and symbols"
 SCRIPT, DUPLICATE, NEAR, EXCLUDED = "wrong script", "duplicate", "near duplicate", "in a validation or test file"
@@ -25,6 +27,16 @@ REASONS = ("", EMPTY, COPY, SYMBOLS, SCRIPT, EXCLUDED, DUPLICATE, NEAR, HELD_OUT
 CODE = {reason: number for number, reason in enumerate(REASONS)}
 LETTERS = 0.2  # least share of letters among visible characters; with fewer, a text is digits and symbols
 BREAK = "\0"  # stands for a line break inside a text; texts have no NUL
+
+NEWLINE, SPACE, OTHER, DIGIT = 0, 1, 2, 3  # OTHER: punctuation, symbols, control characters, unassigned
+FIRST_SCRIPT = 4
+SCRIPTS = (
+    "Latin", "Greek", "Cyrillic", "Armenian", "Hebrew", "Arabic", "Syriac", "Thaana", "Devanagari", "Bengali",
+    "Gurmukhi", "Gujarati", "Oriya", "Tamil", "Telugu", "Kannada", "Malayalam", "Sinhala", "Thai", "Lao", "Tibetan",
+    "Myanmar", "Georgian", "Hangul", "Ethiopic", "Cherokee", "Khmer", "Mongolian", "East Asian", "another script",
+)  # fmt: skip
+_JOINED = {"East Asian": ("Han", "Kana", "Bopomofo")}
+_ASSIGNED = (range(0x32400), range(0xE0000, 0xE0200))  # outside, there are no letters, digits or spaces
 
 _MIX = tuple(map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)))
 _SHIFT = tuple(map(np.uint64, (32, 29, 21)))
@@ -212,3 +224,32 @@ def hold_out_digests(sources: Sequence[str]) -> np.ndarray:
 def mix_pair(source: ExaminedSide, target: ExaminedSide) -> np.ndarray:
     """The hashes by which near duplicates are recognised."""
     return mix(source.near * _MIX[2] + target.near)
+
+
+@cache
+def kinds() -> np.ndarray:
+    """The kind of every Unicode code point, one byte each: letters by script, digits, spaces, others.
+
+    Scripts that are written together count as one: Chinese characters and kana are both "East Asian", because Japanese
+    mixes them.
+    """
+    table = np.full(0x110000, OTHER, np.uint8)
+    letters, digits, spaces = [], [], []
+    for code in chain(*_ASSIGNED):
+        category = unicodedata.category(chr(code))
+        if category[0] in "LM":
+            letters.append(code)
+        elif category[0] == "N":
+            digits.append(code)
+        elif chr(code).isspace():
+            spaces.append(code)
+    table[letters] = FIRST_SCRIPT + len(SCRIPTS) - 1
+    is_letter = np.zeros(0x110000, bool)
+    is_letter[letters] = True
+    for number, script in enumerate(SCRIPTS[:-1]):
+        for first, last in chain(*(RANGES[part] for part in _JOINED.get(script, (script,)))):
+            part = slice(first, last + 1)
+            table[part][is_letter[part]] = FIRST_SCRIPT + number
+    table[digits], table[spaces] = DIGIT, SPACE
+    table[ord("\n")] = NEWLINE
+    return table

@@ -21,6 +21,7 @@ class Stage:
     name: str
     text: str
     unit: str = "pairs"
+    line: Message | None = None  # reported before, for those who see no progress
     began: float = field(default_factory=time.monotonic)
     reported: float = field(default_factory=time.monotonic)  # time of the last report
     skipped: float = 0.0  # share that an earlier attempt has done
@@ -29,6 +30,8 @@ class Stage:
     total: int = 0  # the count when all is done: it then follows from the share
 
     def __post_init__(self) -> None:
+        if self.line is not None:
+            self.report("stage", text=self.line)
         self._tell(0.0, 0.0, None)
 
     def __call__(self, share: float, count: int | None = None) -> None:
@@ -92,15 +95,3 @@ class Stage:
         """Note that an earlier attempt has done this share, and so many."""
         self.skipped, self.passed = share, count
         self(share, count or None)
-
-
-def name_learning(size: int, kind: str, *, joint: bool, most: bool) -> Message:
-    """The stage in which a vocabulary is learned."""
-    values = {"size": size, "kind": kind, "most": Message("data.at_most") if most else ""}
-    return Message("data.learning_joint", values) if joint else Message("data.learning_separate", values)
-
-
-def name_encoding(count: int, *, is_text: bool) -> Message:
-    """The stage in which pairs, or segments of plain text, become ids."""
-    values = {"count": count}
-    return Message("data.encoding_segments", values) if is_text else Message("data.encoding_pairs", values)

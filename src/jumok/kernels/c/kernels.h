@@ -1,5 +1,5 @@
-/* The interface of the kernels: what Python calls (library.py, SIGNATURES) and the structures it fills (structs.py and
- * task_structs.py).
+/* The interface of the kernels: what Python calls (library.py, SIGNATURES) and the structures it fills (each
+ * in the module of jumok/kernels that fills it).
  *
  * All numbers are float32, rows are contiguous, and pointers are never kept after a call unless said.  A NULL for an
  * optional tensor leaves that part out.

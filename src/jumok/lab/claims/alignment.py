@@ -12,12 +12,14 @@ from jumok.evaluation.alignment import alignment_error_rate, word_links
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
 from jumok.lab.looking import Aligned, all_heads, by_words, gold, to_lists, views
+from jumok.lab.standing import Standing
+from jumok.lab.thresholds import Limits
 from jumok.lab.wording import Text, Words
 from jumok.reports.attention import AttentionView, heatmap_svg
 from jumok.reports.charts import bars_svg, field_svg, row_svg
 from jumok.text.boundaries import words_of
 
-WORDS = Words.read("alignment")
+WORDS, LIMITS = Words.read("alignment"), Limits.read("alignment")
 SENTENCES = 150
 Links = set[tuple[int, int]]  # (English word, Korean word)
 
@@ -80,6 +82,7 @@ def measure(lab: Lab, *, links: str = "right") -> dict[str, Any]:
     layer, head = map(int, np.unravel_index(by_output.argmin(), by_output.shape))
     return {
         "sentences": len(phrases),
+        "graded": lab.grade(model),
         "said": to_lists(by_output),
         "read": to_lists(by_input),
         "chance": by_chance(phrases, sure),
@@ -112,19 +115,20 @@ def pick_example(phrases: Sequence[Aligned], looks: Sequence[AttentionView], lay
 def check(numbers: Numbers) -> list[Check]:
     rates = np.array(numbers["said"])
     best, guess = float(rates.min()), min(numbers["chance"], numbers["diagonal"])
-    layers = rates.min(axis=1)
     better = int((rates < guess).sum())
     values = {"best": best, "layer": numbers["best"][0] + 1, "head": numbers["best"][1] + 1}
     return [
         Check(
-            WORDS("checks.best", **values, chance=numbers["chance"], diagonal=numbers["diagonal"]), best <= guess - 0.15
+            WORDS("checks.best", **values, chance=numbers["chance"], diagonal=numbers["diagonal"]),
+            best <= guess - LIMITS["better"],
         ),
-        Check(WORDS("checks.several", better=better, heads=rates.size), better >= 2),
-        Check(
-            WORDS("checks.layers", first=float(layers.min()), last=float(layers.max())),
-            float(np.ptp(layers)) >= 0.1,
-        ),
+        Check(WORDS("checks.several", better=better, heads=rates.size), better >= LIMITS["heads"]),
     ]
+
+
+def stand(numbers: Numbers) -> Standing:
+    graded = numbers.get("graded", {})
+    return Standing("phrasebook", "bleu", graded.get("bleu"), 1, graded.get("interval"))
 
 
 def draw(numbers: Numbers, language: str) -> list[Picture]:
@@ -164,4 +168,14 @@ def tabulate(numbers: Numbers) -> Table:
     return Table(titles, rows)
 
 
-CLAIM = Claim(name="alignment", words=WORDS, measure=measure, check=check, draw=draw, tabulate=tabulate)
+CLAIM = Claim(
+    name="alignment",
+    words=WORDS,
+    measure=measure,
+    check=check,
+    stand=stand,
+    draw=draw,
+    tabulate=tabulate,
+    version=2,
+    understands=(1,),
+)

@@ -11,7 +11,9 @@ from torch import Tensor
 from jumok.data.corpora import Pair
 from jumok.evaluation.evaluate import evaluate, perplexity_of
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
-from jumok.lab.laboratory import Lab
+from jumok.lab.laboratory import Lab, grade_outputs
+from jumok.lab.standing import Standing
+from jumok.lab.thresholds import Limits
 from jumok.lab.wording import Text, Words
 from jumok.reports.charts import bars_svg
 from jumok.reports.curves import curves_svg
@@ -19,7 +21,7 @@ from jumok.storage.bundle import WEIGHTS
 from jumok.storage.checkpoint import RunFolder, average, set_weights, weights
 from jumok.translator import Translator
 
-WORDS = Words.read("averaging")
+WORDS, LIMITS = Words.read("averaging"), Limits.read("averaging")
 SENTENCES = 300
 SAVED, PAPER = 8, 5  # checkpoints that are saved; the paper averages five
 COUNTS = (1, 2, 3, 5, 8)
@@ -33,10 +35,13 @@ def combine_checkpoints(checkpoints: Sequence[Weights], count: int, combine: str
     return average(chosen)
 
 
-def score_weights(model: Translator, tensors: Weights, pairs: Sequence[Pair]) -> dict[str, float]:
+def score_weights(model: Translator, tensors: Weights, pairs: Sequence[Pair]) -> dict[str, Any]:
     """Loss and BLEU (greedy) on these pairs with these weights."""
     set_weights(model.model, tensors)
-    return {"loss": log(perplexity_of(model, pairs)), "bleu": evaluate(model, pairs=pairs, beam=1).bleu}
+    return {
+        "loss": log(perplexity_of(model, pairs)),
+        **grade_outputs(evaluate(model, pairs=pairs, beam=1).hypotheses, [pair.target for pair in pairs]),
+    }
 
 
 def loss(model: Translator, tensors: Weights, pairs: Sequence[Pair]) -> float:
@@ -95,9 +100,14 @@ def check(numbers: Numbers) -> list[Check]:
     losses = {"count": mean["count"], "last": last["loss"], "mean": mean["loss"], "best": best}
     scores = {"count": mean["count"], "last": last["bleu"], "mean": mean["bleu"]}
     return [
-        Check(WORDS("checks.loss", **losses), mean["loss"] < 0.97 * last["loss"] and mean["loss"] < best),
-        Check(WORDS("checks.bleu", **scores), mean["bleu"] > last["bleu"] + 0.5),
+        Check(WORDS("checks.loss", **losses), mean["loss"] < min(best, LIMITS["loss"] * last["loss"])),
+        Check(WORDS("checks.bleu", **scores), mean["bleu"] > last["bleu"] + LIMITS["bleu"]),
     ]
+
+
+def stand(numbers: Numbers) -> Standing:
+    best = max((*numbers["singles"], *numbers["means"]), key=lambda each: float(each["bleu"]))
+    return Standing("phrasebook", "bleu", best["bleu"], 1, best.get("interval"))
 
 
 def draw(numbers: Numbers, language: str) -> list[Picture]:
@@ -131,4 +141,14 @@ def tabulate(numbers: Numbers) -> Table:
     return Table(titles, rows)
 
 
-CLAIM = Claim(name="averaging", words=WORDS, measure=measure, check=check, draw=draw, tabulate=tabulate)
+CLAIM = Claim(
+    name="averaging",
+    words=WORDS,
+    measure=measure,
+    check=check,
+    stand=stand,
+    draw=draw,
+    tabulate=tabulate,
+    version=2,
+    understands=(1,),
+)

@@ -15,11 +15,13 @@ import torch
 from jumok.data.made import phrasebook
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab, Trained
+from jumok.lab.standing import Standing, of_share
+from jumok.lab.thresholds import Limits
 from jumok.lab.wording import Text, Words
 from jumok.models.base import END
 from jumok.reports.curves import curves_svg
 
-WORDS = Words.read("bottleneck")
+WORDS, LIMITS = Words.read("bottleneck"), Limits.read("bottleneck")
 TASK = "reverse"
 STRINGS = 700
 LANES = ("without", "with")
@@ -84,14 +86,21 @@ def check(numbers: Numbers) -> list[Check]:
     each = all(count == n + 1 for n, count in with_["vectors"])
     n, looked = with_["vectors"][-1]
     seen = {"n": n, "without": without["vectors"][-1][1], "with_": looked}
+    fall = 100 * LIMITS["gap"]
     return [
         Check(WORDS("checks.vectors", width=numbers["width"], **seen), single and each),
-        Check(WORDS("checks.falls", short=short, long=long), short - long >= 10),
+        Check(WORDS("checks.falls", short=short, long=long), short - long >= fall),
         Check(
-            WORDS("checks.stays", short=other_short, long=other_long), other_short - other_long <= (short - long) / 2
+            WORDS("checks.stays", short=other_short, long=other_long),
+            other_short - other_long <= LIMITS["stays"] * (short - long),
         ),
-        Check(WORDS("checks.apart", without=long, with_=other_long), other_long - long >= 10),
+        Check(WORDS("checks.apart", without=long, with_=other_long), other_long - long >= 100 * LIMITS["gap"]),
     ]
+
+
+def stand(numbers: Numbers) -> Standing:
+    best = numbers["with"]["whole"] / 100
+    return Standing("letters", "right", best, 1, of_share(best, STRINGS))
 
 
 def draw(numbers: Numbers, language: str) -> list[Picture]:
@@ -125,4 +134,14 @@ def tabulate(numbers: Numbers) -> Table:
     return Table(titles, rows)
 
 
-CLAIM = Claim(name="bottleneck", words=WORDS, measure=measure, check=check, draw=draw, tabulate=tabulate)
+CLAIM = Claim(
+    name="bottleneck",
+    words=WORDS,
+    measure=measure,
+    check=check,
+    stand=stand,
+    draw=draw,
+    tabulate=tabulate,
+    version=2,
+    understands=(1,),
+)

@@ -10,22 +10,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jumok.data.made import phrasebook
-from jumok.data.made.grammar.draft import Draft
+from jumok.data.made.grammar.draft import CALL, Draft
 from jumok.data.made.grammar.people import NAMES
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
 from jumok.lab.looking import all_heads, constituents, drafts, encoder_by_words, to_lists, untrain, views
+from jumok.lab.standing import Standing
+from jumok.lab.thresholds import Limits
 from jumok.lab.wording import Text, Words
 from jumok.reports.charts import field_svg, links_svg
 
-WORDS = Words.read("figures")
+WORDS, LIMITS = Words.read("figures"), Limits.read("figures")
 SENTENCES = 500
 SAMPLES = 200  # random samples to compare with
 SHORTEST = 6  # words of a sentence at least
 FAR = 4  # least distance of words that are far apart
 FIGURES = ("far", "reference", "phrases")
-TIMES, LEAST, MORE = 3.0, 0.1, 0.15  # found: TIMES times chance and weight LEAST; for phrases, MORE above chance
-CASES = 10  # least number of cases
+PRONOUNS = frozenset(("he", "she", "they", "him", "her", "them", "his", "their"))
 FRIENDS = frozenset(english for english, _ in NAMES)
 
 
@@ -60,11 +61,11 @@ class Sentence(NamedTuple):
 def grammar(draft: Draft) -> Sentence:
     """The sentence of a draft with its grammar; a phrase is a run of words of the same constituent."""
     english, korean = draft.spell()
-    parts = [0]
-    for before, after in pairwise(constituents(draft)):
+    parts, of = [0], constituents(draft)
+    for before, after in pairwise(of):
         parts.append(parts[-1] + (before != after))
     words = english.split()
-    call = next((index + 1 for index, word in enumerate(words[:2]) if word.endswith(",")), 0)
+    call = next((index for index, part in enumerate(of) if part != CALL), len(of))
     you = words.index("you") if "you" in words else -1
     return Sentence(english, korean, phrasebook.align(draft), tuple(parts), call, you)
 
@@ -196,7 +197,7 @@ def search_phrases(maps: Sequence[np.ndarray], given: Sequence[Sentence], *, see
         outside += rest.reshape(SAMPLES + 1, -1) @ map_.reshape(heads, -1).T
     words = sum(len(sentence.words) for sentence in given)
     # 0 for heads that attend to the word itself
-    shares = np.where(outside > LEAST * words / 2, inside / outside.clip(1e-9), 0.0)
+    shares = np.where(outside > LIMITS["least"] * words / 2, inside / outside.clip(1e-9), 0.0)
     return {"weight": shares[0], "chance": shares[1:].mean(axis=0), "draws": shares[1:], "cases": list(given)}
 
 
@@ -283,6 +284,11 @@ def measure(lab: Lab, *, grammar: str = "own") -> dict[str, Any]:
     numbers["reference"]["either"] = {**either, "layer": layer + 1, "head": head + 1}
     couples = Counter(tuple(given[row].words[i].strip(",.?!").lower() for i in pair)
                       for row in range(len(given)) for pair in given[row].bound())  # fmt: skip
+    numbers |= {
+        "pronouns": count_pronouns(given),
+        "minutes": lab.base().seconds / 60,
+        "graded": lab.grade(lab.base().model),
+    }
     return numbers | {"couples": ", ".join(f"{a} … {b}" for (a, b), _ in couples.most_common(6))}
 
 
@@ -298,22 +304,41 @@ def best(numbers: Numbers, figure: str) -> dict[str, Any]:
 def is_found(numbers: Numbers, figure: str) -> bool:
     """Whether a head clearly shows it: far above chance, rarely matched by random samples, and not without training."""
     head = best(numbers, figure)
-    trained = head["weight"] - head["chance"] >= 2 * head["untrained"]
-    if head["cases"] < CASES or head["chances"] > 0.01 or not trained:
+    trained = head["weight"] - head["chance"] >= LIMITS["trained"] * head["untrained"]
+    if head["cases"] < LIMITS["cases"] or head["chances"] > LIMITS["doubt"] or not trained:
         return False
     if figure == "phrases":
-        return bool(head["weight"] >= head["chance"] + MORE)
-    return bool(head["weight"] >= max(LEAST, TIMES * head["chance"]))
+        return bool(head["weight"] >= head["chance"] + LIMITS["more"])
+    return bool(head["weight"] >= max(LIMITS["least"], LIMITS["times"] * head["chance"]))
+
+
+def count_pronouns(given: Sequence[Sentence]) -> int:
+    """Sentences in which a pronoun of the third person follows a name."""
+    count = 0
+    for sentence in given:
+        words = [word.strip(",.?!").lower() for word in sentence.words]
+        names = [at for at, word in enumerate(sentence.words) if word.strip(",.?!") in FRIENDS]
+        count += bool(names) and not PRONOUNS.isdisjoint(words[names[0] + 1 :])
+    return count
 
 
 def check(numbers: Numbers) -> list[Check]:
-    return [
-        Check(
-            WORDS(f"checks.{figure}.{'yes' if is_found(numbers, figure) else 'no'}", **best(numbers, figure)),
-            is_found(numbers, figure),
-        )
-        for figure in FIGURES
-    ]
+    checks = []
+    for figure in FIGURES:
+        is_there, pronouns = is_found(numbers, figure), numbers.get("pronouns", 0)
+        text = WORDS(f"checks.{figure}.{'yes' if is_there else 'no'}", **best(numbers, figure))
+        if figure == "reference" and not is_there and pronouns < LIMITS["pronouns"]:
+            size = {"pronouns": pronouns, "least": LIMITS["pronouns"], "minutes": numbers.get("minutes", 0.0)}
+            decide = WORDS("decide.reference" if "minutes" in numbers else "decide.unknown", **size)
+            checks.append(Check(text, None, figure, decide))
+        else:
+            checks.append(Check(text, is_there, figure))
+    return checks
+
+
+def stand(numbers: Numbers) -> Standing:
+    graded = numbers.get("graded", {})
+    return Standing("phrasebook", "bleu", graded.get("bleu"), 1, graded.get("interval"))
 
 
 def draw(numbers: Numbers, language: str) -> list[Picture]:
@@ -353,4 +378,14 @@ def tabulate(numbers: Numbers) -> Table:
     return Table(titles, rows)
 
 
-CLAIM = Claim(name="figures", words=WORDS, measure=measure, check=check, draw=draw, tabulate=tabulate)
+CLAIM = Claim(
+    name="figures",
+    words=WORDS,
+    measure=measure,
+    check=check,
+    stand=stand,
+    draw=draw,
+    tabulate=tabulate,
+    version=2,
+    understands=(1,),
+)

@@ -13,6 +13,8 @@ from jumok.data.batches import pad
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
 from jumok.lab.looking import Aligned
+from jumok.lab.standing import Standing
+from jumok.lab.thresholds import Limits
 from jumok.lab.wording import Text, Words
 from jumok.models.base import END, PAD, START
 from jumok.reports.charts import bars_svg
@@ -20,7 +22,7 @@ from jumok.reports.curves import curves_svg
 from jumok.text.symbols import NEVER
 from jumok.translator import Translator
 
-WORDS = Words.read("forcing")
+WORDS, LIMITS = Words.read("forcing"), Limits.read("forcing")
 SENTENCES = 400
 TIMED = 64  # sentences that are timed
 TIMES = 5
@@ -202,6 +204,7 @@ def measure(lab: Lab, *, feed: str = "own") -> dict[str, Any]:
     forced, free = run_forced(module, batch), run_free(module, batch, feed)
     return compare(batch, forced, free) | {
         "sentences": len(phrases),
+        "graded": lab.grade(model),
         "time": time_passes(module, Batch.of(model, phrases[:TIMED])),
         "example": pick_example(model, phrases, batch, forced, free),
     }
@@ -215,19 +218,24 @@ def check(numbers: Numbers) -> list[Check]:
     return [
         Check(
             WORDS("checks.gap", forced=numbers["forced"], free=numbers["free"]),
-            numbers["forced"] >= numbers["free"] + 0.02,
+            numbers["forced"] >= numbers["free"] + LIMITS["gap"],
         ),
         Check(
             WORDS("checks.behind", **after, moved=numbers["moved"]),
-            after["forced"] >= after["free"] + 0.1 and after["forced"] > numbers["moved"],
+            after["forced"] >= after["free"] + LIMITS["behind"] and after["forced"] > numbers["moved"],
         ),
-        Check(WORDS("checks.late", **gaps), gaps["late"] >= gaps["early"] + 0.05),
+        Check(WORDS("checks.late", **gaps), gaps["late"] >= gaps["early"] + LIMITS["late"]),
         Check(
             WORDS("checks.same", one=single["passes"], many=many["passes"], difference=clock["difference"]),
-            single["passes"] == 1 and many["passes"] > 1 and clock["difference"] < 1e-3,
+            single["passes"] == 1 and many["passes"] > 1 and clock["difference"] < LIMITS["same"],
         ),
-        Check(WORDS("checks.time", ratio=ratio), ratio >= 1.5),
+        Check(WORDS("checks.time", ratio=ratio), ratio >= LIMITS["time"]),
     ]
+
+
+def stand(numbers: Numbers) -> Standing:
+    graded = numbers.get("graded", {})
+    return Standing("phrasebook", "bleu", graded.get("bleu"), 1, graded.get("interval"))
 
 
 def draw(numbers: Numbers, language: str) -> list[Picture]:
@@ -271,4 +279,14 @@ def tabulate(numbers: Numbers) -> Table:
     return Table(titles, rows)
 
 
-CLAIM = Claim(name="forcing", words=WORDS, measure=measure, check=check, draw=draw, tabulate=tabulate)
+CLAIM = Claim(
+    name="forcing",
+    words=WORDS,
+    measure=measure,
+    check=check,
+    stand=stand,
+    draw=draw,
+    tabulate=tabulate,
+    version=2,
+    understands=(1,),
+)

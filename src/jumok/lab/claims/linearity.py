@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from statistics import mean
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from jumok.data.corpora import Pair
-from jumok.data.made import phrasebook
+from jumok import messages
 from jumok.keys import key
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
-from jumok.lab.laboratory import Lab, Trained, exact_share
+from jumok.lab.laboratory import Lab
+from jumok.lab.standing import Standing, over_seeds, tell_runs
+from jumok.lab.thresholds import Limits
+from jumok.lab.toys import table
+from jumok.lab.toys.fitting import fit
 from jumok.lab.wording import Text, Words
 from jumok.models import build
 from jumok.nn.attention import EVERYTHING, SelfAttention, attend, merge_heads
 from jumok.reports.charts import bars_svg
-from jumok.reports.curves import curves_svg
 
-WORDS = Words.read("linearity")
-TOKENS, SENTENCES, UNSEEN_SEED = 12, 200, 1_000
+WORDS, LIMITS = Words.read("linearity"), Limits.read("linearity")
+TOKENS = 12
 Map = Callable[[Tensor], Tensor]
 
 
@@ -72,91 +75,96 @@ def measure_pieces(lab: Lab, activation: str) -> dict[str, float]:
     }
 
 
-def outcome(run: Trained) -> dict[str, Any]:
-    """The loss on unseen sentences, the learning curve, and the number of parameters."""
-    return {
-        "loss": run.scores["loss"],
-        "losses": [list(point) for point in run.losses[:: max(1, len(run.losses) // 60)]],
-        "parameters": sum(weight.numel() for weight in run.model.model.parameters()),
-    }
+def count_saved(lab: Lab) -> float:
+    """The share of the network's parameters that one matrix would save: two of d·d_ff against one of d·d."""
+    model: Any = lab.recipe().model
+    return 1 - model.d_model / (2 * model.d_ff)
 
 
-def lane(lab: Lab, activation: str) -> dict[str, Any]:
-    """One activation: the nonlinearity of its parts, and the results of two runs."""
-    chosen = {"model.activation": activation}
-    phrases = lab.train(f"activation {activation}", chosen | {"training.steps": lab.steps(700)})
-    sorting = lab.train(f"sort {activation}", lab.task("sort", chosen | {"training.steps": lab.steps(400)}))
-    drawn = phrasebook.task("sort", max(10, SENTENCES), seed=UNSEEN_SEED + lab.seed)
-    unseen = [Pair(source, target, row) for row, (source, target) in enumerate(drawn, 1)]
-    return {
-        "activation": activation,
-        "bent": measure_pieces(lab, activation),
-        "phrasebook": outcome(phrases) | {"bleu": lab.bleu(phrases.model, SENTENCES)},
-        "sort": outcome(sorting) | {"right": exact_share(sorting.model, unseen)},
-    }
+def train_cell(lab: Lab, weights: str, net: str) -> list[float]:
+    """The share of an arbitrary table that a layer learns, for every seed; each seed has its own table."""
+    shares = []
+    for seed in lab.toy_seeds():
+        a, b, values = table.draw_table(seed)
+        module = fit(
+            lambda: table.Reader(weights, net),
+            lambda generator, a=a, b=b, values=values: ((a, b), values),  # type: ignore[misc]
+            steps=lab.steps(table.STEPS), seed=seed, check=lab.stop.check,
+        )  # fmt: skip
+        shares.append(table.measure_right(module, seed))
+    return shares
 
 
 def measure(lab: Lab, *, activation: str = "linear") -> dict[str, Any]:
-    """`activation`: that of the lane that should be linear."""
-    return {"linear": lane(lab, activation), "relu": lane(lab, "relu")}
+    """`activation`: of the networks that should be linear, linear or relu."""
+    lab.say(messages.text("lab.training", model="linearity"))
+    lanes = {name: measure_pieces(lab, chosen) for name, chosen in (("linear", activation), ("relu", "relu"))}
+    cells = {
+        f"{weights}_{net}": train_cell(lab, weights, activation if net == "linear" else net)
+        for weights, net in table.CELLS
+    }
+    return {"bent": lanes, "cells": cells, "saved": count_saved(lab), "symbols": table.SYMBOLS}
 
 
 def check(numbers: Numbers) -> list[Check]:
-    linear, relu = numbers["linear"], numbers["relu"]
-    straight, bends = linear["bent"], relu["bent"]
-    fixed = max(straight["attention"], straight["two"])
-    checks = [
-        Check(WORDS("checks.attention", worst=fixed), fixed < 1e-9),
-        Check(
-            WORDS("checks.one", net=straight["net"], matrix=straight["matrix"]),
-            max(straight["net"], straight["matrix"]) < 1e-9,
-        ),
-        Check(WORDS("checks.relu", net=bends["net"], matrix=bends["matrix"]), min(bends["net"], bends["matrix"]) > 0.1),
-    ]
-    for task, score in (("phrasebook", "bleu"), ("sort", "right")):
-        with_, without = relu[task], linear[task]
-        values = {"with_": with_["loss"], "without": without["loss"], "good": with_[score], "poor": without[score]}
-        checks.append(Check(WORDS(f"checks.{task}", **values), with_["loss"] < 0.95 * without["loss"]))
-    return checks
+    straight, bends = numbers["bent"]["linear"], numbers["bent"]["relu"]
+    fixed, exact = max(straight["attention"], straight["two"]), LIMITS["exact"]
+    cells = {name: mean(shares) for name, shares in numbers["cells"].items()}
+
+    def compare(name: str, part: str, holds: bool) -> Check:
+        values = {"without": cells[f"{name}_linear"], "with_": cells[f"{name}_relu"], "symbols": numbers["symbols"]}
+        return Check(WORDS(f"checks.{name}", **values), holds, part)
+
+    return [
+        Check(WORDS("checks.attention", worst=fixed), fixed < exact, "theorem"),
+        Check(WORDS("checks.one", net=straight["net"], matrix=straight["matrix"]),
+              max(straight["net"], straight["matrix"]) < exact, "theorem"),
+        Check(WORDS("checks.relu", net=bends["net"], matrix=bends["matrix"]),
+              min(bends["net"], bends["matrix"]) > LIMITS["bends"], "theorem"),
+        compare("frozen", "net",
+                cells["frozen_linear"] <= LIMITS["lost"] and cells["frozen_relu"] >= LIMITS["solved"]),
+        compare("softmax", "net", cells["softmax_relu"] >= cells["softmax_linear"] + LIMITS["better"]),
+    ]  # fmt: skip
+
+
+def stand(numbers: Numbers) -> Standing:
+    runs = numbers["cells"]["frozen_relu"]
+    return Standing("toy", "right", mean(runs), len(runs), over_seeds(runs), "seeds")
 
 
 def draw(numbers: Numbers, language: str) -> list[Picture]:
     def word(name: str) -> str:
         return WORDS(f"picture.{name}").of(language)
 
-    linear, relu = numbers["linear"], numbers["relu"]
-    names = {word("linear"): linear, word("relu"): relu}
+    bent = numbers["bent"]
+    names = {word(kind): bent[kind] for kind in ("linear", "relu")}
     bars = {
-        word("attention"): {word("linear"): linear["bent"]["attention"]},
-        word("two"): {word("linear"): linear["bent"]["two"]},
-        word("net"): {name: lane["bent"]["net"] for name, lane in names.items()},
-        word("matrix"): {name: lane["bent"]["matrix"] for name, lane in names.items()},
-        word("free"): {word("linear"): linear["bent"]["free"]},
+        word("attention"): {word("linear"): bent["linear"]["attention"]},
+        word("two"): {word("linear"): bent["linear"]["two"]},
+        word("net"): {name: lane["net"] for name, lane in names.items()},
+        word("matrix"): {name: lane["matrix"] for name, lane in names.items()},
+        word("free"): {word("linear"): bent["linear"]["free"]},
     }
-    pictures = [Picture("linearity", bars_svg(bars, x=word("bent"), form="{:.2g}"), WORDS("picture.bars"))]
-    for task in ("phrasebook", "sort"):
-        losses = {name: [tuple(point) for point in lane[task]["losses"]] for name, lane in names.items()}
-        svg = curves_svg(losses, x=word("updates"), y=word("loss"))
-        pictures.append(Picture(f"linearity-{task}", svg, WORDS(f"picture.{task}")))
-    return pictures
+    cells = {
+        word(weights): {word(net): 100 * mean(numbers["cells"][f"{weights}_{net}"]) for net in ("linear", "relu")}
+        for weights in ("frozen", "softmax")
+    }
+    return [
+        Picture("linearity", bars_svg(bars, x=word("bent"), form="{:.2g}"), WORDS("picture.bars")),
+        Picture("linearity-table", bars_svg(cells, x=word("right"), form="{:.0f}"), WORDS("picture.cells")),
+    ]
 
 
 def tabulate(numbers: Numbers) -> Table:
-    titles = [WORDS(f"table.{name}") for name in ("activation", "weights", "phrasebook")]
-    titles += [Text("BLEU", "BLEU"), WORDS("table.sort"), WORDS("table.right")]
-    names = {kind: WORDS(f"picture.{kind}") for kind in ("linear", "relu")}
-    rows = [
-        [
-            names.get(lane["activation"], lane["activation"]),
-            f"{lane['phrasebook']['parameters']:,}",
-            f"{lane['phrasebook']['loss']:.3f}",
-            f"{lane['phrasebook']['bleu']:.1f}",
-            f"{lane['sort']['loss']:.3f}",
-            f"{lane['sort']['right']:.0%}",
-        ]
-        for lane in (numbers["linear"], numbers["relu"])
+    titles = [WORDS(f"table.{name}") for name in ("weights", "net", "right", "seeds")]
+    rows: list[list[str | Text]] = [
+        [WORDS(f"picture.{weights}"), WORDS(f"picture.{net}"), tell_runs(shares), ", ".join(f"{s:.0%}" for s in shares)]
+        for weights, net in table.CELLS
+        for shares in [numbers["cells"][f"{weights}_{net}"]]
     ]
     return Table(titles, rows)
 
 
-CLAIM = Claim(name="linearity", words=WORDS, measure=measure, check=check, draw=draw, tabulate=tabulate)
+CLAIM = Claim(
+    name="linearity", words=WORDS, measure=measure, check=check, stand=stand, draw=draw, tabulate=tabulate, version=2
+)

@@ -1,143 +1,135 @@
-"""Position encodings, within the lengths of training and beyond (section 3.5, table 3 row E)."""
+"""Ways of telling positions, on a task in which only the distance counts (section 3.5, table 3 row E).
+
+One attention layer must say the symbol two places to the left (toys/lookup.py), with and without layer norm, and then
+in strings twice as long as those of training.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from random import Random
+from statistics import mean
 from typing import Any
 
 import torch
 
-from jumok.data.corpora import Pair
-from jumok.data.made import phrasebook
+from jumok import messages
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
+from jumok.lab.standing import Standing, over_seeds, tell_runs
+from jumok.lab.thresholds import Limits
+from jumok.lab.toys import lookup
+from jumok.lab.toys.fitting import fit
 from jumok.lab.wording import Text, Words
 from jumok.nn.positions import sinusoid
 from jumok.reports.charts import bars_svg, field_svg
-from jumok.reports.curves import curves_svg
-from jumok.translator import Translator
 
-WORDS = Words.read("positions")
-LENGTHS = tuple(range(4, 17))  # letters; training has 4 to 10 of them
-LONGEST = 10
-EACH = 60  # sentences of each length
-KINDS: dict[str, dict[str, str]] = {
-    "sinusoidal": {"model.positions": "sinusoidal"},
-    "concatenated": {"model.positions": "sinusoidal", "model.join": "concatenate"},
-    "learned": {"model.positions": "learned"},
-    "rotary": {"model.positions": "rotary"},
-    "appended": {"model.positions": "appended", "model.join": "concatenate"},
-    "none": {"model.positions": "none"},
-}
+WORDS, LIMITS = Words.read("positions"), Limits.read("positions")
+NORMS = ("bare", "norm")  # without and with layer norm before the attention
 
 
-def sentences(length: int, seed: int) -> list[Pair]:
-    """Unseen sentences of this many letters, with their reversals."""
-    random = Random(f"positions/{length}/{seed}")
-    drawn = [random.choices(phrasebook.ALPHABET, k=length) for _ in range(EACH)]
-    return [Pair(" ".join(letters), " ".join(letters[::-1]), row) for row, letters in enumerate(drawn, 1)]
+def train_kind(lab: Lab, kind: str, *, norm: bool) -> dict[str, Any]:
+    """Train one kind of positions with every seed: what it gets right within the lengths of training and beyond."""
+    runs = []
+    for seed in lab.toy_seeds():
+        module = fit(
+            lambda: lookup.LookUp(kind, norm=norm),
+            lambda generator: lookup.strings(generator, lookup.BATCH, lookup.LENGTH),
+            steps=lab.steps(lookup.STEPS), seed=seed, check=lab.stop.check,
+        )  # fmt: skip
+        runs.append(lookup.describe(module, seed + 1))
+    return {"kind": kind} | {part: [run[part] for run in runs] for part in ("within", "beyond")}
 
 
-def share_in_place(output: str, wanted: str) -> float:
-    """The share of letters in the right position."""
-    letters, right = output.split(), wanted.split()
-    return sum(a == b for a, b in zip(letters, right, strict=False)) / len(right)
-
-
-def by_length(lab: Lab, model: Translator) -> dict[str, list[float]]:
-    """For every length: the share of exact sentences, of letters in place, and the mean length of outputs."""
-    numbers: dict[str, list[float]] = {"right": [], "letters": [], "said": []}
-    for length in LENGTHS:
-        lab.stop.check()
-        pairs = sentences(length, lab.seed)
-        outputs = [answer.text for answer in model.translate([pair.source for pair in pairs], beam=1, details=False)]
-        numbers["right"].append(sum(text == pair.target for text, pair in zip(outputs, pairs, strict=True)) / EACH)
-        numbers["letters"].append(
-            sum(share_in_place(text, pair.target) for text, pair in zip(outputs, pairs, strict=True)) / EACH
-        )
-        numbers["said"].append(sum(len(text.split()) for text in outputs) / EACH)
-    return numbers
-
-
-def mean(values: Sequence[float], *, beyond: bool) -> float:
-    """The mean over the lengths of training, or over longer ones."""
-    chosen = [value for length, value in zip(LENGTHS, values, strict=True) if (length > LONGEST) is beyond]
-    return sum(chosen) / len(chosen)
-
-
-def train_kind(lab: Lab, kind: str) -> dict[str, Any]:
-    changes = {"training.steps": lab.steps(500), "training.validations": 1}
-    run = lab.train(f"reverse {kind}", lab.task("reverse", KINDS[kind] | changes))
-    numbers = by_length(lab, run.model)
-    parts = {
-        f"{name}_{part}": mean(numbers[name], beyond=part == "beyond")
-        for name in ("right", "letters")
-        for part in ("within", "beyond")
-    }
-    return {"kind": kind, "loss": run.scores["loss"], **numbers, **parts}
-
-
-def measure(lab: Lab, *, without: str = "none") -> dict[str, Any]:
-    """`without`: the positions of the model that should have none."""
-    lanes = {kind: train_kind(lab, without if kind == "none" else kind) for kind in KINDS}
+def measure(lab: Lab, *, without: str = "none", number: str = "number") -> dict[str, Any]:
+    """`without`: the positions of the layer that should have none; `number`: of the one that should have the bare t."""
+    chosen = {kind: {"none": without, "number": number}.get(kind, kind) for kind in lookup.KINDS}
+    lanes: dict[str, Any] = {}
+    for norm in NORMS:
+        lab.say(messages.text("lab.training", model=f"positions {norm}"))
+        lanes[norm] = {name: train_kind(lab, kind, norm=norm == "norm") for name, kind in chosen.items()}
+    seeds = lab.toy_seeds()
+    written = {part: [lookup.point_back(length, seed) for seed in seeds]
+               for part, length in (("within", lookup.LENGTH), ("beyond", lookup.LONG))}  # fmt: skip
     matrix = [[round(value, 3) for value in row] for row in sinusoid(0, 64, 64).tolist()]
-    return {"lanes": lanes, "lengths": list(LENGTHS), "longest": LONGEST, "matrix": matrix}
+    return {"lanes": lanes, "written": written, "length": lookup.LENGTH, "long": lookup.LONG, "matrix": matrix}
+
+
+def right(numbers: Numbers, norm: str, kind: str, part: str = "within") -> float:
+    """The share of right answers of one kind, the mean over the seeds."""
+    return mean(numbers["lanes"][norm][kind][part])
+
+
+def lengths(numbers: Numbers) -> dict[str, int]:
+    """The number of places in training, the first beyond them, and the number in the longer strings."""
+    return {"length": numbers["length"], "first": numbers["length"] + 1, "long": numbers["long"]}
 
 
 def check(numbers: Numbers) -> list[Check]:
-    lanes, longest = numbers["lanes"], numbers["longest"]
-    none, sinusoids, learned, number = (lanes[kind] for kind in ("none", "sinusoidal", "learned", "appended"))
+    length, long = numbers["length"], numbers["long"]
+    bare = {kind: right(numbers, "bare", kind) for kind in lookup.KINDS}
+    normed = {kind: right(numbers, "norm", kind) for kind in lookup.KINDS}
+    far = {kind: right(numbers, "bare", kind, "beyond") for kind in lookup.KINDS}
+    written, solved = mean(numbers["written"]["beyond"]), bare["sinusoidal"] >= LIMITS["solved"]
 
-    def compare(key: str, holds: bool, lane: Numbers, part: str) -> Check:
-        values = {"one": lane[f"right_{part}"], "sinusoidal": sinusoids[f"right_{part}"], "longest": longest}
-        return Check(WORDS(f"checks.{key}", **values), holds)
+    def build(key: str, part: str, holds: bool, one: float, other: float, **more: Any) -> Check:
+        return Check(
+            WORDS(f"checks.{key}", one=one, other=other, length=length, first=length + 1, long=long, **more),
+            holds,
+            part,
+        )
 
-    near = abs(learned["right_within"] - sinusoids["right_within"])
-    carried = sinusoids["right_beyond"] >= 0.5 * sinusoids["right_within"] > 0
+    gaps = {name: lane["sinusoidal"] - lane["number"] for name, lane in (("bare", bare), ("norm", normed))}
     return [
-        compare("none", none["right_within"] <= 0.05 and sinusoids["right_within"] >= 0.9, none, "within"),
-        compare("learned", near <= 0.05 and sinusoids["right_within"] >= 0.9, learned, "within"),
-        compare("number", number["right_within"] <= sinusoids["right_within"] - 0.05, number, "within"),
-        compare("outgrown", learned["right_beyond"] <= 0.1 * learned["right_within"], learned, "beyond"),
-        compare("beyond", carried, sinusoids, "beyond"),
-    ]
+        build("none", "needed", solved and bare["none"] <= LIMITS["lost"], bare["none"], bare["sinusoidal"]),
+        build("learned", "alike", solved and abs(bare["learned"] - bare["sinusoidal"]) <= LIMITS["alike"],
+              bare["learned"], bare["sinusoidal"]),
+        build("number", "number", gaps["bare"] >= LIMITS["worse"], bare["number"], bare["sinusoidal"]),
+        build("normed", "number", gaps["norm"] >= LIMITS["worse"], normed["number"], normed["sinusoidal"]),
+        build("can", "can", written >= LIMITS["written"], written, far["learned"]),
+        build("does", "does", far["sinusoidal"] >= LIMITS["carried"] * bare["sinusoidal"] > 0, far["sinusoidal"],
+              bare["sinusoidal"], rotary=far["rotary"], alibi=far["alibi"]),
+    ]  # fmt: skip
+
+
+def stand(numbers: Numbers) -> Standing:
+    runs = numbers["lanes"]["bare"]["sinusoidal"]["within"]
+    return Standing("toy", "right", mean(runs), len(runs), over_seeds(runs), "seeds")
 
 
 def draw(numbers: Numbers, language: str) -> list[Picture]:
     def word(name: str) -> str:
-        return WORDS(f"picture.{name}").of(language)
-
-    def curves(name: str) -> str:
-        lines = {
-            word(kind): [
-                (length, 100 * value) for length, value in zip(numbers["lengths"], lane[name], strict=True)
-            ]
-            for kind, lane in numbers["lanes"].items()
-        }  # fmt: skip
-        return curves_svg(lines, x=word("length"), y=word(name))
+        return WORDS(f"picture.{name}", **lengths(numbers)).of(language)
 
     matrix = torch.tensor(numbers["matrix"]).T.numpy()  # a row for each dimension
-    bars = {
-        word(kind): {word(part): 100 * lane[f"letters_{part}"] for part in ("within", "beyond")}
-        for kind, lane in numbers["lanes"].items()
+    within = {
+        word(kind): {word(norm): 100 * right(numbers, norm, kind) for norm in NORMS} for kind in lookup.KINDS
+    }  # fmt: skip
+    beyond = {
+        word(kind): {word(part): 100 * right(numbers, "bare", kind, part) for part in ("within", "beyond")}
+        for kind in lookup.KINDS
     }
+    beyond[word("written")] = {word(part): 100 * mean(numbers["written"][part]) for part in ("within", "beyond")}
+    field = field_svg(matrix, x=word("place"), y=word("dimension"))
     return [
-        Picture("positions-matrix", field_svg(matrix, x=word("place"), y=word("dimension")), WORDS("picture.matrix")),
-        Picture("positions-right", curves("right"), WORDS("picture.curves", longest=numbers["longest"])),
-        Picture("positions-letters", curves("letters"), WORDS("picture.places")),
-        Picture("positions-bars", bars_svg(bars, x=word("letters"), form="{:.0f}"), WORDS("picture.bars")),
+        Picture("positions-matrix", field, WORDS("picture.matrix")),
+        Picture("positions-within", bars_svg(within, x=word("right"), form="{:.0f}"), WORDS("picture.bars")),
+        Picture("positions-beyond", bars_svg(beyond, x=word("right"), form="{:.0f}"), WORDS("picture.longer")),
     ]
 
 
 def tabulate(numbers: Numbers) -> Table:
-    columns = ("right_within", "right_beyond", "letters_within", "letters_beyond")
-    titles = [WORDS(f"table.{name}") for name in ("kind", "loss", *columns)]
+    words = lengths(numbers)
+    titles = [WORDS(f"table.{name}", **words) for name in ("kind", "bare_within", "norm_within", "bare_beyond")]
+    lanes = numbers["lanes"]
     rows: list[list[str | Text]] = [
-        [WORDS(f"picture.{kind}"), f"{lane['loss']:.3f}", *(f"{lane[name]:.0%}" for name in columns)]
-        for kind, lane in numbers["lanes"].items()
-    ]
+        [WORDS(f"picture.{kind}", **words), tell_runs(lanes["bare"][kind]["within"]),
+         tell_runs(lanes["norm"][kind]["within"]), tell_runs(lanes["bare"][kind]["beyond"])]
+        for kind in lookup.KINDS
+    ]  # fmt: skip
+    written = numbers["written"]
+    rows.append([WORDS("picture.written"), tell_runs(written["within"]), "–", tell_runs(written["beyond"])])
     return Table(titles, rows)
 
 
-CLAIM = Claim(name="positions", words=WORDS, measure=measure, check=check, draw=draw, tabulate=tabulate)
+CLAIM = Claim(
+    name="positions", words=WORDS, measure=measure, check=check, stand=stand, draw=draw, tabulate=tabulate, version=2
+)

@@ -12,13 +12,15 @@ from torch import Tensor
 from jumok.keys import key
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab, Trained
+from jumok.lab.standing import Standing
+from jumok.lab.thresholds import Limits
 from jumok.lab.wording import Text, Words
 from jumok.nn.attention import CrossAttention, SelfAttention
 from jumok.nn.variants import Dot
 from jumok.reports.charts import bars_svg
 from jumok.reports.curves import curves_svg
 
-WORDS = Words.read("scale")
+WORDS, LIMITS = Words.read("scale"), Limits.read("scale")
 WIDTHS = (4, 8, 16, 32, 64, 128, 256, 512, 1_024)
 QUERIES, KEYS = 500, 32
 RATES = (3e-3, 8e-3)  # the better learning rate counts for each score
@@ -78,7 +80,8 @@ def compare_rates(lab: Lab, power: float) -> dict[str, Any]:
         last = [loss for _, loss in run.losses[-20:]]
         thinned = run.losses[:: max(1, len(run.losses) // 60)]
         runs.append({"rate": rate, "loss": sum(last) / len(last), "losses": [list(point) for point in thinned]})
-    return {"power": power, "runs": runs, "best": min(runs, key=lambda run: run["loss"])}
+    best = min(runs, key=lambda run: run["loss"])
+    return {"power": power, "runs": runs, "best": best, **lab.grade(train_power(lab, power, best["rate"]).model, 200)}
 
 
 def measure(lab: Lab, *, power: float = 0.5, without: float = 0.0) -> dict[str, Any]:
@@ -110,16 +113,20 @@ def check(numbers: Numbers) -> list[Check]:
     def build(name: str, holds: bool, **values: Any) -> Check:
         return Check(WORDS(f"checks.{name}", width=WIDTHS[-1], **values), holds)
 
+    straight = max(abs(grows - 1.0), abs(stays)) < LIMITS["exponent"]
+    corner = bare["largest"] > LIMITS["saturated"] and last["largest"] < LIMITS["open"]
+    flat = bare["gradient"] < LIMITS["gradient"] * last["gradient"]
     return [
-        build("variance", abs(grows - 1.0) < 0.1 and abs(stays) < 0.1, grows=grows, stays=round(stays, 2) + 0.0),
-        build(
-            "largest", bare["largest"] > 0.9 and last["largest"] < 0.5, with_=last["largest"], without=bare["largest"]
-        ),
-        build(
-            "gradient", bare["gradient"] < 0.1 * last["gradient"], with_=last["gradient"], without=bare["gradient"]
-        ),
-        build("learnt", best < 0.95 * worse, with_=best, without=worse, d_k=SIZES["model.d_k"]),
-    ]  # fmt: skip
+        build("variance", straight, grows=grows, stays=round(stays, 2) + 0.0),
+        build("largest", corner, with_=last["largest"], without=bare["largest"]),
+        build("gradient", flat, with_=last["gradient"], without=bare["gradient"]),
+        build("learnt", best < LIMITS["loss"] * worse, with_=best, without=worse, d_k=SIZES["model.d_k"]),
+    ]
+
+
+def stand(numbers: Numbers) -> Standing:
+    best = numbers["with"]["learnt"]
+    return Standing("phrasebook", "bleu", best.get("bleu"), 1, best.get("interval"))
 
 
 def draw(numbers: Numbers, language: str) -> list[Picture]:
@@ -165,4 +172,14 @@ def tabulate(numbers: Numbers) -> Table:
     return Table(titles, rows)
 
 
-CLAIM = Claim(name="scale", words=WORDS, measure=measure, check=check, draw=draw, tabulate=tabulate)
+CLAIM = Claim(
+    name="scale",
+    words=WORDS,
+    measure=measure,
+    check=check,
+    stand=stand,
+    draw=draw,
+    tabulate=tabulate,
+    version=2,
+    understands=(1,),
+)

@@ -14,15 +14,16 @@ from jumok.evaluation.metrics import bleu
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
 from jumok.lab.looking import Aligned
+from jumok.lab.standing import Standing
+from jumok.lab.thresholds import Limits
 from jumok.lab.wording import Words
 from jumok.reports.charts import field_svg, row_svg
 from jumok.reports.curves import curves_svg
 from jumok.translator import Translator
 
-WORDS = Words.read("search")
+WORDS, LIMITS = Words.read("search"), Limits.read("search")
 SENTENCES = 300
 PAPER_ALPHA = 0.6
-SLACK = 1e-3  # mean log-probability that a wider beam may lose
 
 
 def run_search(model: Translator, phrases: Sequence[Aligned], beam: int, alpha: float) -> dict[str, Any]:
@@ -68,6 +69,7 @@ def measure(
         "alphas": list(alphas),
         "grid": grid,
         "sentences": len(phrases),
+        "graded": lab.grade(model, SENTENCES, beam=4),
         "example": example | {"greedy": greedy[better[0]], "wide": wide[better[0]]},
     }
 
@@ -82,27 +84,47 @@ def column(numbers: Numbers, key: str, index: int) -> list[float]:
     return [row[index][key] for row in numbers["grid"]]
 
 
+def gains(numbers: Numbers, index: int) -> tuple[float, float]:
+    """The gain of the middle beam over greedy search at one length penalty, and of the widest over the middle."""
+    scores = column(numbers, "bleu", index)
+    middle = scores[len(scores) // 2]
+    return middle - scores[0], scores[-1] - middle
+
+
+def ends_soon(first: float, then: float) -> bool:
+    """Whether there is a gain, and little after it."""
+    return first >= LIMITS["gain"] and then <= LIMITS["no_more"] * first
+
+
 def check(numbers: Numbers) -> list[Check]:
     widths, alphas, middle = numbers["widths"], numbers["alphas"], len(numbers["widths"]) // 2
     likely = column(numbers, "likely", 0)
     lengths = [result["length"] for result in numbers["grid"][middle]]
-    scores = column(numbers, "bleu", near(alphas))
     falls = max((before - after for before, after in pairwise(likely)), default=0.0)
-    first, then = scores[middle] - scores[0], scores[-1] - scores[middle]
     shorter = max((before - after for before, after in pairwise(lengths)), default=0.0)
-    beams = {"beam": widths[middle], "last": widths[-1]}
-    return [
+    beams, slack = {"beam": widths[middle], "last": widths[-1]}, LIMITS["slack"]
+    checks = [
         Check(
             WORDS("checks.likely", first=likely[0], last=likely[-1], width=widths[-1]),
-            falls <= SLACK and likely[-1] > likely[0] + SLACK,
+            falls <= slack and likely[-1] > likely[0] + slack, "likely",
         ),
         Check(
             WORDS("checks.longer", low=alphas[0], high=alphas[-1], short=lengths[0], long=lengths[-1]),
-            shorter <= 0.0 and lengths[-1] > lengths[0],
+            shorter <= 0.0 and lengths[-1] > lengths[0], "longer",
         ),
-        Check(WORDS("checks.gain", **beams, greedy=scores[0], wide=scores[middle]), first >= 0.3),
-        Check(WORDS("checks.no_more", **beams, more=then, first=first), first > 0 and then <= 0.25 * first),
-    ]
+    ]  # fmt: skip
+    for index, alpha in enumerate(alphas):
+        first, then = gains(numbers, index)
+        part = "paper" if index == near(alphas) else "other"
+        checks.append(
+            Check(WORDS("checks.gain", alpha=alpha, first=first, more=then, **beams), ends_soon(first, then), part)
+        )
+    return checks
+
+
+def stand(numbers: Numbers) -> Standing:
+    graded = numbers.get("graded", {})
+    return Standing("phrasebook", "bleu", graded.get("bleu"), 1, graded.get("interval"))
 
 
 def draw(numbers: Numbers, language: str) -> list[Picture]:
@@ -129,10 +151,16 @@ def draw(numbers: Numbers, language: str) -> list[Picture]:
         ),
         Picture(
             "search-likely",
-            curves_svg(curves, x=word("axis"), y=word("likely")),
-            WORDS("picture.likelier", **numbers["example"]),
+            curves_svg(curves, x=word("axis"), y=word("likely"), log_x=True),
+            WORDS("picture.likelier"),
         ),
     ]
+
+
+def show(numbers: Numbers) -> Table:
+    """A sentence that the wider beam translates otherwise."""
+    names = ("source", "reference", "greedy", "wide")
+    return Table([WORDS(f"shown.{key}") for key in names], [[numbers["example"][key] for key in names]])
 
 
 def tabulate(numbers: Numbers) -> Table:
@@ -147,4 +175,15 @@ def tabulate(numbers: Numbers) -> Table:
     return Table(titles, rows)
 
 
-CLAIM = Claim(name="search", words=WORDS, measure=measure, check=check, draw=draw, tabulate=tabulate)
+CLAIM = Claim(
+    name="search",
+    words=WORDS,
+    measure=measure,
+    check=check,
+    stand=stand,
+    draw=draw,
+    tabulate=tabulate,
+    show=show,
+    version=2,
+    understands=(1,),
+)

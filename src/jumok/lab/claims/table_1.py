@@ -16,26 +16,25 @@ import math
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from statistics import median
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from jumok import messages
 from jumok.kernels import library
 from jumok.lab.claim import Check, Claim, Numbers, Picture, Table
 from jumok.lab.laboratory import Lab
+from jumok.lab.layers import KERNEL, KINDS, NEAR, Dilated, Layer, Restricted
+from jumok.lab.standing import Standing
+from jumok.lab.thresholds import Limits
 from jumok.lab.wording import Text, Words
-from jumok.models import bytenet, convs2s, rnn
-from jumok.nn.attention import EVERYTHING, SelfAttention, merge_heads
-from jumok.nn.variants import SCORES
 from jumok.reports.curves import curves_svg
 
-WORDS = Words.read("table-1")
-HEADS, KERNEL, NEAR = 4, 5, 17  # heads of an attention, taps of a convolution, positions of a restricted attention
+WORDS, LIMITS = Words.read("table-1"), Limits.read("table-1")
 LANES = ("attention", "recurrent", "convolution", "dilated", "restricted")
 FORMULAS = {  # the paper's operations, sequential steps and longest path; exponents of n, d, window
     "attention": ("n²·d", "1", "1", (2, 1, None)),
@@ -47,106 +46,9 @@ FORMULAS = {  # the paper's operations, sequential steps and longest path; expon
 PRODUCTS = ("AddmmBackward0", "MmBackward0", "BmmBackward0")
 
 
-# ------------------------------------------------------------------------------------------------------ layers
-
-
-class Layer(nn.Module):
-    """A layer of one kind, built from a width, a window (0 without) and its depth in the stack."""
-
-    mixes = "addmm"  # the operation that mixes positions
-
-    def begin(self, x: Tensor) -> Tensor:
-        """The input of the first round."""
-        return x
-
-    def round(self, x: Tensor, y: Tensor) -> Tensor:
-        """The result (1, T, D) of one more round."""
-        deeper: Tensor = self(y)
-        return deeper
-
-
-class Full(Layer):
-    """Self-attention as in equation 1: every position attends to every other."""
-
-    mixes = "bmm"  # its projections mix no positions; the table leaves them out
-
-    def __init__(self, d: int, window: int, depth: int = 0) -> None:
-        super().__init__()
-        self.inner = SelfAttention(d, HEADS, d // HEADS, d // HEADS, score=SCORES["scaled-dot"], bias=True)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.inner(x, EVERYTHING)
-
-
-class Restricted(Full):
-    """Self-attention in which each position computes products only with the `window` around it."""
-
-    def __init__(self, d: int, window: int, depth: int = 0) -> None:
-        super().__init__(d, window)
-        self.window = window
-
-    def forward(self, x: Tensor) -> Tensor:
-        half, inner = self.window // 2, self.inner
-        q, *others = inner.split(x)
-        keys, values = (F.pad(side, (0, 0, half, half)).unfold(2, self.window, 1) for side in others)  # (B, H, T, K, R)
-        positions = torch.arange(x.shape[1])[:, None] + torch.arange(-half, half + 1)  # (T, R)
-        there = ((positions >= 0) & (positions < x.shape[1]))[:, None]  # (T, 1, R)
-        scores = (q * (q.shape[-1] ** -0.5)).unsqueeze(-2) @ keys  # (B, H, T, 1, R)
-        weights = scores.masked_fill(~there, -torch.inf).softmax(dim=-1)  # (B, H, T, 1, R)
-        mixed = weights @ values.transpose(-2, -1)  # (B, H, T, 1, K)
-        return inner.output(merge_heads(mixed.squeeze(-2)))
-
-
-class Recurrent(Layer):
-    """Gated recurrent units; a round carries every state one position further."""
-
-    def __init__(self, d: int, window: int, depth: int = 0) -> None:
-        super().__init__()
-        self.inner = rnn.GRU(d, d, batch_first=True)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.inner.whole(x)[0]
-
-    def begin(self, x: Tensor) -> Tensor:
-        return torch.zeros_like(x)
-
-    def round(self, x: Tensor, y: Tensor) -> Tensor:
-        before = F.pad(y[:, :-1], (0, 0, 1, 0))  # the state before each position
-        return self.inner.whole(x.transpose(0, 1), before.contiguous())[0].transpose(0, 1)
-
-
-class Windows(Layer):
-    """The gated convolution of ConvS2S's decoder over `window` positions, of which the last is the current one."""
-
-    def __init__(self, d: int, window: int, depth: int = 0) -> None:
-        super().__init__()
-        self.inner = convs2s.GatedConvolution(convs2s.ConvS2SConfig(d_model=d, kernel=window, dropout=0.0))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.inner(x, self.inner.gated.matrix(), before=self.inner.kernel - 1)
-
-
-class Dilated(Layer):
-    """The convolution of ByteNet's decoder, whose dilation grows by a factor of `window` per layer."""
-
-    def __init__(self, d: int, window: int, depth: int = 0) -> None:
-        super().__init__()
-        self.inner = bytenet.DilatedConvolution(d, bytenet.back(window, window**depth))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.inner(x)
-
-
-KINDS: dict[str, tuple[type[Layer], int]] = {
-    "attention": (Full, 0),
-    "recurrent": (Recurrent, 0),
-    "convolution": (Windows, KERNEL),
-    "dilated": (Dilated, KERNEL),
-    "restricted": (Restricted, NEAR),
-}
-
-
 # ---------------------------------------------------------------------------------------------------- counting
+
+TIMED = 7  # passes of each layer and length
 
 
 def operations(layer: Layer, x: Tensor) -> tuple[int, int]:
@@ -188,8 +90,8 @@ def rounds(stack: Callable[[int], Layer], n: int, d: int) -> int:
     return bisect_left(range(1, n + 1), True, key=depends) + 1
 
 
-def seconds(layer: Layer, x: Tensor, repeats: int) -> float:
-    """Seconds of a forward pass: the best of several."""
+def seconds(layer: Layer, x: Tensor, repeats: int) -> list[float]:
+    """Seconds of several forward passes."""
     taken = []
     with torch.no_grad():
         layer(x)
@@ -197,7 +99,7 @@ def seconds(layer: Layer, x: Tensor, repeats: int) -> float:
             began = time.perf_counter()
             layer(x)
             taken.append(time.perf_counter() - began)
-    return min(taken)
+    return taken
 
 
 def exponent(points: Sequence[Sequence[float]]) -> float:
@@ -273,24 +175,36 @@ def measure(lab: Lab, *, window: int = 0, width: int = 64, longest: int = 2048, 
         for name, (kind, size) in kinds.items():
             lab.stop.check()
             layer = kind(width, size)
-            results[name]["seconds"] = [[n, seconds(layer, torch.randn(batch, n, width), 7)] for n in lengths]
+            taken = [[n, seconds(layer, torch.randn(batch, n, width), TIMED)] for n in lengths]
+            results[name]["timings"] = taken
+            results[name]["seconds"] = [[n, median(each)] for n, each in taken]
     first, second = results["attention"], results["recurrent"]
     crossings = {key: crossing(first[key], second[key]) for key in ("whole", "seconds")}
-    return {"lanes": results, "d": width, "k": KERNEL, "r": NEAR, "batch": batch, "crossings": crossings}
+    clocks = [crossing(*([[n, each[row]] for n, each in lane["timings"]] for lane in (first, second)))
+              for row in range(TIMED)]  # fmt: skip
+    return {
+        "lanes": results,
+        "d": width,
+        "k": KERNEL,
+        "r": NEAR,
+        "batch": batch,
+        "crossings": crossings,
+        "clocks": clocks,
+    }
 
 
 def check(numbers: Numbers) -> list[Check]:
     lanes, d, crossings = numbers["lanes"], numbers["d"], numbers["crossings"]
     grows = {name: lanes[name]["exponents"] for name in LANES}
     as_claimed = all(
-        abs(measured - wanted) < 0.05
+        abs(measured - wanted) < LIMITS["exponent"]
         for name in LANES
         for measured, wanted in zip(grows[name], FORMULAS[name][3], strict=True)
         if measured is not None and wanted is not None
     )
     chains = {name: [steps for _, steps in lanes[name]["chain"]] for name in LANES}
     constant = all(len(set(chains[name])) == 1 for name in LANES if name != "recurrent")
-    straight = abs(exponent(lanes["recurrent"]["chain"]) - 1) < 0.1
+    straight = abs(exponent(lanes["recurrent"]["chain"]) - 1) < LIMITS["growth"]
     short, long = lanes["recurrent"]["chain"][0][0], lanes["recurrent"]["chain"][-1][0]
     faster = all(
         a < b
@@ -305,7 +219,9 @@ def check(numbers: Numbers) -> list[Check]:
         Check(WORDS("checks.operations", **exponents), as_claimed),
         Check(WORDS("checks.chain", short=short, long=long, **single, **steps), constant and straight),
         Check(WORDS("checks.rounds", **far), _paths_hold(numbers)),
-        _check_crossing("whole", numbers, crossings["whole"] is not None and abs(crossings["whole"] / d - 1) < 0.1),
+        _check_crossing(
+            "whole", numbers, crossings["whole"] is not None and abs(crossings["whole"] / d - 1) < LIMITS["crossing"]
+        ),
         _check_crossing("seconds", numbers, faster),
     ]
 
@@ -320,7 +236,7 @@ def _paths_hold(numbers: Numbers) -> bool:
     return (
         all(count == 1 for _, count in rounds["attention"])
         and all(count == n for n, count in rounds["recurrent"])
-        and all(abs(exponent(rounds[name]) - 1) < 0.1 for name in ("convolution", "restricted"))
+        and all(abs(exponent(rounds[name]) - 1) < LIMITS["growth"] for name in ("convolution", "restricted"))
         and all(1 < count <= math.log(n, numbers["k"]) + 1 for n, count in rounds["dilated"])
     )
 
@@ -330,10 +246,22 @@ def _check_crossing(key: str, numbers: Numbers, holds: bool) -> Check:
     lanes, where = numbers["lanes"], numbers["crossings"][key]
     first, second = (dict(map(tuple, lanes[name][key])) for name in ("attention", "recurrent"))
     at = max(n for n in first if n <= max(numbers["d"], min(first)))
-    values = {"d": numbers["d"], "n": at, "ratio": second[at] / first[at], "longest": max(first)}
+    crossed = sorted(clock for clock in numbers.get("clocks", ()) if clock is not None) or [0.0]
+    values = {
+        "low": crossed[0],
+        "high": crossed[-1],
+        "d": numbers["d"],
+        "n": at,
+        "ratio": second[at] / first[at],
+        "longest": max(first),
+    }
     if where is None:
         return Check(WORDS(f"checks.{key}_never", **values), holds)
     return Check(WORDS(f"checks.{key}", where=where, **values), holds)
+
+
+def stand(numbers: Numbers) -> Standing:
+    return Standing("none")
 
 
 def draw(numbers: Numbers, language: str) -> list[Picture]:
@@ -356,6 +284,12 @@ def draw(numbers: Numbers, language: str) -> list[Picture]:
     ]
 
 
+def tell_timings(taken: Sequence[float]) -> str:
+    """The median of several timings and their range, in milliseconds."""
+    low, middle, high = (1000 * each for each in (min(taken), median(taken), max(taken)))
+    return f"{middle:.2f} ({low:.2f}–{high:.2f})"
+
+
 def tabulate(numbers: Numbers) -> Table:
     lanes = numbers["lanes"]
     ends = {key: (lanes["attention"][key][0][0], lanes["attention"][key][-1][0]) for key in ("chain", "rounds")}
@@ -371,9 +305,11 @@ def tabulate(numbers: Numbers) -> Table:
         grows = " ".join(f"{a}^{b:.2f}" for a, b in zip(letters, lane["exponents"], strict=True) if b is not None)
         chains = f"{lane['chain'][0][1]} → {lane['chain'][-1][1]}"
         formula = ", ".join(FORMULAS[name][:3])
-        cells = [formula, grows, chains, str(lane["rounds"][-1][1]), f"{1000 * lane['seconds'][-1][1]:.2f}"]
+        cells = [formula, grows, chains, str(lane["rounds"][-1][1]), tell_timings(lane["timings"][-1][1])]
         rows.append([WORDS(f"picture.{name}"), *cells])
     return Table(titles, rows)
 
 
-CLAIM = Claim(name="table-1", words=WORDS, measure=measure, check=check, draw=draw, tabulate=tabulate)
+CLAIM = Claim(
+    name="table-1", words=WORDS, measure=measure, check=check, stand=stand, draw=draw, tabulate=tabulate, version=2
+)

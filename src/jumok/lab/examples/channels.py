@@ -31,7 +31,8 @@ def compute() -> dict[str, Any]:
                 weights = attend(q, k, v)[1]
 
             def mix(x: Tensor, module: SelfAttention = module, weights: Tensor = weights) -> Tensor:
-                return module.output(merge_heads(weights @ module.split(x)[2]))[0, at]
+                mixed: Tensor = module.output(merge_heads(weights @ module.split(x)[2]))
+                return mixed[0, at]
 
             ranks[str(heads)] = count_weightings(torch.autograd.functional.jacobian(mix, x))
         layer = nn.Conv1d(WIDTH, WIDTH, KERNEL, padding=KERNEL // 2, bias=False).double()

@@ -15,12 +15,14 @@ from torch import Tensor
 from jumok.lab.examples.doubling import draw, share_right, to_batch, train
 from jumok.lab.examples.example import Example, Numbers, Part, Say
 from jumok.models.base import PAD
-from jumok.models.transformer import Transformer
-from jumok.nn.attention import Mask, attend, split_heads
+from jumok.models.transformer import DecoderLayer, Transformer
+from jumok.nn.attention import CrossAttention, Mask, attend, merge_heads, split_heads
 
 PAIRS = 200
 SHOWN = "cab"
-Cross = Callable[[Any, Tensor, Tensor, Tensor], Tensor]  # (layer, x of the sub-layer, input of the layer, memory)
+Cross = Callable[
+    [CrossAttention, Tensor, Tensor, Tensor], Tensor
+]  # (attention, x of the sub-layer, input of the layer, memory)
 
 
 def encode(model: Transformer, source: Tensor) -> tuple[list[Tensor], Mask]:
@@ -32,10 +34,15 @@ def encode(model: Transformer, source: Tensor) -> tuple[list[Tensor], Mask]:
     return outputs, mask
 
 
+def list_layers(model: Transformer) -> list[DecoderLayer]:
+    """The layers of the decoder."""
+    return list(model.decoder)  # type: ignore[arg-type]
+
+
 def decode(model: Transformer, target: Tensor, memories: list[Tensor], cross: Cross) -> Tensor:
     """Logits (B, T, V) of a decoder whose layers read their memories with `cross`."""
     mask, x = Mask(target != PAD, causal=True), model.target(target)
-    for layer, memory in zip(model.decoder, memories, strict=True):
+    for layer, memory in zip(list_layers(model), memories, strict=True):
         before = x
         x = layer.attention_path(x, lambda x, layer=layer: layer.attention(x, mask))
         x = layer.cross_path(x, lambda x, layer=layer, m=memory, y=before: cross(layer.cross, x, y, m))
@@ -49,18 +56,21 @@ def measure(model: Transformer) -> dict[str, float]:
     outputs, mask = encode(model, source)
     last = [outputs[-1]] * len(outputs)
 
-    def paper(cross: Any, x: Tensor, before: Tensor, memory: Tensor) -> Tensor:
-        return cross(x, memory, mask)
+    def paper(cross: CrossAttention, x: Tensor, before: Tensor, memory: Tensor) -> Tensor:
+        mixed: Tensor = cross(x, memory, mask)
+        return mixed
 
-    def below(cross: Any, x: Tensor, before: Tensor, memory: Tensor) -> Tensor:
-        return cross(before, memory, mask)
+    def below(cross: CrossAttention, x: Tensor, before: Tensor, memory: Tensor) -> Tensor:
+        mixed: Tensor = cross(before, memory, mask)
+        return mixed
 
-    def same_step(cross: Any, x: Tensor, before: Tensor, memory: Tensor) -> Tensor:
+    def same_step(cross: CrossAttention, x: Tensor, before: Tensor, memory: Tensor) -> Tensor:
         rows, columns = x.shape[1], memory.shape[1]
         there = torch.eye(max(rows, columns), dtype=torch.bool)[:rows, :columns]  # target t sees source t alone
         k, v = cross.read(memory)
         q = split_heads(cross.query(x), cross.heads)
-        return cross.output(attend(q, k, v, there)[0].transpose(1, 2).flatten(2))
+        mixed: Tensor = cross.output(merge_heads(attend(q, k, v, there)[0]))
+        return mixed
 
     return {
         "paper": share_right(decode(model, target, last, paper), labels),
@@ -76,7 +86,7 @@ def compute() -> dict[str, Any]:
     with torch.no_grad():
         shares = measure(model)
         source, target, _ = to_batch([SHOWN])
-        memory, cross = encode(model, source)[0][-1], model.decoder[0].cross
+        memory, cross = encode(model, source)[0][-1], list_layers(model)[0].cross
         x = model.target(target)
         k, v = cross.read(memory)
         swapped_q, swapped_v = split_heads(cross.query(memory), cross.heads), cross.read(x)[1]

@@ -30,9 +30,9 @@ LANES = ("rnn", "gru", "lstm", "convolution", "attention")
 class Recurrent(nn.Module):
     """A recurrent layer of torch."""
 
-    def __init__(self, layer: type[nn.RNNBase]) -> None:
+    def __init__(self, layer: nn.RNNBase) -> None:
         super().__init__()
-        self.layer = layer(WIDTH, WIDTH, batch_first=True)
+        self.layer = layer
 
     def forward(self, x: Tensor) -> Tensor:
         states: Tensor = self.layer(x)[0]
@@ -62,14 +62,15 @@ class Attending(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + sinusoid(0, x.shape[1], WIDTH)
-        return x + self.layer(x, EVERYTHING)
+        mixed: Tensor = self.layer(x, EVERYTHING)
+        return x + mixed
 
 
 def make(lane: str) -> nn.Module:
     """A network of one kind."""
-    recurrent: dict[str, type[nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
+    recurrent: dict[str, type[nn.RNN | nn.GRU | nn.LSTM]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
     if lane in recurrent:
-        return Recurrent(recurrent[lane])
+        return Recurrent(recurrent[lane](WIDTH, WIDTH, batch_first=True))
     return Convolutions() if lane == "convolution" else Attending()
 
 

@@ -20,8 +20,9 @@ def compute() -> dict[str, Any]:
         reading = read(model, source, target)
         memory = model.encode(source)[0][0]
     assert reading.logits is not None
-    blocks = [[name, list(values["output"].shape[1:])] for name, values in reading.blocks.items() if "output" in values]
-    names = [name for name, _ in blocks]
+    outputs = {name: values["output"] for name, values in reading.blocks.items() if "output" in values}
+    blocks = [[name, list(output.shape[1:])] for name, output in outputs.items()]
+    names = list(outputs)
     return {
         "source": [spell(token) for token in source[0].tolist()],
         "target": [spell(token) for token in target[0].tolist()],

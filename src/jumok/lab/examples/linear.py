@@ -23,10 +23,12 @@ def compute() -> dict[str, Any]:
         weights = attend(*module.split(x))[1]
 
         def fixed(x: Tensor) -> Tensor:
-            return module.output(merge_heads(weights @ module.split(x)[2]))
+            mixed: Tensor = module.output(merge_heads(weights @ module.split(x)[2]))
+            return mixed
 
         def free(x: Tensor) -> Tensor:
-            return module(x, EVERYTHING)
+            mixed: Tensor = module(x, EVERYTHING)
+            return mixed
 
         functions = {"fixed": fixed, "free": free, "fed": lambda x: network(free(x))}
         return {name: stray(function, x, y) for name, function in functions.items()}

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from jumok.config import presets
+from jumok.config.sections import TransformerConfig
 from jumok.lab.examples.example import Example, Numbers, Part, Say, seeded
 from jumok.models import build
 from jumok.models.transformer import EncoderLayer
@@ -23,6 +24,7 @@ def count(module: nn.Module, *, matrices: bool = False) -> int:
 
 def compute() -> dict[str, Any]:
     config = presets.base().model
+    assert isinstance(config, TransformerConfig)
     with torch.device("meta"):
         layer = EncoderLayer(config)
     model = build(config, SYMBOLS, SYMBOLS, device="meta")
@@ -40,6 +42,7 @@ def compute() -> dict[str, Any]:
         alone = torch.cat([small(x[:, place : place + 1]) for place in range(5)], dim=1)
         apart = float((small(x) - alone).abs().max())
     whole = count(layer)
+    keys, values = config.head_widths
     return {
         "d_model": d, "d_ff": config.d_ff, "attention": attention, "feed_forward": network,
         "attention_squares": attention / d**2, "feed_forward_squares": network / d**2,
@@ -47,7 +50,7 @@ def compute() -> dict[str, Any]:
         "layer": whole, "positions": {"10": whole, "1000": whole}, "layers": config.encoder_layers,
         "sub_layers": sum(1 for name, _ in layer.named_children() if not name.endswith("_path")),
         "norms": sum(isinstance(one, nn.LayerNorm) for one in layer.modules()),
-        "heads": config.heads, "d_k": config.key_width, "joined": config.heads * config.value_width,
+        "heads": config.heads, "d_k": keys, "joined": config.heads * values,
         "model": parts, "whole": sum(parts.values()),
         "shares": {name: amount / sum(parts.values()) for name, amount in parts.items()},
         "position_wise": apart,

@@ -16,11 +16,12 @@ from jumok.reports.page import document, safe
 
 VERDICTS = ("wrong", "condition", "right")
 CROSS = ("001:105", "002:303–305", "004:49")  # what three notes say about cross-attention
+HEAD = "cross-one-by-one"  # the figure that explains their numbers
 WORDS = Words.read("notes", "lab/notes")
 STYLE = """
-body{font-size:17px}table{border-collapse:collapse}td,th{padding:.35rem .6rem;border-bottom:1px solid var(--line);
-text-align:left;vertical-align:top}td:first-child{white-space:nowrap}code{font-size:.85em}.wrong{font-weight:600}
-.right{color:var(--soft)}:lang(ko){word-break:keep-all}
+body{font-size:16px;max-width:1400px}table{border-collapse:collapse}td,th{padding:.35rem .6rem;white-space:normal;
+border-bottom:1px solid var(--line);text-align:left;vertical-align:top}td:first-child{white-space:nowrap}
+code{font-size:.85em}.wrong{font-weight:600}.right{color:var(--soft)}:lang(ko){word-break:keep-all}
 """
 
 
@@ -57,12 +58,16 @@ class Page:
     figures: Mapping[str, Mapping[str, Any]]
     numbers: Mapping[str, Any]
 
-    def number(self, statement: Statement, language: str) -> str:
-        """The number of a statement as a text; for a definition it says so."""
-        figure = self.figures[statement.figure]
+    def word(self, name: str, language: str) -> str:
+        """The text of a figure with its numbers; empty if it has none."""
+        figure = self.figures[name]
         values = {name: self.numbers[path] for name, path in figure.get("values", {}).items()}
         text = str(figure[language]).format(**values) if language in figure else ""
-        text = text.replace(" %", "%") if language == "ko" else text
+        return text.replace(" %", "%") if language == "ko" else text
+
+    def number(self, statement: Statement, language: str) -> str:
+        """The number of a statement as a text; for a definition it says so."""
+        text = self.word(statement.figure, language)
         if not statement.definition:
             return text
         word = WORDS("definition").of(language)
@@ -127,7 +132,7 @@ def to_markdown(page: Page, language: str) -> str:
     lines += [f"## {WORDS('cross').of(language)}", "", WORDS("cross_says").of(language), ""]
     rows = [[link(page.find(at)), *cells(page, page.find(at), language)] for at in CROSS]
     lines += table(titles(language, "lines", "says", "verdict", "right", "number", "command"), rows)
-    lines += ["", f"## {WORDS('first').of(language)}", ""]
+    lines += ["", escape(page.word(HEAD, language)), "", f"## {WORDS('first').of(language)}", ""]
     rows = [
         [link(one), escape(one.says[language]), escape(one.right[language])]
         for one in page.statements
@@ -182,6 +187,7 @@ def to_html(page: Page, language: str) -> str:
     body.append(f"<p>{safe(WORDS('cross_says').of(language))}</p>")
     head = titles(language, "lines", "says", "verdict", "right", "number", "command")
     body.append(html_table(head, [html_row(page, page.find(at), language, whole=True) for at in CROSS]))
+    body.append(f"<p>{safe(page.word(HEAD, language))}</p>")
     for note in page.notes:
         body.append(f"<h2>{safe(note['id'] + ' ' + note['title'])}</h2>")
         body.append(html_table(head, [html_row(page, one, language) for one in page.of(note["id"])]))

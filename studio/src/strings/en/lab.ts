@@ -9,6 +9,7 @@ export default {
   choose: "Choose a claim to read what was found, or to test it here.",
   holds: "holds",
   doesNot: "does not hold",
+  notTestable: "not testable here",
   untested: "not tested",
   running: "being tested…",
   scale: "Scale",

@@ -11,6 +11,7 @@ const ko: typeof en = {
   choose: "주장을 고르면 결과를 읽거나 여기에서 직접 확인해 볼 수 있습니다.",
   holds: "성립",
   doesNot: "성립하지 않음",
+  notTestable: "여기서는 확인할 수 없음",
   untested: "확인 전",
   running: "확인하는 중…",
   scale: "규모",

@@ -1,11 +1,11 @@
-"""Sentences about actions: statements, contrasts, and the clause that questions and requests build on.
+"""What people do: the clause that statements, questions and requests build on.
 
 English order   call · time · subject · verb · object · to · tool · with · place · how long · time
 Korean order    call · time · subject · time · how long · why · place · with · to · tool · object · verb
 
 English decides everything: a question to "you" drops the subject, "don't" is 안 and "do not" is -지 않다, "can't" is
 못 and "cannot" is -ㄹ 수 없다, "too" is 도 on the subject, a time before the subject stays before it.
-Not here        questions (questions.py), requests (appeals.py), being, having and locations (states.py).
+Not here        statements (statements.py), questions, requests (appeals.py), being and having (states.py).
 """
 
 from bisect import bisect
@@ -29,18 +29,24 @@ from jumok.data.made.grammar.draft import (
     VERB,
     Draft,
     English,
+    Korean,
     Mood,
     Negation,
     Part,
     Person,
     Talk,
 )
-from jumok.data.made.grammar.endings import honorific, past_stem
 from jumok.data.made.grammar.frames import GIVING, MEETING, STAYING, THINGS, TRAVELLING, Frame
-from jumok.data.made.grammar.nouns import a_person, a_subject, a_thing, article, noun_phrase, place_phrase, speaker
+from jumok.data.made.grammar.nouns import (
+    a_person,
+    a_subject,
+    a_thing,
+    object_pronoun,
+    place_phrase,
+)
 from jumok.data.made.grammar.predicates import Manner, verb_group
-from jumok.data.made.grammar.times import AGO, DAY_PART, FAR, LASTING, NOW, OFTEN, YEAR, YEARS_AGO, a_time
-from jumok.data.made.grammar.words import VERBS, Noun
+from jumok.data.made.grammar.times import AGO, DAY_PART, LASTING, NOW, OFTEN, YEARS_AGO, a_time
+from jumok.data.made.grammar.words import Noun
 
 
 @dataclass(slots=True)
@@ -63,6 +69,8 @@ class Clause:
     asked: Part | None = None
     role: str = ""
     extra: str = ""  # too, either or only
+    dative: bool = False  # gave Jisu a book
+    before: tuple[Korean, ...] = ()  # a second clause, which Korean puts after subject and time
 
 
 MOODS: dict[str, tuple[tuple[Mood, ...], tuple[float, ...]]] = {
@@ -78,11 +86,31 @@ MOODS: dict[str, tuple[tuple[Mood, ...], tuple[float, ...]]] = {
     "state": (("present", "past"), (0.8, 1.0)),
     "loss": (("past",), (1.0,)),
 }
+
+
+def _verbs(names: str) -> frozenset[str]:
+    return frozenset(name.strip() for name in names.split(","))
+
+
+UNABLE = _verbs(  # of these one does not say "can" or "could"
+    """look for, find, lose, rest, wait, wait for, sleep, choose, clean, stay, walk, listen to, like, move, thank, hit,
+    wear, watch, work, see, need, follow"""
+)
+HOURLY = _verbs(  # at ten past six
+    """eat, drink, watch, take, meet, call, go, come, arrive, exercise, open, close, leave for, swim,
+    study, walk"""
+)
+RECENT = _verbs("eat, drink, buy, meet, call, go, come, arrive, open, close, see, send, give")  # ten minutes ago
+GROWN = _verbs("sell, teach, work, lend, move, cook, leave for")  # not what children do
+SPIRITED = _verbs("run, hit, follow, draw, borrow, lose, play, learn, sing, exercise, see, swim")  # nor grandparents
+YOUNG = frozenset(("the children", "the students", "younger brother", "younger sister"))
+SPIRITS = frozenset(("beer", "wine", "coffee"))
+ELDERS = frozenset(english for english, _ in people.ELDERS)
 FRAMES = (
-    (THINGS, 0.52),
-    (TRAVELLING, 0.70),
-    (STAYING, 0.83),
-    (MEETING, 0.92),
+    (THINGS, 0.55),
+    (TRAVELLING, 0.72),
+    (STAYING, 0.85),
+    (MEETING, 0.93),
     (GIVING, 1.0),
 )
 THING_STEPS = tuple(  # "need" counts twice, because it alone takes the particle 이/가
@@ -101,12 +129,37 @@ def a_frame(talk: Talk) -> Frame:
 def a_mood(talk: Talk, frame: Frame) -> Mood:
     moods, limits = MOODS[frame.verb.aspect]
     mood = moods[bisect(limits, talk.random.random())]
+    if frame.verb.base == "know" or (frame.verb.base == "like" and frame.takes == "thing"):
+        return "present"  # knew would be 알고 있었어요, liked this coat 마음에 들었어요
+    if mood in ("can", "could") and frame.verb.base in UNABLE:
+        return "past"
+    if mood in ("want", "must") and frame.verb.base in ("find", "arrive"):
+        return "past"
+    if mood == "future" and frame.verb.base == "find":
+        return "past"
     return "past" if frame.once and mood == "present" else mood
 
 
-def a_negation(talk: Talk, mood: Mood, subject: Person, share: float = 0.22) -> Negation:
+def fits(person: Person, frame: Frame) -> bool:
+    """Whether such people do such things: children do not sell, grandfathers do not run."""
+    key, base = person.part.key, frame.verb.base
+    return not ((key in YOUNG and base in GROWN) or (key in ELDERS and base in SPIRITED))
+
+
+def a_doer(talk: Talk, frame: Frame) -> Person:
+    """Draw a subject that fits the frame."""
+    while True:
+        drawn = a_subject(talk)
+        if fits(drawn, frame):
+            return drawn
+
+
+UNREFUSED = frozenset(("lose", "choose", "need", "become", "follow"))
+
+
+def a_negation(talk: Talk, mood: Mood, subject: Person, base: str, share: float = 0.22) -> Negation:
     """Draw a negation: want has one form, must has none, and "am not" has no short form."""
-    if mood == "must" or not talk.chance(share):
+    if mood == "must" or not talk.chance(share) or base in UNREFUSED:
         return ""
     if mood in ("want", "wanted"):
         return "short"
@@ -120,29 +173,40 @@ def habitual(frame: Frame) -> str:
     """Return the determiners that fit a habit: one does not buy this hat every day."""
     if frame.verb.aspect == "state":
         return frame.determiners
-    if frame.verb.base in ("buy", "sell", "make", "cut"):
+    if frame.verb.base in ("buy", "sell", "make", "cut", "draw"):
         return "generic"
     styles = [style for style in frame.determiners.split() if style in ("a", "number", "adjective")]
     return " ".join(styles) or frame.determiners
 
 
-def an_object(talk: Talk, frame: Frame, mood: Mood, negation: Negation) -> Part | None:
-    """Draw the object; it has no number in a negation."""
+def an_object(talk: Talk, frame: Frame, mood: Mood, negation: Negation, subject: Person) -> Part | None:
+    """Draw the object; it has neither number nor adjective in a negation."""
     if frame.takes == "nothing":
         return None
     if frame.takes == "person":
+        if subject.number in ("third", "you") and mood != "present" and talk.chance(0.2):
+            return object_pronoun("I", talk.level)
+        if subject.number != "third" and talk.chance(0.15):
+            return object_pronoun(talk.choose(("he", "she")), talk.level)
         return a_person(talk, elders=False, crowds=False).part
     chosen = talk.choose(frame.objects)
+    while isinstance(chosen, Noun) and chosen.english in SPIRITS and subject.part.key in YOUNG:
+        chosen = talk.choose(frame.objects)
     if isinstance(chosen, Noun):
         styles = habitual(frame) if mood == "present" else frame.determiners
-        return a_thing(talk, chosen, styles.replace("number", "a") if negation else styles)
+        if negation:
+            styles = styles.replace("number", "a").replace("adjective", "generic" if "generic" in styles else "a")
+        owner = {"he": "his", "she": "her"}.get(subject.pronoun, "")
+        if subject.number in ("we", "you") or (not owner and subject.number != "I"):
+            styles = styles.replace("my", "the")
+        return a_thing(talk, chosen, styles, owner)
     return place_phrase(chosen, frame.form)
 
 
 @cache
 def add_preposition(preposition: str, part: Part) -> Part:
     """With Minsu, to Minsu: English has a preposition, Korean a particle."""
-    return Part(((preposition, NOUN), *part.english), part.korean)
+    return Part(((preposition, NOUN), *part.english), part.korean, part.key)
 
 
 @cache
@@ -150,14 +214,25 @@ def tool_phrase(english: str, korean: str) -> Part:
     return Part(((english, 1),), ((korean, "", 1),))
 
 
+def a_receiver(talk: Talk, clause: Clause) -> Part:
+    """To Jisu, or only Jisu before the object: she gave Jisu a book."""
+    receiver = a_person(talk, elders=False, crowds=False).part
+    if clause.subject.number == "third" and talk.chance(0.2):
+        receiver = object_pronoun("I", talk.level)
+    if clause.frame.verb.base in ("give", "send", "lend", "show") and talk.chance(0.5):
+        clause.dative = True
+        return receiver
+    return add_preposition("to", receiver)
+
+
 def a_clause(talk: Talk, subject: Person, frame: Frame, mood: Mood, negation: Negation = "") -> Clause:
     """Draw the object and at most three adverbials, to keep sentences short."""
     clause = Clause(frame, subject, mood, negation)
-    clause.object = an_object(talk, frame, mood, negation)
+    clause.object = an_object(talk, frame, mood, negation, subject)
     clause.role = frame.role if clause.object else ""
     if frame.receiver:
-        clause.receiver = add_preposition("to", a_person(talk, elders=False, crowds=False).part)
-    if frame.tools and talk.chance(0.5):
+        clause.receiver = a_receiver(talk, clause)
+    if frame.tools and talk.chance(0.5) and not negation:
         clause.tool = tool_phrase(*talk.choose(frame.tools))
     elif frame.company and talk.chance(0.22):
         clause.company = add_preposition("with", a_person(talk, crowds=False).part)
@@ -182,7 +257,11 @@ def add_time(talk: Talk, clause: Clause, *, asks: bool) -> None:
     elif mood == "present" and clause.negation:
         clause.time = talk.choose(DAY_PART) if talk.chance(0.85) else None
     elif talk.chance(0.95 if mood == "present" and not asks else 0.55):
-        clause.time = a_time(talk, mood, era=clause.frame.era, loose=bool(clause.negation))
+        base = clause.frame.verb.base
+        hours = base in HOURLY and not clause.negation
+        clause.time = a_time(
+            talk, mood, era=clause.frame.era, hours=hours, minutes=base in RECENT and mood in ("past", "future")
+        )
         if clause.time not in UNFRONTED and not asks and talk.chance(0.2):
             clause.time_at = "front"
 
@@ -200,8 +279,9 @@ def combine(draft: Draft, clause: Clause) -> None:
 
 def tell(talk: Talk, draft: Draft, clause: Clause, *, asks: bool = False, inverts: bool = False) -> None:
     """Write the clause in both languages."""
-    subject = clause.subject
-    manner = Manner(talk.level, asks, subject.honoured, subject.number in ("third", "plural"))
+    subject = clause.subject = drop(talk, clause.subject, asks=asks or bool(clause.extra or clause.before))
+    other = subject.number in ("third", "plural")
+    manner = Manner(talk.level, asks, subject.honoured, other, talk.form, refuse(talk, clause.negation))
     front, rest, predicate = verb_group(
         clause.frame.verb, clause.mood, clause.negation, subject.number, inverts, manner
     )
@@ -211,6 +291,14 @@ def tell(talk: Talk, draft: Draft, clause: Clause, *, asks: bool = False, invert
     combine(draft, clause)
 
 
+def refuse(talk: Talk, negation: Negation) -> Negation:
+    """The Korean negation, 안 or -지 않다: that of the English, if it is not free."""
+    if not negation:
+        return ""
+    forms: tuple[Negation, Negation] = ("short", "long")
+    return forms[talk.way(forms.index(negation), 0.6, 0.4)]
+
+
 def english_clause(draft: Draft, clause: Clause, front: tuple[English, ...], rest: tuple[English, ...]) -> None:
     say, subject = draft.say, clause.subject
     if clause.asked:
@@ -218,7 +306,7 @@ def english_clause(draft: Draft, clause: Clause, front: tuple[English, ...], res
     if clause.time and clause.time_at == "front":
         say(clause.time.english, TIME)
     say(front, VERB)
-    say(subject.part.english, VERB if subject.number == "you" else SUBJECT)
+    say(subject.part.english, SUBJECT if subject.part.korean else VERB)
     if clause.time and clause.time_at == "middle":
         say(clause.time.english, TIME)
     if clause.extra == "only":
@@ -226,9 +314,11 @@ def english_clause(draft: Draft, clause: Clause, front: tuple[English, ...], res
         say((("only", NOUN),), OBJECT)
         rest = rest[-1:]
     say(rest, VERB)
+    if clause.dative and clause.receiver:
+        say(clause.receiver.english, ASKED if clause.receiver is clause.asked else RECEIVER)
     for part, shift in (
         (clause.object, OBJECT),
-        (clause.receiver, RECEIVER),
+        (None if clause.dative else clause.receiver, RECEIVER),
         (clause.tool, TOOL),
         (clause.company, COMPANY),
         (clause.place, PLACE),
@@ -243,87 +333,42 @@ def english_clause(draft: Draft, clause: Clause, front: tuple[English, ...], res
 
 def korean_clause(talk: Talk, draft: Draft, clause: Clause) -> None:
     speak, asked = draft.speak, clause.asked
-    if clause.time and clause.time_at == "front":
-        speak(clause.time, TIME)
+    free = clause.subject.part.korean and clause.subject.part is not asked and not clause.before
+    front = clause.time_at == "front"
+    if clause.time and clause.time is not asked and free and talk.form == "end":
+        front = bool(talk.way(int(front), 0.7, 0.3))
+    time_shift = ASKED if clause.time is asked else TIME
+    if clause.time and front:
+        speak(clause.time, time_shift)
     if clause.subject.part.korean:
-        topic = "subject" if clause.subject.part is asked else "also" if clause.extra in ("too", "either") else "topic"
+        topic = "subject" if clause.subject.part is asked or talk.form != "end" else "topic"
+        topic = "also" if clause.extra in ("too", "either") else topic
         speak(clause.subject.part, ASKED if clause.subject.part is asked else SUBJECT, topic)
+    if clause.time and not front:
+        speak(clause.time, time_shift)
+    if clause.span:
+        speak(clause.span, SPAN)
+    if clause.before:
+        draft.korean.append((clause.before, 0, ""))
+    place = (clause.place, PLACE, clause.frame.place_role)
+    late = clause.place and clause.object and talk.form == "end" and not clause.before
+    late = bool(late and clause.frame.place_role == "at" and talk.way(0, 0.75, 0.25))
+    borne = talk.to_person() if clause.role == "person" else clause.role
     for part, shift, role in (
-        (clause.time if clause.time_at != "front" else None, TIME, ""),
-        (clause.span, SPAN, ""),
         (clause.why, ASKED, ""),
-        (clause.place, PLACE, "at"),
-        (clause.company, COMPANY, talk.together),
-        (clause.receiver, RECEIVER, "person"),
+        *(() if late else (place,)),
+        (clause.company, COMPANY, talk.together() if clause.company else ""),
+        (clause.receiver, RECEIVER, talk.to_person() if clause.receiver else ""),
         (clause.tool, TOOL, "toward"),
-        (clause.object, OBJECT, "only" if clause.extra == "only" else clause.role),
+        (clause.object, OBJECT, "only" if clause.extra == "only" else borne),
+        *((place,) if late else ()),
     ):
         if part:
             speak(part, ASKED if part is asked else shift, role)
 
 
-def statement(talk: Talk, draft: Draft) -> None:
-    """I bought a bag at the market yesterday."""
-    frame, subject = a_frame(talk), a_subject(talk)
-    mood = a_mood(talk, frame)
-    if mood == "present" and frame.verb.base == frame.verb.past and subject.number != "third":
-        mood = "past"  # "I read" and "I cut" would be read as past
-    clause = a_clause(talk, subject, frame, mood, a_negation(talk, mood, subject))
-    add_time(talk, clause, asks=False)
-    if clause.time_at == "end":
-        share = talk.random.random()
-        if share < 0.06:
-            clause.extra = "either" if clause.negation else "too"
-        elif share < 0.10 and clause.role == "object" and not clause.negation and mood in ("past", "future"):
-            clause.extra = "only"
-    tell(talk, draft, clause)
-
-
-CONTRASTED = tuple(
-    frame
-    for frame in THINGS
-    if len(frame.objects) >= 3
-    and frame.verb.base in ("like", "eat", "drink", "buy", "sell", "read", "draw", "study", "make")
-)
-
-
-def contrast(talk: Talk, draft: Draft) -> None:
-    """I like coffee but don't like milk: 저는 커피는 좋아하지만 우유는 안 좋아해요."""
-    frame, subject = talk.choose(CONTRASTED), a_subject(talk)
-    mood: Mood = "present" if frame.verb.aspect == "state" else "past"
-    liked, disliked = (
-        noun_phrase(noun, "generic", talk.level)
-        for noun in talk.random.sample(frame.objects, 2)
-        if isinstance(noun, Noun)
-    )
-    verb = frame.verb
-    manner = Manner(talk.level, False, subject.honoured)
-    _, first, _ = verb_group(verb, mood, "", subject.number, False, manner)
-    _, second, refused = verb_group(verb, mood, "short", subject.number, False, manner)
-    stem = honorific(verb.stem, verb.honorific) if subject.honoured else verb.stem
-    draft.both(subject.part, SUBJECT, "topic")
-    draft.say(first, VERB)
-    draft.both(liked, OBJECT, "topic")
-    draft.say((("but", MAIN),), VERB)
-    draft.add((past_stem(stem) if mood == "past" else stem.text) + "지만", "", MAIN << VERB)
-    draft.say(second, ASKED)
-    draft.both(disliked, RECEIVER, "topic")
-    draft.end(tuple((text, particle, mask << ASKED) for text, particle, mask in refused))
-    draft.combinations += [f"{verb.stem.text}다+{part.key}" for part in (liked, disliked)]
-
-
-def become(talk: Talk, draft: Draft) -> None:
-    """Minsu wants to become a doctor: 민수 씨는 의사가 되고 싶어 해요."""
-    person = a_person(talk, crowds=False) if talk.chance(0.6) else speaker("I", talk.level)
-    mood: Mood = talk.choose(("want", "want", "wanted", "past", "future"))
-    negation: Negation = "short" if mood == "want" and talk.chance(0.2) else ""
-    manner = Manner(talk.level, False, person.honoured, person.number == "third")
-    _, rest, korean = verb_group(VERBS["become 되다"], mood, negation, person.number, False, manner)
-    english, name = talk.choose(people.JOBS)
-    draft.both(person.part, SUBJECT, "topic")
-    draft.say((*rest,), VERB)
-    draft.say(((f"{article(english)} {english}", 1),), OBJECT)
-    if mood in ("past", "future") and talk.chance(0.5):
-        draft.both(talk.choose((*FAR[mood], *(YEAR if mood == "past" else ()))), TIME)
-    draft.speak(Part((), ((name, "", 1),)), OBJECT, "subject")
-    draft.end(korean)
+def drop(talk: Talk, person: Person, *, asks: bool) -> Person:
+    """I, which Korean often leaves out; then the verb stands for it."""
+    if person.number != "I" or asks or not talk.way(0, 0.6, 0.4):
+        return person
+    return Person(Part((("I", MAIN),), (), "I"), "I")

@@ -15,6 +15,7 @@ from jumok.text.endings import PARTICLES
 
 Level = Literal["polite", "formal", "plain"]
 Tense = Literal["present", "past"]
+Form = Literal["end", "because", "reason", "since", "if", "when", "noun"]  # how a clause ends
 
 FIRST = 0xAC00  # 가; a syllable is FIRST + (lead * 21 + vowel) * 28 + tail
 VOWELS = "ㅏㅐㅑㅒㅓㅔㅕㅖㅗㅘㅙㅚㅛㅜㅝㅞㅟㅠㅡㅢㅣ"
@@ -178,6 +179,24 @@ def finish(stem: Stem, tense: Tense, level: Level, asks: bool) -> str:
     return open_form(stem) + ("요" if level == "polite" else "")
 
 
+def join(stem: Stem, tense: Tense, form: Form) -> str:
+    """End a clause that is not the main one; two words are possible.
+
+    because 먹어서   reason 먹기 때문에   since 먹으니까   if 먹으면   when 먹을 때   noun 먹는, 먹은
+    """
+    if form == "because":
+        return open_form(stem) + "서"
+    if form == "reason":
+        return (past_stem(stem) if tense == "past" else stem.text) + "기 때문에"
+    if form == "if":
+        return stem.text + "면" if tail(stem.text) == "ㄹ" else loose(stem, "면")
+    if form == "noun":
+        dropped = _with(stem.text, tail="-") if tail(stem.text) == "ㄹ" else stem.text
+        return loose(stem, "ㄴ") if tense == "past" else dropped + "는"
+    past = Stem(past_stem(stem)) if tense == "past" else stem
+    return loose(past, "ㄹ") + " 때" if form == "when" else loose(past, "니까")
+
+
 def is_honoured(stem: Stem) -> bool:
     """Whether a stem in 시 was made by `honorific` (가시, 드시), unlike 마시."""
     return stem.text != "마시"
@@ -186,6 +205,11 @@ def is_honoured(stem: Stem) -> bool:
 def future_tail(level: Level, asks: bool) -> str:
     """Return the word after -ㄹ that makes the future."""
     return {"polite": "거예요", "formal": "겁니까" if asks else "겁니다", "plain": "거야"}[level]
+
+
+def wonder(stem: Stem, level: Level) -> str:
+    """Ask what nobody knows yet: 올까요, 올까, 오겠습니까."""
+    return stem.text + "겠습니까" if level == "formal" else loose(stem, "ㄹ까") + ("요" if level == "polite" else "")
 
 
 def order(stem: Stem, level: Level) -> str:

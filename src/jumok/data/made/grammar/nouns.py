@@ -33,6 +33,11 @@ def _name(english: str, korean: str, level: Level) -> Part:
     return Part(((english, NOUN),), ((korean + pick(korean, ("", "이")), "", NOUN),), english)
 
 
+def gender(english: str) -> str:
+    """He or she; "" where a name tells nothing."""
+    return "she" if english in people.WOMEN else "he" if english in people.MEN else ""
+
+
 def my(level: Level) -> str:
     return "내" if level == "plain" else "제"
 
@@ -41,16 +46,21 @@ def my(level: Level) -> str:
 def person(kind: str, index: int, level: Level) -> Person:
     """Return one of the people of the phrasebook."""
     if kind == "name":
-        return Person(_name(*people.NAMES[index], level), "third")
+        return Person(_name(*people.NAMES[index], level), "third", pronoun=gender(people.NAMES[index][0]))
     if kind == "relative":
         english, korean = people.RELATIVES[index]
         part = Part((("my", OWNER), (english, NOUN)), ((my(level), "", OWNER), (korean, "", NOUN)), english)
-        return Person(part, "third")
+        return Person(part, "third", pronoun=gender(english))
+    if kind == "yours":  # your mother: 어머니, among friends 너희 어머니
+        english, korean = people.ELDERS[index]
+        your = (("너희", "", OWNER), (korean, "", NOUN)) if level == "plain" else ((korean, "", OWNER | NOUN),)
+        part = Part((("your", OWNER), (english, NOUN)), your, english)
+        return Person(part, "third", honoured=True, pronoun=gender(english))
     if kind == "elder":
         english, korean = people.ELDERS[index]
         our = "우리" if level == "plain" else "저희"
         part = Part((("my", OWNER), (english, NOUN)), ((our, "", OWNER), (korean, "", NOUN)), english)
-        return Person(part, "third", honoured=True)
+        return Person(part, "third", honoured=True, pronoun=gender(english))
     english, korean = people.CROWDS[index]
     return Person(Part(((english, NOUN),), ((korean, "", NOUN),), english), "plural")
 
@@ -60,8 +70,30 @@ def speaker(number: Number, level: Level) -> Person:
     """I, we, or you, which Korean omits and formal speech honours."""
     if number == "you":
         return Person(Part((("you", MAIN),), (), "you"), "you", honoured=level == "formal")
-    korean = "우리" if number == "we" else "나" if level == "plain" else "저"
+    we = "저희" if level == "formal" else "우리"
+    korean = we if number == "we" else "나" if level == "plain" else "저"
     return Person(Part(((number, NOUN),), ((korean, "", NOUN),), number), number)
+
+
+THEY: dict[Level, tuple[Korean, ...]] = {
+    "polite": (("그", "", NOUN), ("사람", "", NOUN)),
+    "plain": (("걔", "", NOUN),),
+    "formal": (("그분", "", NOUN),),
+}
+
+
+@cache
+def he_or_she(pronoun: str, level: Level) -> Person:
+    """He or she, by the level of speech: 그 사람, 걔, 그분."""
+    return Person(Part(((pronoun, NOUN),), THEY[level], pronoun), "third", honoured=level == "formal", pronoun=pronoun)
+
+
+@cache
+def object_pronoun(pronoun: str, level: Level) -> Part:
+    """Me, him or her as an object: 저, 그 사람."""
+    if pronoun == "I":
+        return Part((("me", NOUN),), ((speaker("I", level).part.korean[0][0], "", NOUN),), "I")
+    return Part(((("her" if pronoun == "she" else "him"), NOUN),), THEY[level], pronoun)
 
 
 KINDS = (
@@ -87,24 +119,46 @@ def a_person(talk: Talk, *, elders: bool = True, crowds: bool = True) -> Person:
 
 def a_subject(talk: Talk) -> Person:
     share = talk.random.random()
-    if share < 0.30:
+    if share < 0.28:
         return speaker("I", talk.level)
-    return speaker("we", talk.level) if share < 0.37 else a_person(talk)
+    if share < 0.35:
+        return speaker("we", talk.level)
+    return he_or_she(talk.choose(("he", "she")), talk.level) if share < 0.43 else a_person(talk)
 
 
 def an_asked_subject(talk: Talk) -> Person:
-    return speaker("you", talk.level) if talk.chance(0.55) else a_person(talk)
+    """You, your mother, he, Minsu: nobody is asked about the speaker's own family."""
+    share = talk.random.random()
+    if share < 0.55:
+        return speaker("you", talk.level)
+    if share < 0.62 and talk.level != "formal":
+        return person("yours", talk.number(0, len(people.ELDERS) - 1), talk.level)
+    return he_or_she(talk.choose(("he", "she")), talk.level) if share < 0.70 else a_name(talk)
+
+
+def a_name(talk: Talk) -> Person:
+    """Draw a person with a name who has not been named yet."""
+    while True:
+        drawn = person("name", talk.number(0, len(people.NAMES) - 1), talk.level)
+        if drawn.part.key not in talk.taken:
+            talk.taken.append(drawn.part.key)
+            return drawn
+
+
+def an_equal(talk: Talk) -> Person:
+    """Draw a person whose place another one could take: a name, my friend, my younger sister."""
+    return a_person(talk, elders=False, crowds=False)
 
 
 def a_call(talk: Talk, draft: Draft) -> None:
     """Begin the sentence with the person addressed, unless speech is polite."""
     if talk.level == "polite":
         return
-    draft.both(_caller(talk), CALL)
+    draft.both(a_caller(talk), CALL)
     draft.called = len(draft.korean[0][0])
 
 
-def _caller(talk: Talk) -> Part:
+def a_caller(talk: Talk) -> Part:
     if talk.level == "plain":
         if talk.chance(0.12):
             return HEY
@@ -127,7 +181,7 @@ def _friend(english: str, korean: str) -> Part:
 
 @cache
 def _superior(title: tuple[str, str], surname: tuple[str, str]) -> Part:
-    """Professor Kim: 김 교수님."""
+    """Professor Kim: 김 교수님; Mr. Kim and Ms. Kim, who teach: 김 선생님."""
     return Part(((title[0], 2), (surname[0] + ",", 1)), ((surname[1], "", 1), (title[1], "", 2)))
 
 
@@ -158,6 +212,8 @@ def noun_phrase(noun: Noun, style: str, level: Level, count: int = 0, adjective:
         return Part(english, ((before_noun(adjective.stem), "", OWNER), stem), noun.korean, key)
     if style == "the" or "the" in noun.tags:
         return Part((("the", NOUN), (noun.english, NOUN)), (stem,), noun.korean)
+    if style in ("his", "her"):  # whose it is need not be said in Korean
+        return Part(((style, NOUN), (noun.english, NOUN)), (stem,), noun.korean)
     if style in ("this", "that", "my"):
         korean = {"this": "이", "that": "그", "my": my(level)}[style]
         return Part(((style, OWNER), (noun.english, NOUN)), ((korean, "", OWNER), stem), noun.korean)
@@ -188,17 +244,22 @@ def float_particle(part: Part, role: str) -> Part:
     return Part(part.english, ((*attach(stem, role), mask), *rest), part.key, part.combination, part.front, fixed=True)
 
 
-def a_thing(talk: Talk, noun: Noun, styles: str) -> Part:
-    """Draw a determiner, number or adjective that fits this noun."""
+def a_thing(talk: Talk, noun: Noun, styles: str, owner: str = "") -> Part:
+    """Draw a determiner, number or adjective that fits this noun; `owner` is "his" or "her" where that means "my"."""
     style = talk.choose(styles.split())
+    if style == "my" and owner:
+        style = owner
     if style in ("this", "that", "my") and noun.plural == "=" and style != "my":
         style = "the"
     if style in ("this", "that", "the", "my", "number") and not (noun.plural or noun.unit):
         style = "a"
     if style == "a" and noun.measure and noun.plural != "=" and talk.chance(0.3):
         return noun_phrase(noun, style, talk.level, 1)  # a cup of coffee
+    if style == "number" and not {"costly", "machine", "furniture", "film"}.isdisjoint(noun.tags):
+        style = "a"
     if style == "number" and noun.unit:
-        many = talk.number(1, 10) if talk.chance(0.3) else talk.number(1 if noun.measure else 2, 5)
+        tens = talk.chance(0.3) and noun.unit != "마리"
+        many = talk.number(1, 10) if tens else talk.number(1 if noun.measure else 2, 5)
         return noun_phrase(noun, style, talk.level, many)
     if style == "adjective" and ADJECTIVES_OF[noun]:
         return noun_phrase(noun, style, talk.level, 0, talk.choose(ADJECTIVES_OF[noun]))

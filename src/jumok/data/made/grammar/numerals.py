@@ -54,9 +54,8 @@ DAY_PARTS = (
     ("at night", "밤/에"), ("on weekends", "주말/에"),
 )  # fmt: skip
 FREQUENCIES = (("often", "자주"), ("always", "항상"), ("sometimes", "가끔"), ("usually", "보통"))
-CLOCK_PARTS = (
-    ("in the morning", "아침", (6, 7, 8, 9)),
-    ("in the afternoon", "오후", (1, 2, 3, 4, 5)),
-    ("in the evening", "저녁", (6, 7, 8)),
-    ("at night", "밤", (9, 10, 11)),
+CLOCK_PARTS = (  # with a day, "in the morning" becomes "yesterday morning" or "every morning"
+    ("in the morning", "morning", "아침", (7, 8, 9)),
+    ("in the afternoon", "afternoon", "오후", (1, 2, 3, 4, 5)),
+    ("in the evening", "evening", "저녁", (6, 7, 8)),
 )

@@ -4,6 +4,7 @@ Not here  the times themselves (times.py).
 """
 
 from jumok.data.made.grammar import numerals, words
+from jumok.data.made.grammar.actions import refuse
 from jumok.data.made.grammar.draft import (
     AUX,
     MAIN,
@@ -19,11 +20,11 @@ from jumok.data.made.grammar.draft import (
     Person,
     Talk,
 )
-from jumok.data.made.grammar.endings import attach
+from jumok.data.made.grammar.endings import Tense, attach, wonder
 from jumok.data.made.grammar.nouns import a_person, place_phrase
 from jumok.data.made.grammar.predicates import Manner, quality_group, verb_group
 from jumok.data.made.grammar.states import a_refusal, a_tense, copula, exist, possessive, the
-from jumok.data.made.grammar.times import FAR, NEAR, NOW, TODAY, WEEKDAY, a_clock, a_date, a_time
+from jumok.data.made.grammar.times import FAR, NEAR, NOW, TODAY, WEEKDAY, a_clock, a_date, clock
 
 
 def weather(talk: Talk, draft: Draft) -> None:
@@ -36,16 +37,21 @@ def weather(talk: Talk, draft: Draft) -> None:
         mood = "present"
     time = {"progressive": NOW, "present": TODAY}.get(mood) or a_day(talk, mood)
     refusal = a_refusal(talk, Person(place, "third"), asks)
-    manner = Manner(talk.level, asks)
+    manner = Manner(talk.level, asks, refuse=refuse(talk, refusal))
     draft.speak(time, TIME)
     if falls:
         verb, korean = talk.choose(((words.VERBS["rain 오다"], "비"), (words.VERBS["snow 오다"], "눈")))
         front, rest, predicate = verb_group(verb, mood, refusal, "third", asks, manner)
+        stem = verb.stem
         draft.speak(place, PLACE, "in")
         draft.add(*attach(korean, "subject"), MAIN)
     else:
-        front, rest, predicate = quality_group(talk.choose(words.CLIMATES), mood, refusal, "third", asks, manner)
+        climate = talk.choose(words.CLIMATES)
+        front, rest, predicate = quality_group(climate, mood, refusal, "third", asks, manner)
+        stem = climate.stem
         draft.speak(place, PLACE, "topic")
+    if asks and mood == "future":  # nobody knows: 비가 올까요?
+        predicate = ((wonder(stem, talk.level), "", MAIN | AUX),)
     draft.say((*front, ("it", MAIN), *rest), VERB)
     draft.say(place.english, PLACE)
     draft.say(time.english, TIME)
@@ -69,11 +75,18 @@ def event(talk: Talk, draft: Draft) -> None:
         draft.say((("when", MAIN), (be_form[0], AUX)), VERB)
         draft.both(part, SUBJECT, "topic")
         return draft.end(copula(talk, "언제", tense, asks=True), asks=True)
-    time = a_time(talk, "past" if tense == "past" else "future", era=True)
+    time = talk.choose((a_day(talk, "past" if tense == "past" else "future"), an_hour(talk, part.key, tense)))
     draft.both(part, SUBJECT, "topic")
     draft.say((be_form,), VERB)
     draft.both(time, TIME)
     draft.end(exist(talk, "있", tense, asks=False, denies=False, honoured=False))
+
+
+def an_hour(talk: Talk, korean: str, tense: Tense) -> Part:
+    """When an event begins: a class by day, a party in the evening."""
+    part = 2 if korean in ("파티", "콘서트", "경기") else talk.number(0, 1)
+    day = "past" if tense == "past" else talk.choose(("future", ""))
+    return clock(talk.choose(numerals.CLOCK_PARTS[part][3]), talk.choose((0, 0, 10, 3)), part, day)
 
 
 def calendar(talk: Talk, draft: Draft) -> None:

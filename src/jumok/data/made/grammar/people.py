@@ -12,9 +12,16 @@ RELATIVES = (
 ELDERS = (
     ("mother", "어머니"), ("father", "아버지"), ("grandmother", "할머니"), ("grandfather", "할아버지"),
 )  # fmt: skip
+WOMEN = frozenset(["Jisu", "Yuna", "Minji", "Sora", "Mina", "Sumin", "Hyejin", "Subin", "Hayun"]) | {
+    "younger sister", "mother", "grandmother", "woman",
+}  # fmt: skip
+MEN = frozenset(["Minsu", "Junho", "Jiho", "Jimin", "Seojun", "Dohyun", "Jihun"]) | {
+    "younger brother", "father", "grandfather", "man",
+}  # fmt: skip
+STRANGERS = (("man", "남자"), ("woman", "여자"), ("student", "학생"), ("child", "아이"))
 CROWDS = (("the children", "아이들"), ("the students", "학생들"))
 SURNAMES = (("Kim", "김"), ("Park", "박"), ("Choi", "최"))
-TITLES = (("Teacher", "선생님"), ("Professor", "교수님"), ("Director", "부장님"))
+TITLES = (("Mr.", "선생님"), ("Ms.", "선생님"), ("Professor", "교수님"), ("Dr.", "박사님"))
 JOBS = (
     ("doctor", "의사"), ("nurse", "간호사"), ("student", "학생"), ("singer", "가수"), ("writer", "작가"),
     ("cook", "요리사"), ("farmer", "농부"), ("soldier", "군인"), ("police officer", "경찰관"),

@@ -6,8 +6,19 @@ Not here  the words around the verb (nouns.py, times.py).
 from functools import cache
 from typing import NamedTuple
 
-from jumok.data.made.grammar.draft import AUX, MAIN, NEG, English, Korean, Mood, Negation, Number
-from jumok.data.made.grammar.endings import Level, Stem, Tense, finish, future_tail, honorific, loose, open_form
+from jumok.data.made.grammar.draft import AUX, LINK, MAIN, NEG, English, Korean, Mood, Negation, Number
+from jumok.data.made.grammar.endings import (
+    Form,
+    Level,
+    Stem,
+    Tense,
+    finish,
+    future_tail,
+    honorific,
+    join,
+    loose,
+    open_form,
+)
 from jumok.data.made.grammar.words import Adjective, Verb
 
 Group = tuple[tuple[English, ...], tuple[English, ...], tuple[Korean, ...]]  # before the subject, after it, Korean
@@ -19,7 +30,7 @@ def english_group(
 ) -> tuple[tuple[English, ...], tuple[English, ...]]:
     """Return what a question puts before the subject, and the rest of the verb: (did,) (want to, eat)."""
     helper, inner, main = _helper(verb, mood, number)
-    if not (negation or asks or helper in ("will", "can", "could", "am", "is", "are")):
+    if not (negation or asks or helper in ("will", "can", "could", "am", "is", "are", "was", "were")):
         finite = {"present": verb.third if number == "third" else verb.base, "past": verb.past}
         want = {"want": "wants to" if number == "third" else "want to", "wanted": "wanted to"}
         must = "has to" if number == "third" else "have to"
@@ -40,6 +51,7 @@ def _helper(verb: Verb, mood: Mood, number: Number) -> tuple[str, str, str]:
         "past": ("did", "", verb.base),
         "future": ("will", "", verb.base),
         "progressive": (be, "", verb.ing),
+        "was doing": ("was" if number in ("I", "third") else "were", "", verb.ing),
         "want": (do, "want to", verb.base),
         "wanted": ("did", "want to", verb.base),
         "can": ("can", "", verb.base),
@@ -64,6 +76,8 @@ class Manner(NamedTuple):
     asks: bool = False
     honoured: bool = False
     other: bool = False  # a third person, who takes 싶어 하다
+    form: Form = "end"
+    refuse: Negation = ""  # the Korean negation, where it is not that of the English
 
 
 @cache
@@ -71,12 +85,27 @@ def korean_group(
     stem: Stem, special: str, short: bool, mood: Mood, negation: Negation, manner: Manner
 ) -> tuple[Korean, ...]:
     """Return the Korean predicate; `short` tells whether 안 and 못 may precede it."""
+    pieces = _korean_group(stem, special, short, mood, manner.refuse or negation, manner)
+    if manner.form == "end":
+        return pieces
+    *before, (last, particle, mask) = pieces
+    joined = last.split(" ")  # 먹을 때, 먹기 때문에
+    if len(joined) == 1:
+        return *before, (last, particle, mask | LINK)
+    return *before, (joined[0], "", mask), (joined[1], "", LINK)
+
+
+def _korean_group(
+    stem: Stem, special: str, short: bool, mood: Mood, negation: Negation, manner: Manner
+) -> tuple[Korean, ...]:
     honour = manner.honoured
     full = honorific(stem, special) if honour else stem
     half = Stem(special) if honour and special else stem  # before a helper that is honoured itself
-    tense: Tense = "past" if mood in ("past", "wanted", "could") else "present"
+    tense: Tense = "past" if mood in ("past", "wanted", "could", "was doing") else "present"
     before: tuple[Korean, ...] = ()
-    if negation == "short" and short and mood in ("present", "past", "future", "progressive"):
+    if negation == "short" and short and mood in (
+        "present", "past", "future", "progressive", "was doing",
+    ):  # fmt: skip
         before, negation = (("안", "", NEG),), ""
     if mood in ("can", "could"):
         if negation == "short" and short:
@@ -85,33 +114,37 @@ def korean_group(
         bits = NEG | AUX if negation else AUX
         return (loose(full, "ㄹ"), "", MAIN), ("수", "", AUX), (_end(helper, tense, manner), "", bits)
     if mood == "must":
-        return (open_form(full) + "야", "", MAIN), (finish(Stem("하"), "present", manner.level, manner.asks), "", AUX)
+        return (open_form(full) + "야", "", MAIN), (_end(Stem("하"), "present", manner), "", AUX)
     if mood in ("want", "wanted"):
         return (half.text + "고", "", MAIN), *_want(tense, negation, manner)
-    if mood == "progressive":
+    if mood in ("progressive", "was doing"):
         stay = Stem("계시") if honour else Stem("있")
-        if negation:
-            tail: tuple[Korean, ...] = (
-                (stay.text + "지", "", AUX),
-                (_end(Stem("않"), tense, manner, lift=True), "", NEG),
-            )
+        going = Stem(half.text.removesuffix("아보")) if half.text == "찾아보" else half
+        if negation:  # 계시지 않다 is honorific enough
+            tail: tuple[Korean, ...] = ((stay.text + "지", "", AUX), (_end(Stem("않"), tense, manner), "", NEG))
         else:
-            tail = ((finish(stay, tense, manner.level, manner.asks), "", AUX),)
-        return *before, (half.text + "고", "", MAIN), *tail
+            tail = ((_end(stay, tense, manner), "", AUX),)
+        return *before, (going.text + "고", "", MAIN), *tail
+    lift = not special  # 드시지 않다 is honorific enough
+    if mood == "future" and manner.form == "noun" and not negation:
+        return ((loose(full, "ㄹ"), "", MAIN),)
     if mood == "future":
         coming = (future_tail(manner.level, manner.asks), "", AUX)
         if negation:
-            not_ = honorific(Stem("않")) if honour else Stem("않")
+            not_ = honorific(Stem("않")) if honour and lift else Stem("않")
             return (half.text + "지", "", MAIN), (loose(not_, "ㄹ"), "", NEG), coming
         return *before, (loose(full, "ㄹ"), "", MAIN), coming
     if negation:
-        return (half.text + "지", "", MAIN), (_end(Stem("않"), tense, manner, lift=True), "", NEG)
+        return (half.text + "지", "", MAIN), (_end(Stem("않"), tense, manner, lift=lift), "", NEG)
     return *before, (_end(full, tense, manner), "", MAIN)
 
 
 def _end(stem: Stem, tense: Tense, manner: Manner, *, lift: bool = False) -> str:
-    """Finish the sentence; `lift` makes the helper honorific where the subject is honoured."""
-    return finish(honorific(stem) if lift and manner.honoured else stem, tense, manner.level, manner.asks)
+    """Finish the clause; `lift` makes the helper honorific where the subject is honoured."""
+    stem = honorific(stem) if lift and manner.honoured else stem
+    if manner.form == "end":
+        return finish(stem, tense, manner.level, manner.asks)
+    return join(stem, tense, manner.form)
 
 
 def _want(tense: Tense, negation: Negation, manner: Manner) -> tuple[Korean, ...]:
@@ -143,6 +176,9 @@ def verb_group(
     verb: Verb, mood: Mood, negation: Negation, number: Number, inverts: bool, manner: Manner
 ) -> tuple[tuple[English, ...], tuple[English, ...], tuple[Korean, ...]]:
     front, rest = english_group(verb, mood, negation, number, inverts)
+    if verb.stem.text == "알" and negation:  # not to know is a verb of its own
+        *before, (text, _, _) = korean_group(Stem("모르", "르"), "", True, mood, "", manner._replace(refuse=""))
+        return front, rest, _cover((*before, (text, "", MAIN | NEG)), front, rest)
     korean = korean_group(verb.stem, verb.honorific, not verb.splits, mood, negation, manner)
     if mood in ("can", "could") and verb.stem.text == "하" and negation == "short":  # 못 해요 would mean 못해요
         korean = korean_group(verb.stem, verb.honorific, False, mood, negation, manner)

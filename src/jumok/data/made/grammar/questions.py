@@ -6,10 +6,21 @@ Not here  questions about states (states.py).
 
 from functools import cache
 
-from jumok.data.made.grammar.actions import Clause, a_clause, a_frame, a_mood, a_negation, add_time, tell
+from jumok.data.made.grammar.actions import (
+    HOURLY,
+    Clause,
+    a_clause,
+    a_frame,
+    a_mood,
+    a_negation,
+    add_preposition,
+    add_time,
+    fits,
+    tell,
+)
 from jumok.data.made.grammar.draft import COUNT, NOUN, UNIT, Draft, English, Mood, Part, Person, Talk
 from jumok.data.made.grammar.endings import Level, attach
-from jumok.data.made.grammar.nouns import an_asked_subject, plural
+from jumok.data.made.grammar.nouns import a_name, an_asked_subject, plural
 from jumok.data.made.grammar.words import VERBS, Noun
 
 QUESTION_WORDS: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
@@ -50,15 +61,31 @@ def how_many_phrase(noun: Noun, role: str) -> Part:
 
 def question(talk: Talk, draft: Draft) -> None:
     """Did you ...?  What, where, when, who, why, how, how many, what time ...?"""
-    frame, subject = a_frame(talk), an_asked_subject(talk)
+    frame = a_frame(talk)
+    subject = an_asked_subject(talk)
+    while not fits(subject, frame) or (
+        subject.part.english[0][0] == "your" and (frame.takes == "person" or frame.receiver)
+    ):
+        subject = an_asked_subject(talk)
     mood: Mood = a_mood(talk, frame)
-    if mood in ("must", "wanted", "could"):
+    if mood in ("must", "wanted", "could") or (mood == "want" and subject.honoured):  # one does not ask what they want
         mood = "past"
     clause = a_clause(talk, subject, frame, mood)
     clause.span = None
+    if subject.number != "you":  # what others do to me is not asked
+        replace_me(talk, clause)
     add_time(talk, clause, asks=True)
     ask(talk, clause)
     tell(talk, draft, clause, asks=True, inverts=clause.asked is not clause.subject.part)
+
+
+def replace_me(talk: Talk, clause: Clause) -> None:
+    """Put somebody else in my place."""
+    if clause.object and clause.object.key == "I":
+        clause.object = a_name(talk).part
+    if clause.receiver and clause.receiver.key == "I":
+        other = a_name(talk).part
+        clause.receiver = other if clause.dative else add_preposition("to", other)
 
 
 def ask(talk: Talk, clause: Clause) -> None:
@@ -72,10 +99,15 @@ def ask(talk: Talk, clause: Clause) -> None:
         return
     if share < 0.48 and frame.takes != "nothing":
         ask_object(talk, clause)
-    elif share < 0.60 and (frame.places or frame.takes == "place"):
+    elif (
+        share < 0.60
+        and (frame.takes != "person" or clause.mood != "want")
+        and (frame.places or frame.takes == "place")
+        and frame.verb.base != "arrive"
+    ):
         ask_place(clause)
-    elif share < 0.74 and clause.mood in ("past", "future", "present", "want"):
-        hour = clause.mood != "want" and talk.chance(0.4)
+    elif share < 0.74 and clause.mood in ("past", "future") and frame.verb.base not in UNTIMED:
+        hour = frame.verb.base in HOURLY and talk.chance(0.4)
         clause.asked = clause.time = question_word("what time" if hour else "when", fixed=True)
         clause.time_at = "end"
     elif share < 0.83:
@@ -83,9 +115,11 @@ def ask(talk: Talk, clause: Clause) -> None:
         clause.asked = clause.subject.part
     elif share < 0.93:
         clause.asked = clause.why = question_word("why", fixed=True)
-        clause.negation = a_negation(talk, clause.mood, clause.subject, 0.5)
+        clause.negation = a_negation(talk, clause.mood, clause.subject, frame.verb.base, 0.5)
         if clause.negation == "long":
             clause.negation = "short"
+        if clause.object and clause.object.combination:  # nobody is asked why he does not eat a delicious pie
+            clause.negation = ""
     elif frame.company and not clause.tool:
         clause.asked = clause.company = question_word("who", residue="with")
     elif frame.takes == "place" and frame.tools:
@@ -93,19 +127,24 @@ def ask(talk: Talk, clause: Clause) -> None:
         clause.company = None
 
 
+# never asked when: waiting, looking for, losing
+UNTIMED = frozenset(("wait", "wait for", "look for", "lose", "hit", "rest", "stay", "follow"))
+
+
 def ask_object(talk: Talk, clause: Clause) -> None:
     frame = clause.frame
     if frame.takes == "person":
         clause.asked = clause.object = question_word("who")
     elif frame.takes == "place":
-        ask_place(clause)
+        if frame.verb.base != "arrive":
+            ask_place(clause)
     else:
         noun = talk.choose(frame.objects)
         assert isinstance(noun, Noun)
         countable = noun.unit and noun.plural != "=" and "number" in frame.determiners
         if countable and talk.chance(0.4):
             clause.asked = clause.object = how_many_phrase(noun, clause.role)
-        elif frame.verb.base not in AMBIGUOUS:
+        elif frame.verb.base not in (*AMBIGUOUS, "use"):
             clause.asked = clause.object = what_word(talk.level, clause.role)
 
 

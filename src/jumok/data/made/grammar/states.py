@@ -5,7 +5,8 @@ Not here  the weather and the calendar (occasions.py), what people do (actions.p
 
 from functools import cache
 
-from jumok.data.made.grammar import numerals, people, words
+from jumok.data.made.grammar import numerals, people, scenes, words
+from jumok.data.made.grammar.actions import drop, refuse
 from jumok.data.made.grammar.draft import (
     AUX,
     COUNT,
@@ -26,13 +27,15 @@ from jumok.data.made.grammar.draft import (
     Person,
     Talk,
 )
-from jumok.data.made.grammar.endings import COPULAS, Stem, Tense, attach, copula_forms, finish, negate_copula, pick
+from jumok.data.made.grammar.endings import COPULAS, Stem, Tense, attach, copula_forms, negate_copula, pick
 from jumok.data.made.grammar.nouns import (
     ADJECTIVES_OF,
+    a_name,
     a_person,
     a_subject,
     a_thing,
     an_asked_subject,
+    an_equal,
     article,
     float_particle,
     noun_phrase,
@@ -41,21 +44,11 @@ from jumok.data.made.grammar.nouns import (
 )
 from jumok.data.made.grammar.predicates import Group, Manner, be_group, english_group, korean_group, quality_group
 from jumok.data.made.grammar.times import ANCHORS, NEAR, NOW, TODAY
-from jumok.data.made.grammar.words import Adjective, Noun
+from jumok.data.made.grammar.words import Noun
 
 DESCRIBED = tuple(noun for noun in words.NOUNS if ADJECTIVES_OF[noun] and "subject" not in noun.tags)
 
 
-def _alike(adjective: Adjective) -> list[list[Noun]]:
-    """Group the nouns an adjective describes by kind (their first tag), so that cats are compared with dogs."""
-    kinds: dict[str, list[Noun]] = {}
-    for noun in DESCRIBED:
-        if adjective in ADJECTIVES_OF[noun] and noun.plural != "=":
-            kinds.setdefault(noun.tags[0], []).append(noun)
-    return [nouns for nouns in kinds.values() if len(nouns) > 1]
-
-
-COMPARED = {adjective: _alike(adjective) for adjective in words.ADJECTIVES}
 OWNED = tuple(noun for noun in words.with_tags("thing", "pet", "lose", "costly", "relation") if noun.unit)
 PLACED = tuple(noun for noun in words.with_tags("lose", "pet", "lend") if "costly" not in noun.tags)
 
@@ -76,11 +69,23 @@ def an_owned_thing(talk: Talk, noun: Noun, *, asks: bool) -> Part:
     style = talk.choose(("this", "that", "name") if asks else ("this", "that", "name", "my"))
     if noun.plural == "=" and style in ("this", "that"):
         style = "name"
-    return possessed_thing(talk, noun) if style == "name" else noun_phrase(noun, style, talk.level)
+    if not set(noun.tags).isdisjoint(("food", "drink", "film")) or (asks and style == "my"):
+        style = "this" if noun.plural != "=" else "the"
+    return possessed_thing(talk, noun, asks=asks) if style == "name" else noun_phrase(noun, style, talk.level)
 
 
-def possessed_thing(talk: Talk, noun: Noun) -> Part:
-    return possessive(a_person(talk, elders=False, crowds=False).part, noun.english, noun.korean)
+def possessed_thing(talk: Talk, noun: Noun, *, asks: bool = False) -> Part:
+    """Minsu's bag; the speaker's own family is not asked about."""
+    owner = a_name(talk) if asks else an_owner(talk)
+    return possessive(owner.part, noun.english, noun.korean)
+
+
+def an_owner(talk: Talk) -> Person:
+    """Draw somebody with a name, or a friend, brother or sister: "my cousin" would be read as one with the noun."""
+    while True:
+        drawn = an_equal(talk)
+        if drawn.part.key != "cousin":
+            return drawn
 
 
 @cache
@@ -105,10 +110,10 @@ def be(
     """Subject, time, predicate; `bare` is the body part that hunger and thirst name."""
     front, rest, korean = group
     draft.say(front, VERB)
-    draft.say(person.part.english, VERB if person.number == "you" else SUBJECT)
+    draft.say(person.part.english, SUBJECT if person.part.korean else VERB)
     draft.say(rest, VERB)
     if person.part.korean:
-        draft.speak(person.part, SUBJECT, "topic")
+        draft.speak(person.part, SUBJECT, "" if person.number == "you" else "topic")
     if time:
         draft.both(time, TIME)
     if bare:
@@ -123,31 +128,17 @@ def quality(talk: Talk, draft: Draft) -> None:
     """This bag is expensive.  The library wasn't quiet.  Is that novel long?"""
     asks, tense = talk.chance(0.22), a_tense(talk)
     if talk.chance(0.25):
-        place = talk.choose(words.BUILDINGS)
+        place = talk.choose(words.STREETS)
         part, adjective = the(place.english, place.korean), talk.choose(words.PLACE_ADJECTIVES)
     else:
         noun = talk.choose(DESCRIBED)
         part, adjective = an_owned_thing(talk, noun, asks=asks), talk.choose(ADJECTIVES_OF[noun])
     number: Number = "plural" if part.english[-1][0] in ("shoes", "socks") else "third"
     person = Person(part, number)
-    group = quality_group(adjective, tense, a_refusal(talk, person, asks), number, asks, Manner(talk.level, asks))
-    be(draft, person, group, asks=asks)
+    refusal = a_refusal(talk, person, asks)
+    manner = Manner(talk.level, asks, refuse=refuse(talk, refusal))
+    be(draft, person, quality_group(adjective, tense, refusal, number, asks, manner), asks=asks)
     draft.combinations.append(f"{adjective.stem.text}다+{part.key}")
-
-
-def comparison(talk: Talk, draft: Draft) -> None:
-    """This bag is more expensive than that hat: 이 가방은 그 모자보다 더 비싸요."""
-    adjective, asks = talk.choose(words.ADJECTIVES), talk.chance(0.2)
-    first, second = talk.random.sample(talk.choose(COMPARED[adjective]), 2)
-    front, rest = be_group("present", "", "third", asks)
-    draft.say(front, VERB)
-    draft.both(noun_phrase(first, "this", talk.level), SUBJECT, "topic")
-    *more, word = adjective.more.split()
-    draft.say((*rest, ("more", NEG), (word, MAIN)) if more else (*rest, (word, MAIN | NEG)), VERB)
-    draft.say((("than", NOUN),), OBJECT)
-    draft.both(noun_phrase(second, "that", talk.level), OBJECT, "than")
-    draft.end((("더", "", NEG), (finish(adjective.stem, "present", talk.level, asks), "", MAIN | AUX)), asks=asks)
-    draft.combinations += [f"{adjective.stem.text}다+{noun.korean}" for noun in (first, second)]
 
 
 def feel(talk: Talk, draft: Draft) -> None:
@@ -155,10 +146,13 @@ def feel(talk: Talk, draft: Draft) -> None:
     asks, tense = talk.chance(0.3), a_tense(talk)
     person = an_asked_subject(talk) if asks else a_subject(talk)
     adjective = talk.choose(words.FEELINGS)
+    if person.honoured:  # grandparents and professors are tired, busy or happy
+        adjective = talk.choose(words.FEELINGS[:3])
     time = talk.choose((TODAY, ANCHORS["past"] if tense == "past" else NOW, None))
-    manner = Manner(talk.level, asks, person.honoured)
-    group = quality_group(adjective, tense, a_refusal(talk, person, asks), person.number, asks, manner)
-    be(draft, person, group, asks=asks, time=time, bare=adjective.bare)
+    refusal = a_refusal(talk, person, asks)
+    manner = Manner(talk.level, asks, person.honoured, refuse=refuse(talk, refusal))
+    group = quality_group(adjective, tense, refusal, person.number, asks, manner)
+    be(draft, drop(talk, person, asks=asks), group, asks=asks, time=time, bare=adjective.bare)
 
 
 def job(talk: Talk, draft: Draft) -> None:
@@ -166,14 +160,24 @@ def job(talk: Talk, draft: Draft) -> None:
     asks, tense = talk.chance(0.2), a_tense(talk)
     known = a_person(talk, crowds=False) if talk.chance(0.7) else speaker("I", talk.level)
     person = an_asked_subject(talk) if asks else known
-    if person.number == "plural":
-        person = speaker("you", talk.level)
+    if person.number == "you":
+        person = asked_for_a_job(talk)
     english, korean = talk.choose(people.JOBS)
+    while person.honoured and english in ("student", "university student", "soldier", "singer"):
+        english, korean = talk.choose(people.JOBS)
     refusal: Negation = "short" if a_refusal(talk, person, asks) and person.number != "I" else ""
     front, rest = be_group(tense, refusal, person.number, asks)
     rest = (*rest, (f"{article(english)} {english}", MAIN))
     korean_group_ = copula(talk, korean, tense, asks=asks, denies=bool(refusal), honoured=person.honoured)
     be(draft, person, (front, rest, korean_group_), asks=asks)
+
+
+def asked_for_a_job(talk: Talk) -> Person:
+    """You, whose job is asked for: 의사세요?  Among friends 너, for a professor somebody else."""
+    if talk.level == "formal":
+        return a_name(talk)
+    korean: tuple[Korean, ...] = (("너", "", NOUN),) if talk.level == "plain" else ()
+    return Person(Part((("you", NOUN if korean else MAIN),), korean, "you"), "you", honoured=not korean)
 
 
 def copula(
@@ -201,17 +205,22 @@ PRICED = (
 
 def price(talk: Talk, draft: Draft) -> None:
     """This bag is thirty thousand won.  How much is that hat?"""
+    if talk.chance(0.2):
+        return price_question(talk, draft)
     nouns, prices = talk.choose(PRICED)
-    noun = talk.choose(nouns)
-    part = noun_phrase(noun, talk.choose(("this", "that")), talk.level)
-    if talk.chance(0.3):
-        draft.say((("how much", MAIN), ("is", AUX)), VERB)
-        draft.both(part, SUBJECT, "topic")
-        return draft.end(copula(talk, "얼마", asks=True), asks=True)
+    part = noun_phrase(talk.choose(nouns), talk.choose(("this", "that")), talk.level)
     english, korean = talk.choose(prices)
     draft.both(part, SUBJECT, "topic")
     draft.say((("is", AUX), (english, MAIN), ("won", AUX)), VERB)
     draft.end(((korean, "", MAIN), *((stem, ending, AUX) for stem, ending, _ in copula(talk, "원"))))
+
+
+def price_question(talk: Talk, draft: Draft) -> None:
+    """How much is that hat?"""
+    nouns, _ = talk.choose(PRICED)
+    draft.say((("how much", MAIN), ("is", AUX)), VERB)
+    draft.both(noun_phrase(talk.choose(nouns), talk.choose(("this", "that")), talk.level), SUBJECT, "topic")
+    draft.end(copula(talk, "얼마", asks=True), asks=True)
 
 
 # ---------------------------------------------------------------- having and being somewhere
@@ -227,15 +236,19 @@ def exist(talk: Talk, stem: str, tense: Tense, *, asks: bool, denies: bool, hono
 
 def possession(talk: Talk, draft: Draft) -> None:
     """I have two cats: 저는 고양이가 두 마리 있어요."""
-    asks, tense = talk.chance(0.3), a_tense(talk)
+    asks = talk.chance(0.3)
+    tense: Tense = "past" if not asks and talk.chance(0.1) else "present"
     person = an_asked_subject(talk) if asks else a_subject(talk)
+    if person.part.english[0][0] == "your":  # one does not ask what another's mother owns
+        person = speaker("you", talk.level)
     denies = not asks and talk.chance(0.3)
     noun = talk.choose(OWNED)
-    part = a_thing(talk, noun, "a adjective" if denies else "a number adjective")
+    part = a_thing(talk, noun, "a" if denies else "a adjective" if asks else "a number adjective")
     front, rest = english_group(words.VERBS["have 있다"], tense, "short" if denies else "", person.number, asks)
     korean = exist(talk, "있", tense, asks=asks, denies=denies, honoured=person.honoured)
+    person = drop(talk, person, asks=asks)
     draft.say(front, VERB)
-    draft.say(person.part.english, VERB if person.number == "you" else SUBJECT)
+    draft.say(person.part.english, SUBJECT if person.part.korean else VERB)
     draft.say(rest, VERB)
     draft.say(part.english, OBJECT)
     if person.part.korean:
@@ -254,7 +267,7 @@ def existence(talk: Talk, draft: Draft) -> None:
     """There are three birds in the park: 공원에 새가 세 마리 있어요."""
     asks, tense = talk.chance(0.25), a_tense(talk)
     if talk.chance(0.5):
-        scene, _ = talk.choose(words.SCENES)
+        scene, _ = talk.choose(scenes.SCENES)
         spot, noun = place_phrase(words.PLACES[scene], "at"), talk.choose(SCENE_NOUNS[scene])
     else:
         noun = talk.choose(PLACED)
@@ -273,14 +286,14 @@ def existence(talk: Talk, draft: Draft) -> None:
 
 
 SCENE_NOUNS = {
-    scene: tuple(noun for noun in words.with_tags(*tags.split()) if noun.plural) for scene, tags in words.SCENES
+    scene: tuple(noun for noun in words.with_tags(*tags.split()) if noun.plural) for scene, tags in scenes.SCENES
 }
 
 
 def a_spot(talk: Talk, noun: Noun) -> Part:
     """On the desk: 책상 위."""
     while True:
-        english, korean, bases = talk.choose(words.SPOTS)
+        english, korean, bases = talk.choose(scenes.SPOTS)
         base = words.noun(talk.choose(bases.split()))
         if base is not noun:
             return spot(english, korean, base.english, base.korean)
@@ -295,12 +308,12 @@ def location(talk: Talk, draft: Draft) -> None:
     """My bag is on the desk.  The bank isn't next to the library.  Where is Minsu's umbrella?"""
     asks, tense = talk.chance(0.35), a_tense(talk)
     if talk.chance(0.3):
-        first, second = talk.random.sample(words.BUILDINGS, 2)
-        part, place = the(first.english, first.korean), spot(*talk.choose(words.STREET), second.english, second.korean)
+        first, second = talk.random.sample(words.STREETS, 2)
+        part, place = the(first.english, first.korean), spot(*talk.choose(scenes.STREET), second.english, second.korean)
         tense = "present"
     else:
         noun = talk.choose(PLACED)
-        part = noun_phrase(noun, "my", talk.level) if talk.chance(0.5) else possessed_thing(talk, noun)
+        part = noun_phrase(noun, "my", talk.level) if talk.chance(0.5) else possessed_thing(talk, noun, asks=asks)
         place = a_spot(talk, noun)
     if asks and talk.chance(0.5):
         place = Part((("where", 1),), (("어디", "", 1),))
@@ -311,6 +324,7 @@ def whereabouts(talk: Talk, draft: Draft) -> None:
     """Minsu is at the library now.  Where are you?  My grandmother isn't at home: 안 계세요."""
     asks, tense = talk.chance(0.35), a_tense(talk)
     person = an_asked_subject(talk) if asks else a_subject(talk)
+    person = drop(talk, person, asks=asks)
     place = place_phrase(talk.choose(list(words.PLACES.values())), "at")
     if asks and talk.chance(0.4):
         place = Part((("where", 1),), (("어디", "", 1),))
@@ -339,7 +353,7 @@ def locate(
     if wh:
         draft.say(place.english, PLACE)
     draft.say(front, VERB)
-    draft.say(person.part.english, VERB if person.number == "you" else SUBJECT)
+    draft.say(person.part.english, SUBJECT if person.part.korean else VERB)
     draft.say(rest, VERB)
     if person.part.korean:
         draft.speak(person.part, SUBJECT, "topic")

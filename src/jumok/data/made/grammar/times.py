@@ -55,7 +55,7 @@ DAY, PART, HOUR, MINUTE = 1, 2, 4, 8  # bits of a time of day
 
 @cache
 def clock(hour: int, minute: int, part: int, day: str) -> Part:
-    """At three twenty in the afternoon tomorrow: 내일 오후 세 시 이십 분에.  Minute 0 is o'clock, 10 is half past."""
+    """At three twenty tomorrow afternoon: 내일 오후 세 시 이십 분에.  Minute 0 is o'clock, 10 is half past."""
     word, native = numerals.CARDINALS[hour - 1], numerals.NATIVE[hour - 1]
     english: list[English] = [("at", HOUR), (word, HOUR)]
     korean: list[Korean] = [(native, "", HOUR), ("시", "에", HOUR)]
@@ -70,21 +70,24 @@ def clock(hour: int, minute: int, part: int, day: str) -> Part:
     elif part < 0:
         english.append(("o'clock", HOUR))
     if part >= 0:
-        english.append((numerals.CLOCK_PARTS[part][0], PART))
-        korean.insert(0, (numerals.CLOCK_PARTS[part][1], "", PART))
-    if day:
+        alone, after_day, spoken, _ = numerals.CLOCK_PARTS[part]
+        first = {"past": "yesterday", "future": "tomorrow", "present": "every"}.get(day)
+        english += [(first, DAY), (after_day, PART)] if first else [(alone, PART)]
+        korean.insert(0, (spoken, "", PART))
+    elif day:
         english += [(text, DAY) for text, _ in ANCHORS[day].english]
+    if day:
         korean = [(stem, "", DAY) for stem, _, _ in ANCHORS[day].korean] + korean
     return Part(tuple(english), tuple(korean))
 
 
 def a_clock(talk: Talk, day: str) -> Part:
-    """Draw a time of day; half of them say morning, afternoon, evening or night."""
+    """Draw a time of day; half of them say morning, afternoon or evening."""
     minute = talk.number(0, 10) if talk.chance(0.7) else 0
     if talk.chance(0.5):
         return clock(talk.number(1, 12), minute, -1, day)
-    part = talk.number(0, 2 if day == "past" else 3)  # nine at night yesterday would be 어젯밤
-    return clock(talk.choose(numerals.CLOCK_PARTS[part][2]), minute, part, day)
+    part = talk.number(0, 2)
+    return clock(talk.choose(numerals.CLOCK_PARTS[part][3]), minute, part, day)
 
 
 @cache
@@ -100,20 +103,29 @@ def a_date(talk: Talk) -> Part:
     return date(month, talk.number(1, numerals.MONTHS[month - 1][1]))
 
 
-def a_time(talk: Talk, mood: Mood, *, era: bool = False, loose: bool = False) -> Part:
-    """Draw a time that goes with this tense; years only for what may last as long (`era`), no hours if `loose`."""
+SOON = (NOW, TODAY, *NEAR["future"][:7])  # for requests: now, today, tomorrow, this evening
+
+
+def a_time(talk: Talk, mood: Mood, *, era: bool = False, hours: bool = True, minutes: bool = True) -> Part:
+    """Draw a time that goes with this tense.
+
+    Years only for what may last as long (`era`); times of day (`hours`) and times from now (`minutes`) where they fit.
+    """
     share = talk.random.random()
     if mood == "progressive":
         return NOW
     if mood == "present":
-        return talk.choose(HABIT if share < 0.5 else DAY_PART) if share < 0.8 else a_clock(talk, "present")
-    side = "past" if mood in ("past", "wanted", "could") else "future"
-    if era and share < 0.3:
+        every_day = share < 0.8 or not hours
+        return talk.choose(HABIT if share < 0.5 else DAY_PART) if every_day else a_clock(talk, "present")
+    side = "past" if mood in ("past", "wanted", "could", "was doing") else "future"
+    if era and share < 0.4:
         return talk.choose(talk.choose((FAR["past"], YEAR, YEARS_AGO)) if side == "past" else FAR["future"])
     if share < 0.52 or mood in ("wanted", "could"):
         return talk.choose(NEAR[side])
     if share < 0.70:
         return talk.choose(talk.choose((LAST_WEEKDAY if side == "past" else NEXT_WEEKDAY, WEEKDAY)))
-    if share < 0.81 or loose:
+    if share < 0.81:
         return a_date(talk)
-    return a_clock(talk, side) if share < 0.93 else talk.choose(AGO if side == "past" else AFTER)
+    if share < 0.93 and hours:
+        return a_clock(talk, side)
+    return talk.choose((AGO if side == "past" else AFTER) if minutes and hours else NEAR[side])

@@ -80,7 +80,7 @@ banana        bananas        바나나     -      개    food,fruit,sweet,cut,se
 orange        oranges        오렌지     -      개    food,fruit,sweet,cut,sell
 strawberry    strawberries   딸기       -      개    food,fruit,sweet,sell
 peach         peaches        복숭아     -      개    food,fruit,sweet,cut,sell
-watermelon    watermelons    수박       -      개    food,fruit,sweet,cut,sell,size
+watermelon    watermelons    수박       -      통    food,fruit,sweet,cut,sell,size
 tangerine     tangerines     귤         -      개    food,fruit,sweet,sell
 tomato        tomatoes       토마토     -      개    food,fruit,cut,sell
 potato        potatoes       감자       -      개    food,fruit,cut,sell
@@ -93,6 +93,7 @@ dumpling      dumplings      만두       -      개    food,made,chopsticks
 bread         -              빵         piece  조각  food,made,bakery,cut,sell
 cake          -              케이크     piece  조각  food,made,bakery,cut,sweet
 pizza         -              피자       piece  조각  food,made,cut
+pie           pies           파이       -      개    food,made,bakery
 rice          -              밥         bowl   그릇  food,spoon
 soup          -              수프       bowl   그릇  food,made,spoon,hot
 bibimbap      -              비빔밥     bowl   그릇  food,made,spoon
@@ -131,7 +132,7 @@ camera        cameras        카메라     -      대    thing,machine,carry,los
 car           cars           자동차     -      대    costly,size,draw
 bicycle       bicycles       자전거     -      대    costly,lend
 book          books          책         -      권    thing,text,level,hard,lend,carry
-novel         novels         소설       -      권    text,level,hard,lend,long
+novel         novels         소설       -      권    text,level,hard,lend
 magazine      magazines      잡지       -      권    text,level,hard
 dictionary    dictionaries   사전       -      권    thing,level,lend,carry,machine
 letter        letters        편지       -      통    post,long,script,text,ink
@@ -168,7 +169,7 @@ drama         dramas         드라마     -      편    film,long
 news          -              뉴스       -      -     hear,view,the
 music         -              음악       -      -     sound,hear
 radio         -              라디오     -      -     hear,the
-song          songs          노래       -      곡    sound,hear,long,sing
+song          songs          노래       -      곡    sound,hear,sing
 Korean        -              한국어     -      -     language,subject
 English       -              영어       -      -     language,subject
 Japanese      -              일본어     -      -     language,subject
@@ -241,6 +242,10 @@ def places(names: str) -> tuple[Place, ...]:
     return tuple(PLACES[name.replace("_", " ")] for name in names.split())
 
 
+STREETS = places(
+    "school library park market supermarket convenience_store department_store bookstore bakery restaurant cafe "
+    "hospital bank post_office hotel station theater museum"
+)
 CITIES = places("Seoul Busan Incheon Daegu Gyeongju Jeju_Island")
 COUNTRIES = places("Korea Japan China America France Germany")
 BUILDINGS = tuple(place for place in PLACES.values() if place.at.split()[1] == "the")
@@ -262,7 +267,7 @@ def _verbs(table: str) -> dict[str, Verb]:
     verbs = {}
     for *forms, preposition, korean, change, aspect, honorific in _rows(table):
         base, third, past, ing = (f"{form} {preposition}".rstrip() for form in forms)
-        splits = korean.endswith("하다") and korean not in ("하다", "좋아하다")
+        splits = korean.endswith("하다") and korean not in ("하다", "좋아하다", "고마워하다")
         stem = Stem(korean.removesuffix("다"), change)
         verbs[f"{base} {korean}"] = Verb(base, third, past, ing, stem, honorific, cast(Aspect, aspect), splits)
     return verbs
@@ -281,11 +286,11 @@ make      makes      made       making      -     만들다      -   action  -
 learn     learns     learned    learning    -     배우다      -   action  -
 study     studies    studied    studying    -     공부하다    -   action  -
 teach     teaches    taught     teaching    -     가르치다    -   action  -
-like      likes      liked      liking      -     좋아하다    -   state   -
 need      needs      needed     needing     -     필요하다    -   state   -
 have      has        had        having      -     있다        -   state   -
 become    becomes    became     becoming    -     되다        -   moment  -
-look      looks      looked     looking     for   찾다        -   action  -
+look      looks      looked     looking     for   찾아보다    -   action  -
+find      finds      found      finding     -     찾다        -   moment  -
 lose      loses      lost       losing      -     잃어버리다  -   loss    -
 clean     cleans     cleaned    cleaning    -     청소하다    -   action  -
 sell      sells      sold       selling     -     팔다        -   action  -
@@ -308,7 +313,15 @@ give      gives      gave       giving      -     주다        -   moment  -
 send      sends      sent       sending     -     보내다      -   moment  -
 lend      lends      lent       lending     -     빌려주다    -   moment  -
 meet      meets      met        meeting     -     만나다      -   action  -
-help      helps      helped     helping     -     돕다        ㅂ  action  -
+help      helps      helped     helping     -     도와주다    -   action  -
+follow    follows    followed   following   -     따라가다    -   action  -
+know      knows      knew       knowing     -     알다        -   state   -
+love      loves      loved      loving      -     사랑하다    -   state   -
+like      likes      liked      liking      -     좋아하다    -   state   -
+thank     thanks     thanked    thanking    -     고마워하다  -   loss    -
+hit       hits       hit        hitting     -     때리다      -   loss    -
+show      shows      showed     showing     -     보여주다    -   moment  -
+stay      stays      stayed     staying     -     있다        -   action  계시
 wait      waits      waited     waiting     for   기다리다    -   action  -
 wait      waits      waited     waiting     -     기다리다    -   action  -
 call      calls      called     calling     -     전화하다    -   moment  -
@@ -344,7 +357,7 @@ ADJECTIVES = (
     _adjective("pretty", "prettier", "예쁘다", "pretty pet"),
     _adjective("heavy", "heavier", "무겁다/ㅂ", "carry"),
     _adjective("light", "lighter", "가볍다/ㅂ", "carry"),
-    _adjective("delicious", "more delicious", "맛있다", "food drink", short=False),
+    _adjective("delicious", "more delicious", "맛있다", "made drink spoon chopsticks sweet", short=False),
     _adjective("sweet", "sweeter", "달다", "sweet"),
     _adjective("spicy", "spicier", "맵다/ㅂ", "spicy"),
     _adjective("hot", "hotter", "뜨겁다/ㅂ", "hot"),
@@ -365,35 +378,18 @@ PLACE_ADJECTIVES = (
     _adjective("small", "smaller", "작다", ""),
 )
 FEELINGS = (
-    _adjective("tired", "", "피곤하다", ""),
+    _adjective("tired", "", "피곤하다", "", short=False),
     _adjective("busy", "", "바쁘다", ""),
-    _adjective("happy", "", "행복하다", ""),
+    _adjective("happy", "", "행복하다", "", short=False),
     _adjective("sleepy", "", "졸리다", ""),
     _adjective("hungry", "", "고프다", "", bare="배"),
     _adjective("thirsty", "", "마르다/르", "", bare="목"),
+    _adjective("sick", "", "아프다", ""),
+    _adjective("bored", "", "심심하다", "", short=False),
 )
 CLIMATES = (
     _adjective("cold", "colder", "춥다/ㅂ", ""),
     _adjective("hot", "hotter", "덥다/ㅂ", ""),
-    _adjective("warm", "warmer", "따뜻하다", ""),
-    _adjective("cool", "cooler", "시원하다", ""),
-)
-
-SPOTS = (
-    ("on", "위", "desk chair box"),
-    ("under", "밑", "desk chair"),
-    ("in", "안", "box bag car"),
-    ("next to", "옆", "desk chair box car"),
-    ("behind", "뒤", "desk chair box car"),
-    ("in front of", "앞", "desk chair box car"),
-)
-STREET = (("next to", "옆"), ("behind", "뒤"), ("in front of", "앞"))
-SCENES = (
-    ("park", "pet folk"),
-    ("zoo", "zoo"),
-    ("classroom", "furniture"),
-    ("office", "furniture machine"),
-    ("restaurant", "guest"),
-    ("playground", "pet folk"),
-    ("library", "furniture text"),
+    _adjective("warm", "warmer", "따뜻하다", "", short=False),
+    _adjective("cool", "cooler", "시원하다", "", short=False),
 )

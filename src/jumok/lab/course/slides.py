@@ -94,10 +94,7 @@ def draw_norms(say: Material) -> str:
 
 def draw_positions(say: Material) -> str:
     table = sinusoid(0, POSITIONS, WIDTH).numpy()  # (T, D)
-    field = field_svg(table, x=say("part", "dimension"), y=say("part", "position"), title=say("title", "positions"))
-    levels = np.linspace(1, -1, 9)
-    key = field_svg(levels[:, None], rows=[f"{level:+.2f}" for level in levels], columns=[""], title=say("part", "key"))
-    return row_svg([field, key], title=say("title", "positions"))
+    return field_svg(table, x=say("part", "dimension"), y=say("part", "position"), title=say("title", "positions"))
 
 
 def draw_mask(say: Material) -> str:

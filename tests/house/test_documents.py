@@ -35,6 +35,7 @@ PAGES = sorted(
         "*.md",
         "docs/*.md",
         "docs/guide/*.md",
+        "docs/class/*.md",
         "docs/decisions/*.md",
         "docs/log/*.md",
         "examples/*.md",

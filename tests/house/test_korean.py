@@ -13,10 +13,18 @@ from jumok.reports.terms import find_term, list_avoided, read_terms
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(jumok.__file__).parent
 HANGUL = re.compile("[가-힣]")
-DOCUMENTS = sorted([*ROOT.glob("*.ko.md"), *ROOT.glob("docs/**/*.ko.md"), *ROOT.glob("docs/lab/ko/*.svg")])
+DOCUMENTS = sorted(
+    [
+        *ROOT.glob("*.ko.md"),
+        *ROOT.glob("docs/**/*.ko.md"),
+        *ROOT.glob("docs/lab/ko/*.svg"),
+        *ROOT.glob("docs/class/ko/*"),
+    ]
+)
 SCRIPTS = sorted([*ROOT.glob("studio/src/strings/ko/*.ts"), PACKAGE / "reports/assets/attention.html"])
 SCRIPTS += [PACKAGE / "server/page.py", PACKAGE / "lab/claim.py"]
 NOTES = [PACKAGE / "lab" / "notes" / name for name in ("statements.toml", "figures.toml")]
+NOTES += [PACKAGE / "lab" / "course" / name for name in ("worksheets.toml", "quiz.toml", "slides.toml")]
 TABLES = sorted([*PACKAGE.glob("lab/words/*.toml"), *PACKAGE.glob("inside/words/*.toml")])
 TABLES += [PACKAGE / "lab/examples/words/examples.toml", PACKAGE / "lab/notes/notes.toml"]
 CATALOGUE = sorted(PACKAGE.glob("messages/ko/*.toml"))

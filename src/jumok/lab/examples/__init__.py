@@ -35,6 +35,8 @@ NAMES: tuple[str, ...] = (
     "decoding",
     "distance",
     "memory",
+    "shuffle",
+    "tree",
 )
 
 

@@ -18,10 +18,12 @@ V = [[10.0, 0.0], [0.0, 10.0], [5.0, 5.0]]
 def compute() -> dict[str, Any]:
     q, k, v = (torch.tensor(values)[None, None] for values in (Q, K, V))  # (1, 1, T, K)
     mixed, weights = attend(q, k, v)
+    scores = scaled_dot(q, k)  # (1, 1, T, T)
+    steps = scores.unique()  # what e^x is needed of, to compute by hand
     return {
         "q": Q, "k": K, "v": V, "d_k": q.shape[-1], "root": q.shape[-1] ** 0.5,
         "products": (q @ k.transpose(-2, -1))[0, 0].tolist(),
-        "scores": scaled_dot(q, k)[0, 0].tolist(),
+        "scores": scores[0, 0].tolist(), "exponents": steps.tolist(), "exponentials": steps.exp().tolist(),
         "weights": weights[0, 0].tolist(),
         "unscaled": attend(q, k, v, score=Dot())[1][0, 0].tolist(),
         "rows": weights[0, 0].sum(dim=1).tolist(), "columns": weights[0, 0].sum(dim=0).tolist(),

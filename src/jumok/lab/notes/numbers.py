@@ -28,6 +28,18 @@ def find_file(path: str, docs: Path) -> Path:
 
 def read_number(path: str, docs: Path) -> Any:
     """The number at the end of a path; an error says which finding lacks it and what computes it again."""
+    value = read_value(path, docs)
+    if isinstance(value, Mapping | list):
+        kind, _, rest = path.partition(":")
+        name, *keys = rest.split("/")
+        command = COMMANDS.get(kind, "").format(name=name)
+        key = keys[-1] if keys else name
+        raise UsageError("lab.missing_number", file=find_file(path, docs), path=path, key=key, command=command)
+    return value
+
+
+def read_value(path: str, docs: Path) -> Any:
+    """Whatever is at the end of a path: a number, a text, a list or a table."""
     kind, _, rest = path.partition(":")
     name, *keys = rest.split("/")
     file, command = find_file(path, docs), COMMANDS.get(kind, "").format(name=name)
@@ -41,8 +53,6 @@ def read_number(path: str, docs: Path) -> Any:
             value = value[key] if isinstance(value, Mapping) else value[int(key)]
         except (KeyError, IndexError, ValueError, TypeError):
             raise UsageError("lab.missing_number", file=file, path=path, key=key, command=command) from None
-    if isinstance(value, Mapping | list):
-        raise UsageError("lab.missing_number", file=file, path=path, key=keys[-1] if keys else name, command=command)
     return value
 
 

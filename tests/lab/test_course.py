@@ -17,6 +17,7 @@ from jumok.lab.course import quiz, slides, worksheets
 from jumok.lab.course.rules import evaluate
 from jumok.lab.course.sheet import LANGUAGES, fill, find_value, pick, read_texts
 from jumok.lab.examples import tree
+from jumok.lab.notes.page import read_page
 from tests.house.test_documents import Written, load, parse
 
 ROOT = Path(__file__).parents[2]
@@ -132,6 +133,7 @@ def test_exactly_one_of_four_choices_is_right_by_computation(question):
         assert len({choice.says[language] for choice in question.choices}) == 4
         assert all(choice.why[language] for choice in question.choices)
     assert parse(Written("quiz", question.command, True)) is None
+    assert question.note in ("", *(one.at for one in read_page().statements))
 
 
 @pytest.mark.parametrize("written", read_texts("quiz")["question"], ids=lambda one: one["id"])

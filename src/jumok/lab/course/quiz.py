@@ -39,7 +39,7 @@ class Question:
 
     id: str
     lesson: int
-    note: str  # the statement of the study notes that it is about
+    note: str  # the statement of the study notes that it is about; may be empty
     command: str
     says: Mapping[str, str]
     choices: Sequence[Choice]
@@ -117,6 +117,8 @@ def to_markdown(questions: Sequence[Question], language: str) -> str:
 
 
 def source(question: Question, language: str) -> str:
-    """The command that computes the answer, and the note that the question is about."""
+    """The command that computes the answer, and the note that the question is about, if there is one."""
+    if not question.note:
+        return label("alone", language).format(command=question.command)
     note = korean(question.note) if language == "ko" else question.note
     return label("source", language).format(command=question.command, note=note)

@@ -15,21 +15,20 @@ A server as `jumok studio` starts it, and Debian's chromium driven by Playwright
 - *hover*: requests that pointing at words and cells makes.
 - *segments*: a text of 5,000 words: until the first segment is translated, and all.
 - *score*: BLEU of 500 pairs with one part switched off, by request.
-- *class*: thirty students; every five seconds each translates, opens a sentence inside the model with a block and a
-  step, and switches a head off.  Requests come at random times (open loop).
+
+A class of thirty students is measured by tools/class_load.py.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import shutil
 import statistics
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,13 +38,12 @@ from urllib.parse import urlencode
 
 from bench.places import say
 from jumok import machine
-from jumok.bench.load import Client, Request, post
+from jumok.bench.load import post
 from jumok.bench.serve import Server, Settings
 from jumok.text.lines import read_lines
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 PATIENCE = 60_000  # milliseconds
-STUDENTS, PAUSE = 30, 5.0  # seconds between two rounds of requests of a student
 WORDS = 5_000
 WATCH = """(() => {
   const asked = window.asked = {}, tasks = window.tasks = [], fetched = window.fetch;
@@ -276,35 +274,8 @@ class Studio:
             found[name] = {"seconds": round(time.perf_counter() - began, 2), "bleu": answer["after"]["bleu"]}
         return found
 
-    def crowd(self, seconds: float) -> dict[str, Any]:
-        chosen = [line for line in self.lines if len(line.split()) >= 6]
-        host, requests = f"127.0.0.1:{self.server.port}", list[Request]()
-        asked: list[Callable[[str], tuple[str, dict[str, Any]]]] = [
-            lambda text: ("/v1/translate", {"text": text, "details": True}),
-            lambda text: ("/v1/inside", {"text": text, "lang": "ko"}),
-            lambda text: ("/v1/inside/block", {"text": text, "block": "encoder.0.attention"}),
-            lambda text: ("/v1/inside/step", {"text": text, "at": 0}),
-            lambda text: ("/v1/break", {"text": text, "edits": {"heads": [["cross", 0, 0]]}}),
-        ]
-        blocks = ask(self.server, "/v1/inside", {"text": chosen[0]})["map"]["blocks"]
-        block = next(one["id"] for one in blocks if one["type"] in ("attention", "cross"))
-        for number, text in enumerate(line for line in chosen[:1_000]):
-            path, body = asked[number % len(asked)](text)
-            if "block" in body:
-                body["block"] = block
-            requests.append(Request(post(host, path, json.dumps(body).encode()), number))
 
-        async def load() -> Any:
-            client = Client("127.0.0.1", self.server.port)
-            phase = await client.offer(requests, rate=len(asked) * STUDENTS / PAUSE, seconds=seconds)
-            client.close()
-            return phase
-
-        phase = asyncio.run(load())
-        return {"students": STUDENTS, **phase.figures()}
-
-
-PARTS = ("usable", "inside", "blocks", "long", "typing", "hover", "segments", "score", "class")
+PARTS = ("usable", "inside", "blocks", "long", "typing", "hover", "segments", "score")
 
 
 def main() -> None:
@@ -313,7 +284,6 @@ def main() -> None:
     parser.add_argument("--source", required=True, help="sentences to ask for, such as a validation set")
     parser.add_argument("--pair", default="en-de")
     parser.add_argument("--rounds", type=int, default=10, help="pages opened and sentences shown")
-    parser.add_argument("--seconds", type=float, default=60.0, help="length of the class")
     parser.add_argument("--only", default=",".join(PARTS), help="some of: " + ", ".join(PARTS))
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
@@ -329,16 +299,9 @@ def main() -> None:
         server.wait_for_answer(post(f"127.0.0.1:{server.port}", "/translate", body))
         studio = Studio(server, driver, lines, options.rounds)
         for name in options.only.split(","):
-            if name != "class":
-                results[name] = getattr(studio, name)()
-                say(f"{name}: {json.dumps(results[name])}")
+            results[name] = getattr(studio, name)()
+            say(f"{name}: {json.dumps(results[name])}")
         studio.browser.close()
-    if "class" in options.only.split(","):
-        with Server(options.model, (source, target), Settings()) as server:
-            server.wait_for_answer(post(f"127.0.0.1:{server.port}", "/translate", body))
-            studio.server = server
-            results["class"] = studio.crowd(options.seconds)
-            say(f"class: {json.dumps(results['class'])}")
     text = json.dumps(results, indent=1)
     if options.out:
         options.out.write_text(text + "\n", encoding="utf-8")

@@ -288,8 +288,8 @@ class Preparation:
 
     def _encode(self, crew: Crew, vocabularies: Vocabularies) -> None:
         """Encode every part that no earlier attempt has encoded with these vocabularies."""
-        count = {"count": self.reader.pairs}
-        line = Message("data.encoding_segments", count) if self.is_text else Message("data.encoding_pairs", count)
+        pairs = {"count": self.reader.pairs}
+        line = Message("data.encoding_segments", pairs) if self.is_text else Message("data.encoding_pairs", pairs)
         stage = Stage(self.report, "encoding", "Encoding", line=line)
         common = {"folder": str(self.work), "digest": vocabularies.digest, "breaks": self.recipe.vocabulary.breaks}
         common |= {"filters": vars(self.filters)}

@@ -60,6 +60,7 @@ NEEDS = {  # verb -> (extra, arguments); text.en, text.de, MODEL and GPT are the
     "serve": ("serve", "MODEL --port 0 --state state"),
     "studio": ("serve", "MODEL --port 0 --state state --no-browser"),
     "lab": ("train", "mask"),
+    "example": ("train", "norms"),
     "generate": ("train", "GPT abc"),
     "fill": ("train", "GPT <mask>"),
     "export ctranslate2": ("ctranslate2", "MODEL --out exported"),
@@ -356,7 +357,7 @@ def test_a_wheel_contains_every_file_that_is_not_python():
     files = {path for path in ROOT.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
     assert files == packed
     of_studio = {".gz", ".txt"}  # the page, where it was built
-    assert {path.suffix for path in files} - of_studio == {".c", ".css", ".h", ".html", ".js", ".toml", ".typed"}
+    assert {path.suffix for path in files} - of_studio == {".c", ".css", ".h", ".html", ".js", ".json", ".toml", ".typed"}
 
 
 # ------------------------------------------------------------------------------------------ parts

@@ -50,7 +50,7 @@ def open_page(small, browser):
         if script:
             page.add_init_script(script)
         page.goto(f"{small.address}/{query}")
-        page.wait_for_function("document.querySelectorAll('#target option').length > 0")
+        page.wait_for_function("() => document.querySelectorAll('#target option').length > 0")
         return page
 
     yield open_

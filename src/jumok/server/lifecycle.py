@@ -10,6 +10,7 @@ one exits at once.  SIGHUP loads newer versions of the models.  The engine proce
 from __future__ import annotations
 
 import asyncio
+import gc
 import resource
 import signal
 import socket
@@ -192,6 +193,8 @@ class Life:
             self.server.should_exit = True
             raise
         self.front.started.set()
+        gc.collect()
+        gc.freeze()  # what is there now stays: looking through it again and again stops every request for a while
         self.front.jobs.resume()
         announce(self, listener.getsockname()[1])
 

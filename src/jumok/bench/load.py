@@ -236,7 +236,6 @@ class Client:
         seconds: float,
         rate: float | None,
     ) -> Phase:
-        gc.collect()
         gc.disable()  # with ten thousands of replies it stops the client for a tenth of a second
         try:
             began, processor = time.perf_counter(), time.process_time()

@@ -357,7 +357,8 @@ def test_a_wheel_contains_every_file_that_is_not_python():
     files = {path for path in ROOT.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
     assert files == packed
     of_studio = {".gz", ".txt"}  # the page, where it was built
-    assert {path.suffix for path in files} - of_studio == {".c", ".css", ".h", ".html", ".js", ".json", ".toml", ".typed"}
+    kinds = {".c", ".css", ".h", ".html", ".js", ".json", ".toml", ".typed"}
+    assert {path.suffix for path in files} - of_studio == kinds
 
 
 # ------------------------------------------------------------------------------------------ parts

@@ -323,7 +323,8 @@ def test_both_readmes_show_the_same_six_figures_and_the_same_links() -> None:
     assert dates[0] == dates[1]
     assert len(dates[0]) == 6
     targets = [set(re.findall(r"\]\(([^)]+)\)", text)) for text in (english, korean)]
-    translated = ("README", "docs/lab", *(f"docs/guide/{name}" for name in ("serve", "inside", "studio")))
+    guides = (f"docs/guide/{name}" for name in ("serve", "inside", "studio"))
+    translated = ("README", "docs/lab", "docs/notes", "docs/course", *guides)
     assert targets[0] ^ targets[1] == {f"{page}{end}" for page in translated for end in (".md", ".ko.md")}
     assert [text.count("\n## ") for text in (english, korean)] == [5, 5]
 
